@@ -1,0 +1,1 @@
+"""The build side: manifests in, verified cubin bundles out."""

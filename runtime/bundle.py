@@ -1,0 +1,266 @@
+"""Open, verify and read one bundle file. No driver, no kernel launches: bytes and types only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import weakref
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Self
+
+from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean
+from nojit.runtime.format import (
+    HEADER_BYTES,
+    BundleIndex,
+    Group,
+    KernelEntry,
+    Section,
+    decode_groups,
+    decode_header,
+    decode_images,
+    decode_index,
+)
+from nojit.runtime.strict import refuse
+from nojit.runtime.table import KernelTable
+from nojit.runtime.table_codec import decode_table
+from nojit.runtime.zstd import decompress
+
+__all__ = ["BundleFile", "ImagePlace"]
+
+
+class ImagePlace:
+    """Where one image lies: its group, and its bytes within the decompressed group."""
+
+    __slots__ = ("end", "group", "start")
+
+    def __init__(self, group: int, start: int, end: int) -> None:
+        self.group = group
+        self.start = start
+        self.end = end
+
+
+class BundleFile:
+    """One opened bundle: its index now, tables and images when asked for.
+
+    Opening reads and checks the header and the index only. Every other part is hashed before it is decompressed, and
+    decompressed before it is parsed. The file stays open, so a rebuild that renames a new file over it does no harm.
+    Safe to use from several threads.
+
+    Args:
+        path: the bundle.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        BundleError: it is not a whole, unaltered bundle of a known format.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._closer = weakref.finalize(self, os.close, self._fd)
+        self._lock = threading.Lock()
+        self._tables: dict[str, KernelTable] = {}
+        self._images: _Images | None = None
+        self._last_group: tuple[int, bytes] = (-1, b"")
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        where = str(self.path)
+        size = os.fstat(self._fd).st_size
+        header = decode_header(self._read(0, min(size, HEADER_BYTES), where), where)
+        packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
+        digest = hashlib.sha256(packed).digest()
+        if digest != header.index_sha256:
+            raise BundleIntegrityError(
+                f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
+            )
+        self.digest = digest.hex()
+        self.index: BundleIndex = decode_index(decompress(packed, header.index_raw_bytes, where), f"{where} index")
+        expected = self.index.file_bytes(header)
+        if size != expected:
+            raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=where)
+        self._entries = {entry.name: entry for entry in self.index.kernels}
+        self._start = HEADER_BYTES + header.index_bytes
+
+    @property
+    def id(self) -> str:
+        """The first twelve digits of the digest, which tell bundles apart in logs and errors."""
+        return self.digest[:12]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, sorted."""
+        return tuple(self._entries)
+
+    def close(self) -> None:
+        """Close the file; tables and images read before stay usable."""
+        self._closer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"BundleFile({str(self.path)!r}, id={self.id!r})"
+
+    def table(self, kernel: str) -> KernelTable:
+        """Read the variant table of one kernel; a second call returns the same object.
+
+        Raises:
+            KernelNotFoundError: the bundle has no such kernel.
+            BundleError: the section is not what the index pins, or breaks a rule.
+        """
+        with self._lock:
+            table = self._tables.get(kernel)
+            if table is None:
+                table = self._tables[kernel] = self._read_table(self.entry(kernel))
+        return table
+
+    def entry(self, kernel: str) -> KernelEntry:
+        """Return what the index says of one kernel.
+
+        Raises:
+            KernelNotFoundError: the bundle has no such kernel.
+        """
+        entry = self._entries.get(kernel)
+        if entry is None:
+            near = did_you_mean(kernel, self.kernels)
+            raise KernelNotFoundError(
+                f"expected one of {len(self._entries)} kernels", got=f"{kernel!r}{near}", where=str(self.path)
+            )
+        return entry
+
+    def _read_table(self, entry: KernelEntry) -> KernelTable:
+        start = self._start
+        for other in self.index.kernels:
+            if other is entry:
+                break
+            start += other.table.stored_bytes
+        where = f"{self.path} kernel {entry.name}"
+        return decode_table(
+            self._section(start, entry.table, where), entry.name, entry.variants, self.index.image_count, where
+        )
+
+    def image(self, number: int) -> bytes:
+        """Read one image: a whole cubin.
+
+        Args:
+            number: as a table's ``image`` column gives it.
+
+        Raises:
+            IndexError: the bundle has no such image.
+            BundleError: its group is not what the groups section pins.
+        """
+        place = self.place(number)
+        return self._group(place.group)[place.start : place.end]
+
+    def place(self, number: int) -> ImagePlace:
+        """Say where an image lies."""
+        return self._placement().places[number]
+
+    def images(self) -> Iterator[bytes]:
+        """Read every image in order, each group once."""
+        for number in range(self.index.image_count):
+            yield self.image(number)
+
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups in file order."""
+        return self._placement().groups
+
+    def verify(self) -> None:
+        """Check everything that the file holds, down to the last byte.
+
+        The cross-check of each image against its index entry is `nojit.runtime.cubin`'s.
+
+        Raises:
+            BundleError: the first part that is wrong.
+        """
+        for entry in self.index.kernels:
+            self.table(entry.name)
+        used = {image for entry in self.index.kernels for image in self.table(entry.name).columns["image"]}
+        if len(used) != self.index.image_count:
+            raise refuse(
+                "images",
+                f"expected every one of {self.index.image_count} images in use",
+                got=len(used),
+                where=str(self.path),
+            )
+        for number in range(self.index.group_count):
+            self._group(number)
+
+    def _placement(self) -> _Images:
+        with self._lock:
+            if self._images is None:
+                self._images = self._read_placement()
+            return self._images
+
+    def _read_placement(self) -> _Images:
+        where = str(self.path)
+        start = self._start + sum(entry.table.stored_bytes for entry in self.index.kernels)
+        sizes = decode_images(self._section(start, self.index.images, f"{where} images"), f"{where} images")
+        start += self.index.images.stored_bytes
+        raw = self._section(start, self.index.groups, f"{where} groups")
+        groups = decode_groups(raw, self.index, sizes, where)
+        return _Images(groups, sizes, start + self.index.groups.stored_bytes)
+
+    def _group(self, number: int) -> bytes:
+        held, raw = self._last_group
+        if held == number:
+            return raw
+        placement = self._placement()
+        group = placement.groups[number]
+        where = f"{self.path} group {number}"
+        packed = self._read(placement.starts[number], group.stored_bytes, where)
+        _check_digest(packed, group.sha256, where)
+        raw = decompress(packed, group.raw_bytes, where)
+        # neighbours are often asked for one after the other; one group is a quarter of a megabyte
+        self._last_group = (number, raw)
+        return raw
+
+    def _section(self, start: int, section: Section, where: str) -> bytes:
+        packed = self._read(start, section.stored_bytes, where)
+        _check_digest(packed, bytes.fromhex(section.sha256), where)
+        return decompress(packed, section.raw_bytes, where)
+
+    def _read(self, start: int, length: int, where: str, size: int | None = None) -> bytes:
+        if not self._closer.alive:
+            raise ValueError(f"bundle is closed - at {where}")
+        if size is not None and start + length > size:
+            raise BundleFormatError(
+                f"expected at least {start + length} bytes", got=str(size), where=where, rule="truncated"
+            )
+        data = os.pread(self._fd, length, start)
+        if len(data) != length:
+            raise BundleIntegrityError(f"expected {length} bytes at {start}", got=str(len(data)), where=where)
+        return data
+
+
+class _Images:
+    """The images and groups sections, decoded."""
+
+    def __init__(self, groups: tuple[Group, ...], sizes: array[int], start: int) -> None:
+        self.groups = groups
+        self.starts = list(accumulate((group.stored_bytes for group in groups), initial=start))
+        self.places: list[ImagePlace] = []
+        lengths = iter(sizes)
+        for number, group in enumerate(groups):
+            end = 0
+            for _ in range(group.images):
+                begin, end = end, end + next(lengths)
+                self.places.append(ImagePlace(number, begin, end))
+
+
+def _check_digest(packed: bytes, expected: bytes, where: str) -> None:
+    digest = hashlib.sha256(packed).digest()
+    if digest != expected:
+        raise BundleIntegrityError(f"expected SHA-256 {expected.hex()}", got=digest.hex(), where=where)

@@ -1,0 +1,170 @@
+"""The error tree: every failure of nojit that a caller can act on.
+
+::
+
+    NojitError
+    +-- ManifestError        (ValueError)    a manifest says something that cannot be built
+    +-- CompileError         (RuntimeError)  Triton or ptxas refused a variant
+    +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
+    +-- BundleError          (ValueError)
+    |   +-- BundleFormatError                the bytes break a rule of the format
+    |   +-- BundleIntegrityError             the bytes are not the ones that were built
+    +-- KernelNotFoundError  (LookupError)   no bundle at hand holds that kernel
+    +-- NoMatchingVariantError (LookupError) the kernel is there, no variant serves this call
+    +-- ArgumentError        (TypeError)     an argument the kernel cannot take
+    +-- DriverError          (RuntimeError)  a CUDA driver call failed
+
+Messages say what was expected, what was got and where, in lower case. The same facts are attributes, and every error
+pickles, so that one raised in a worker process arrives whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ArgumentError",
+    "BundleError",
+    "BundleFormatError",
+    "BundleIntegrityError",
+    "CompileError",
+    "DriverError",
+    "KernelNotFoundError",
+    "ManifestError",
+    "NoMatchingVariantError",
+    "NojitError",
+    "PackageError",
+    "did_you_mean",
+]
+
+
+class NojitError(Exception):
+    """The root: ``what`` went wrong, ``got`` instead, and ``where``.
+
+    Attributes:
+        what: what was expected, or what failed.
+        got: what was found instead, already in words; empty if that says nothing.
+        where: a file, a key path, a kernel; empty if there is no such place.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "") -> None:
+        self.what = what
+        self.got = got
+        self.where = where
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        text = self.what
+        if self.got:
+            text += f", got {self.got}"
+        if self.where:
+            text += f" - at {self.where}"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception would call the class with `args` alone and lose the keywords
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[NojitError], args: tuple[Any, ...], state: dict[str, Any]) -> NojitError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class ManifestError(NojitError, ValueError):
+    """A manifest, or the source that it names, says something that cannot be built."""
+
+
+class CompileError(NojitError, RuntimeError):
+    """Triton or ptxas refused a variant, crashed on it, or took too long.
+
+    Attributes:
+        log: the compiler's own words, possibly many lines.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", log: str = "") -> None:
+        super().__init__(what, got=got, where=where)
+        self.log = log
+
+
+class PackageError(NojitError, RuntimeError):
+    """A bundle or a wheel could not be written."""
+
+
+class BundleError(NojitError, ValueError):
+    """A bundle cannot be used."""
+
+
+class BundleFormatError(BundleError):
+    """The bytes break a rule of the format.
+
+    Attributes:
+        rule: the short name of the rule, as in ``docs/bundle-format.md``.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", rule: str = "") -> None:
+        super().__init__(what, got=got, where=where)
+        self.rule = rule
+
+
+class BundleIntegrityError(BundleError):
+    """The bytes are not the ones that were built: a hash differs, or something is missing."""
+
+
+class KernelNotFoundError(NojitError, LookupError):
+    """No bundle at hand holds a kernel of that name."""
+
+
+class NoMatchingVariantError(NojitError, LookupError):
+    """The kernel is there, but no variant of it serves this call.
+
+    Attributes:
+        reasons: for each near miss, the variant's label and why it does not serve.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", reasons: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(what, got=got, where=where)
+        self.reasons = reasons
+
+    def __str__(self) -> str:
+        lines = [super().__str__()]
+        lines += [f"  {label}: {reason}" for label, reason in self.reasons]
+        return "\n".join(lines)
+
+
+class ArgumentError(NojitError, TypeError):
+    """An argument that the kernel cannot take.
+
+    Attributes:
+        argument: its name; empty if the call as a whole is wrong.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", argument: str = "") -> None:
+        super().__init__(what, got=got, where=where)
+        self.argument = argument
+
+
+class DriverError(NojitError, RuntimeError):
+    """A CUDA driver call failed.
+
+    Attributes:
+        call: the function of ``cuda.h``, ``cuLaunchKernel`` say.
+        code: its ``CUresult``.
+        name: the code's name, ``CUDA_ERROR_OUT_OF_MEMORY`` say.
+    """
+
+    def __init__(self, call: str, code: int, name: str, *, what: str = "", where: str = "") -> None:
+        super().__init__(what or f"{call} failed", got=f"{name} ({code})", where=where)
+        self.call = call
+        self.code = code
+        self.name = name
+
+
+def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """Say which of `known` is spelled nearest to `word`, as the end of a message; empty if none is near."""
+    import difflib  # noqa: PLC0415 - only an error pays for it
+
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

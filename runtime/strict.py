@@ -1,0 +1,103 @@
+"""Strict reading of small canonical JSON: exact fields, exact types, capped sizes, one error per broken rule.
+
+The index and the tables of a bundle are read with these. Nothing here knows what the fields mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TypeAlias
+
+from nojit.runtime.errors import BundleFormatError
+
+__all__ = ["Json", "canonical_json", "count", "fields", "items", "load_json", "name", "refuse", "text"]
+
+Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
+
+TEXT_CHARS_MAX = 8192
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
+
+
+def refuse(rule: str, what: str, *, got: object = "", where: str = "") -> BundleFormatError:
+    """Make the error for a broken rule of the format."""
+    return BundleFormatError(what, got=str(got), where=where, rule=rule)
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode with sorted keys and no spaces, ASCII only: one value, one byte string."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def load_json(raw: bytes, where: str) -> Json:
+    """Decode what `canonical_json` wrote, and nothing else.
+
+    Raises:
+        BundleFormatError: not JSON, not canonical (so also: a duplicate key, a float, NaN), or nested too deeply.
+    """
+    try:
+        value: Json = json.loads(raw.decode("ascii"), parse_float=_no_number, parse_constant=_no_number)
+        canonical = canonical_json(value)
+    except RecursionError:
+        raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
+    except ValueError as error:
+        raise refuse("json", "expected ASCII JSON without floats", got=error, where=where) from None
+    if canonical != raw:
+        raise refuse("json-canonical", "expected canonical JSON (sorted unique keys, no spaces)", where=where)
+    return value
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"number {text[:40]} is not an integer")
+
+
+def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
+    """Take an object apart that must have exactly the fields `names`; their values come in that order."""
+    if not isinstance(value, dict):
+        raise refuse("type", "expected an object", got=type(value).__name__, where=where)
+    if value.keys() != set(names):
+        unknown = sorted(value.keys() - set(names))
+        missing = sorted(set(names) - value.keys())
+        got = "; ".join([f"unknown field {name!r}" for name in unknown] + [f"no field {name!r}" for name in missing])
+        raise refuse("fields", f"expected the fields {', '.join(names)}", got=got, where=where)
+    return [value[name] for name in names]
+
+
+def text(value: Json, where: str) -> str:
+    """Take a short string."""
+    if not isinstance(value, str):
+        raise refuse("type", "expected a string", got=type(value).__name__, where=where)
+    if len(value) > TEXT_CHARS_MAX:
+        raise refuse("size", f"expected at most {TEXT_CHARS_MAX} characters", got=len(value), where=where)
+    return value
+
+
+def name(value: Json, where: str) -> str:
+    """Take a name: a key for look-up, never a path."""
+    checked = text(value, where)
+    if not _NAME.match(checked):
+        raise refuse(
+            "name",
+            "expected a name of letters, digits and ._- that starts with a letter or _",
+            got=repr(checked),
+            where=where,
+        )
+    return checked
+
+
+def count(value: Json, limit: int, where: str) -> int:
+    """Take an integer from 0 to `limit`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise refuse("type", "expected an integer", got=type(value).__name__, where=where)
+    if not 0 <= value <= limit:
+        raise refuse("size", f"expected 0 to {limit}", got=value, where=where)
+    return value
+
+
+def items(value: Json, limit: int, where: str) -> list[Json]:
+    """Take an array of at most `limit` items."""
+    if not isinstance(value, list):
+        raise refuse("type", "expected an array", got=type(value).__name__, where=where)
+    if len(value) > limit:
+        raise refuse("size", f"expected at most {limit} items", got=len(value), where=where)
+    return value

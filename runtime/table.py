@@ -1,0 +1,219 @@
+"""The variant table of one kernel: pools of distinct facts, and columns of small integers that point into them.
+
+A table is a section of a bundle (`nojit.runtime.format`). Ten thousand variants as plain JSON take a quarter of a
+second to parse; here the JSON holds only what differs (a few signatures, meanings, configs, hint sets), and one
+variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table_codec` turns it into bytes and back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from dataclasses import dataclass
+
+from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.values import Value, encode_value, spell
+
+__all__ = [
+    "COLUMNS",
+    "KEY_COLUMNS",
+    "MISSING",
+    "Axis",
+    "Config",
+    "Derived",
+    "KernelTable",
+    "Launch",
+    "Meaning",
+    "Missing",
+    "Param",
+    "Slot",
+    "Tuning",
+    "config_json",
+]
+
+COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
+# a row is found, and told from every other row, by these
+KEY_COLUMNS = COLUMNS[:4]
+
+
+class Missing:
+    """The type of `MISSING`: a param without a default."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of the kernel function, in the function's order."""
+
+    name: str
+    constexpr: bool
+    default: Value | Missing = MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of the matrix that a call's meaning is a point of."""
+
+    name: str
+    is_type: bool
+    """Whether it only spells types; otherwise it is a constexpr param."""
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a call means: its types and the constexprs that a caller chooses."""
+
+    signature: int
+    """Index into the table's signatures."""
+    values: tuple[int, ...]
+    """For each axis, an index into its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A way to run the kernel: chosen for the caller, changes speed only."""
+
+    constexprs: tuple[tuple[str, Value], ...]
+    options: tuple[tuple[str, Value], ...]
+    """``num_warps`` and its like, each spelled out."""
+    requires: str
+    """An expression that must hold for the config to run at all; empty if it always may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A constexpr that follows from the call and the chosen config."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One parameter of the compiled kernel."""
+
+    source: str
+    """A param of the kernel function, or one of the scratch pointers of `nojit.runtime.format`."""
+    type: str
+    """Triton's spelling: ``*fp16``, ``i32``, ``fp32``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a launch needs beside its arguments."""
+
+    symbol: str
+    layout: tuple[Slot, ...]
+    num_warps: int
+    """As compiled, which warp specialization can make more than asked: a block has 32 times as many threads."""
+    num_ctas: int
+    shared_bytes: int
+    """Dynamic shared memory of a block."""
+    global_scratch_bytes: int
+    """Scratch of one CTA."""
+    global_scratch_align: int
+    profile_scratch_bytes: int
+    profile_scratch_align: int
+    cooperative: bool
+    pdl: bool
+    """Programmatic dependent launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How calls are bucketed for the tuning table."""
+
+    key: tuple[str, ...]
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTable:
+    """All variants of one kernel for one target."""
+
+    kernel: str
+    params: tuple[Param, ...]
+    grid: tuple[str, ...]
+    """One expression per dimension; empty if every call gives its own grid."""
+    tuning: Tuning | None
+    axes: tuple[Axis, ...]
+    derived: tuple[Derived, ...]
+    signatures: tuple[tuple[str, ...], ...]
+    """For each runtime param in order, its type; ``none`` where None was compiled in."""
+    meanings: tuple[Meaning, ...]
+    configs: tuple[Config, ...]
+    """In order of preference."""
+    hint_sets: tuple[tuple[tuple[str, int], ...], ...]
+    """Each a set of (param, 16 or 1): divisible by 16, equal to 1."""
+    derived_values: tuple[tuple[Value, ...], ...]
+    """For each derived constexpr in order, its value."""
+    launches: tuple[Launch, ...]
+    columns: dict[str, array[int]]
+    """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
+
+    def __len__(self) -> int:
+        return len(self.columns["image"])
+
+    def runtime_params(self) -> tuple[str, ...]:
+        """Return the params that signatures type, in order."""
+        return tuple(param.name for param in self.params if not param.constexpr)
+
+    def key(self, row: int) -> tuple[int, ...]:
+        """Return the key columns of a row."""
+        return tuple(self.columns[column][row] for column in KEY_COLUMNS)
+
+    def constexprs(self, row: int) -> dict[str, Value]:
+        """Return every constexpr that a row was compiled with, by name."""
+        meaning, config, _, derived = self.key(row)
+        values = {
+            axis.name: axis.values[index]
+            for axis, index in zip(self.axes, self.meanings[meaning].values, strict=True)
+            if not axis.is_type
+        }
+        values.update(self.configs[config].constexprs)
+        values.update(zip((d.name for d in self.derived), self.derived_values[derived], strict=True))
+        return values
+
+    def label(self, row: int) -> str:
+        """Describe a row for people: meaning, config, hints."""
+        meaning, config, hints, derived = self.key(row)
+        words = [
+            f"{axis.name}={spell(axis.values[index])}"
+            for axis, index in zip(self.axes, self.meanings[meaning].values, strict=True)
+        ]
+        chosen = self.configs[config]
+        words += [f"{key}={spell(value)}" for key, value in chosen.constexprs + chosen.options if value is not None]
+        words += [f"{d.name}={spell(v)}" for d, v in zip(self.derived, self.derived_values[derived], strict=True)]
+        words += [f"{param}:{hint}" for param, hint in self.hint_sets[hints]]
+        return " ".join(words)
+
+    def variant_id(self, row: int) -> str:
+        """Name a row for logs and files: stable over rebuilds that keep its meaning, config and hints."""
+        meaning, config, hints, derived = self.key(row)
+        facts: Json = [
+            self.kernel,
+            list(self.signatures[self.meanings[meaning].signature]),
+            [
+                [axis.name, encode_value(axis.values[i])]
+                for axis, i in zip(self.axes, self.meanings[meaning].values, strict=True)
+            ],
+            config_json(self.configs[config]),
+            [encode_value(value) for value in self.derived_values[derived]],
+            [list(hint) for hint in self.hint_sets[hints]],
+        ]
+        return f"{self.kernel}-{hashlib.sha256(canonical_json(facts)).hexdigest()[:12]}"
+
+
+def config_json(config: Config) -> Json:
+    """Spell a config as the table stores it."""
+    return {
+        "constexprs": [[key, encode_value(value)] for key, value in config.constexprs],
+        "options": [[key, encode_value(value)] for key, value in config.options],
+        "requires": config.requires,
+    }

@@ -1,0 +1,79 @@
+"""GPU architecture names, and which device runs which image. Pure.
+
+An *arch* names Triton's target (``sm_90``). Its *image* is what ptxas made of it: Triton assembles every arch from 9.0
+up as ``sm_90a``, whose code runs on exactly that chip; ``sm_100f`` runs on the rest of its family too; a plain ``sm_80``
+runs on every device of the same major version and at least its minor.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "parse_image_arch"]
+
+# members of each architecture family, by the compute capability that names it (CUDA programming guide, "family-specific")
+FAMILIES: dict[int, frozenset[int]] = {
+    100: frozenset({100, 103}),
+    120: frozenset({120, 121}),
+}
+
+_ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
+_IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
+# Triton assembles every arch from this one up for exactly that chip
+_FIRST_EXACT = 90
+
+
+@dataclass(frozen=True, slots=True)
+class ImageArch:
+    """The architecture that a cubin was assembled for."""
+
+    number: int
+    """Compute capability without the dot: 90 for 9.0."""
+    suffix: str
+    """``a`` exactly this chip, ``f`` its family, empty the same major version."""
+
+    def __str__(self) -> str:
+        return f"sm_{self.number}{self.suffix}"
+
+    def runs_on(self, device: int) -> bool:
+        """Say whether a device of compute capability `device` (90 for 9.0) runs this image."""
+        if self.suffix == "a":
+            return device == self.number
+        if self.suffix == "f":
+            return device in FAMILIES.get(self.number, frozenset({self.number})) and device >= self.number
+        return device // 10 == self.number // 10 and device >= self.number
+
+    def closeness(self, device: int) -> tuple[int, int]:
+        """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
+        return ({"a": 0, "f": 1, "": 2}[self.suffix], device - self.number)
+
+
+def arch_number(arch: str) -> int:
+    """Read ``sm_90`` as 90.
+
+    Raises:
+        ValueError: `arch` is not spelled ``sm_NN``.
+    """
+    match = _ARCH.match(arch)
+    if match is None:
+        raise ValueError(f"expected an arch such as sm_90, got {arch!r}")
+    return int(match[1])
+
+
+def parse_image_arch(text: str) -> ImageArch:
+    """Read ``sm_90a``.
+
+    Raises:
+        ValueError: `text` is not spelled ``sm_NN``, ``sm_NNa`` or ``sm_NNf``.
+    """
+    match = _IMAGE_ARCH.match(text)
+    if match is None:
+        raise ValueError(f"expected an image arch such as sm_90a, got {text!r}")
+    return ImageArch(int(match[1]), match[2])
+
+
+def image_arch_of(arch: str) -> ImageArch:
+    """Name the image that Triton makes for `arch`."""
+    number = arch_number(arch)
+    return ImageArch(number, "a" if number >= _FIRST_EXACT else "")
