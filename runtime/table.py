@@ -35,6 +35,8 @@ COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "register
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
 
+_SCALAR_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+
 
 class Missing:
     """The type of `MISSING`: a param without a default."""
@@ -102,6 +104,20 @@ class Slot:
     """A param of the kernel function, or one of the scratch pointers of `nojit.runtime.format`."""
     type: str
     """Triton's spelling: ``*fp16``, ``i32``, ``fp32``."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the param takes; it is aligned to as many.
+
+        Raises:
+            ValueError: a type that is passed in no single param.
+        """
+        if self.type.startswith("*"):
+            return 8
+        bits = self.type.lstrip("iufpb")
+        if bits not in _SCALAR_BYTES:
+            raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
+        return _SCALAR_BYTES[bits]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,377 @@
+"""Triton behind one door: find a kernel's source, name what it depends on, compile one variant.
+
+The only module of aot and runtime that imports triton. Nothing here needs a GPU: neither the active driver nor
+`JITFunction.warmup` is touched. Supports Triton 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import io
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import triton
+from nojit.aot.source import KernelSource, SourcePlace
+from nojit.aot.target import target_of
+from nojit.aot.types import NONE
+from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime import cubin
+from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean
+from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.table import MISSING, Launch, Param, Slot
+from nojit.runtime.target import arch_number
+from nojit.runtime.values import DType, FunctionRef, Value, encode_value
+from triton import knobs
+from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
+from triton.compiler import ASTSource, make_backend
+from triton.language.core import constexpr, dtype
+from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
+
+__all__ = ["compile_variant", "describe", "min_driver", "toolchain", "variant_key"]
+
+# written into every key: raise it when this module changes what it makes of the same inputs
+_KEY_VERSION = 1
+
+
+def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
+    """Name the tools that shape an image for `arch`, with their versions."""
+    return (("ptxas", get_ptxas(arch_number(arch)).version), ("triton", triton.__version__))
+
+
+def min_driver(arch: str) -> int:
+    """Return the least CUDA version whose driver loads images for `arch` (13000 for 13.0).
+
+    A driver of the same major version loads any minor's images; an older major does not.
+    """
+    return int(get_ptxas(arch_number(arch)).version.split(".")[0]) * 1000
+
+
+# -- sources ---------------------------------------------------------------------------------------------------------
+
+
+def describe(place: SourcePlace) -> KernelSource:
+    """Find a kernel function and say what it takes and what it depends on.
+
+    Raises:
+        ManifestError: no such module, file or function, or one that is not ``@triton.jit``.
+    """
+    function = _find(place)
+    return KernelSource(
+        name=function.__name__,
+        params=tuple(Param(param.name, param.is_constexpr, _default(param)) for param in function.params),
+        unspecialized=frozenset(param.name for param in function.params if param.do_not_specialize),
+        digest=_source_digest(function),
+    )
+
+
+def _default(param: Any) -> Any:
+    if not param.has_default:
+        return MISSING
+    default = param.default
+    value = default.value if isinstance(default, constexpr) else default
+    # a default that a manifest cannot say is none that a bundle can carry
+    return value if value is None or isinstance(value, bool | int | float | str) else MISSING
+
+
+@lru_cache(maxsize=1024)
+def _find(place: SourcePlace) -> JITFunction[Any]:
+    where = place.where
+    module_name, _, name = place.spelling.rpartition(":")
+    in_file = module_name.endswith(".py")
+    module = _load_file(place.folder / module_name, where) if in_file else _load_module(module_name, where)
+    found = getattr(module, name, None)
+    if found is None:
+        functions = tuple(key for key, value in vars(module).items() if hasattr(value, "fn"))
+        raise ManifestError(
+            f"expected a function of {module_name}", got=f"{name!r}{did_you_mean(name, functions)}", where=where
+        )
+    # autotuners and heuristics wrap the function that they decorate
+    while not isinstance(found, JITFunction) and hasattr(found, "fn"):
+        found = found.fn
+    if not isinstance(found, JITFunction):
+        raise ManifestError(
+            "expected a @triton.jit function", got=f"{type(found).__name__} {place.spelling}", where=where
+        )
+    return found
+
+
+def _load_module(name: str, where: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise ManifestError(
+            f"expected to import {name}", got=f"{type(error).__name__}: {error}", where=where
+        ) from error
+
+
+def _load_file(path: Path, where: str) -> ModuleType:
+    if not path.is_file():
+        raise ManifestError("expected a source file", got=f"no file {path}", where=where)
+    # the path names the module, so that two files of one name do not meet; it reaches no digest and no image
+    name = f"nojit_source_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ManifestError("expected a Python source file", got=str(path), where=where)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # files beside the kernel's can be imported, as when it is run as a script
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ManifestError(
+            f"expected to import {path}", got=f"{type(error).__name__}: {error}", where=where
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+class _Dependencies(DependenciesFinder):  # type: ignore[misc]
+    """Triton's own walk, but functions reached are hashed by `_source_digest`, without their line numbers."""
+
+    def _update_hash(self, func: JITCallable) -> None:
+        self.hasher.update(f"{_source_digest(func)}{getattr(func, 'noinline', False)}".encode())
+        self.used_global_vals.update(_reached_globals(func))
+
+
+_digests: dict[int, str] = {}
+_globals: dict[int, dict[Any, Any]] = {}
+
+
+def _source_digest(function: JITCallable) -> str:
+    """Hash a function's source, of every jit function that it reaches, and the constants it reads.
+
+    Triton's ``cache_key`` does the same but holds the line of the ``def``, so that lengthening one helper changes the
+    key of every kernel below it in the file.
+    """
+    known = _digests.get(id(function))
+    if known is not None:
+        return known
+    # what a recursive function finds when it reaches itself
+    _digests[id(function)] = f"recursion:{function.__qualname__}"
+    finder = _Dependencies(
+        name=function.__qualname__,
+        globals=function.__globals__,
+        nonlocals=inspect.getclosurevars(function.fn).nonlocals,
+        src=function.src,
+    )
+    finder.visit(function.parse())
+    _globals[id(function)] = finder.used_global_vals
+    constants = sorted(
+        (name, repr(value))
+        for (name, _), (value, _) in finder.used_global_vals.items()
+        if isinstance(value, constexpr | dtype | bool | int | float | str | tuple)
+    )
+    digest = hashlib.sha256(f"{finder.ret}{constants}".encode()).hexdigest()
+    _digests[id(function)] = digest
+    return digest
+
+
+def _reached_globals(function: JITCallable) -> dict[Any, Any]:
+    return _globals.get(id(function), {})
+
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+
+
+def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
+    """Return the identity of a variant's machine code: a SHA-256 in hex over everything that shapes it."""
+    functions: list[Json] = [
+        _source_digest(_find(_function_place(value, place)))
+        for _, value in sorted(variant.constexprs)
+        if isinstance(value, FunctionRef)
+    ]
+    return hashlib.sha256(
+        canonical_json(
+            [
+                _KEY_VERSION,
+                source.digest,
+                source.name,
+                [[param, kind] for param, kind in variant.signature],
+                [[param, encode_value(value)] for param, value in sorted(variant.constexprs)],
+                [[param, hint] for param, hint in variant.hints],
+                functions,
+                _environment(variant.arch, variant.options),
+            ]
+        )
+    ).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _environment(arch: str, options: tuple[tuple[str, Value], ...]) -> str:
+    """Hash what a variant shares with others: every option as Triton completes it, target, tools, switches."""
+    spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
+    spelled["extern_libs"] = [(name, _file_digest(path)) for name, path in spelled["extern_libs"]]
+    switches = {
+        key: value for key, value in get_cache_invalidating_env_vars().items() if key != "TRITON_DISABLE_LINE_INFO"
+    }
+    text = repr((sorted(spelled.items()), sorted(switches.items()), target_of(arch), toolchain(arch)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _given(options: tuple[tuple[str, Value], ...]) -> dict[str, Any]:
+    return {name: value for name, value in options if value is not None}
+
+
+@lru_cache(maxsize=64)
+def _file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _backend(arch: str) -> Any:
+    return make_backend(_gpu_target(arch))
+
+
+def _gpu_target(arch: str) -> GPUTarget:
+    # the integer: a string breaks before Triton 3.9
+    return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
+
+
+# -- compile ---------------------------------------------------------------------------------------------------------
+
+
+def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
+    """Compile one variant to machine code.
+
+    Raises:
+        CompileError: Triton or ptxas refused it; ``log`` has their words.
+    """
+    started = time.monotonic()
+    where = f"{place.where}: {variant.label()}"
+    function = _find(place)
+    log = io.StringIO()
+    try:
+        source = _ast_source(function, variant, place)
+        with _quiet_triton(log):
+            compiled = triton.compile(source, target=_gpu_target(variant.arch), options=_given(variant.options))
+            image = bytes(compiled.asm["cubin"])
+    except Exception as error:
+        # the message alone can be empty or a page long; the log keeps all of it
+        said = f"{type(error).__name__}: {error}".strip()
+        raise CompileError(
+            "expected to compile", got=said.splitlines()[0][:200], where=where, log=f"{said}\n{log.getvalue()}"
+        ) from error
+    launch = _launch(compiled.metadata, _layout(function, variant))
+    return CompiledVariant(
+        image=image,
+        launch=launch,
+        registers=_check_image(image, launch, variant.arch, where),
+        spill_bytes=sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log.getvalue())),
+        compile_ms=round((time.monotonic() - started) * 1000),
+    )
+
+
+def _ast_source(function: JITFunction[Any], variant: Variant, place: SourcePlace) -> ASTSource:
+    types = dict(variant.signature)
+    ones = {param for param, hint in variant.hints if hint == 1}
+    constants: dict[str, Any] = {name: _to_triton(value, place) for name, value in variant.constexprs}
+    constants |= {param: None for param, kind in variant.signature if kind == NONE}
+    constants |= dict.fromkeys(ones, 1)
+    for param in function.params:
+        if param.is_constexpr and param.name not in constants:
+            constants[param.name] = param.default
+    order = [param.name for param in function.params]
+    return ASTSource(
+        function,
+        signature={name: "constexpr" if name in constants else types[name] for name in order},
+        constexprs=constants,
+        attrs={(order.index(param),): [["tt.divisibility", 16]] for param, hint in variant.hints if hint == 16},
+    )
+
+
+def _to_triton(value: Value, place: SourcePlace) -> Any:
+    if isinstance(value, DType):
+        return dtype(value.name)
+    if isinstance(value, FunctionRef):
+        return _find(_function_place(value, place))
+    return value
+
+
+def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
+    return SourcePlace(function.name, place.folder, place.where)
+
+
+@contextlib.contextmanager
+def _quiet_triton(log: io.StringIO) -> Iterator[None]:
+    """Compile afresh, into a folder that goes away, without line info, and catch what Triton prints."""
+    folder = tempfile.mkdtemp(prefix="nojit-compile-")
+    try:
+        with knobs.compilation.scope(), knobs.cache.scope(), knobs.nvidia.scope(), contextlib.redirect_stdout(log):
+            # line info holds absolute source paths: two checkouts would give two images
+            knobs.compilation.disable_line_info = True
+            knobs.compilation.always_compile = True
+            knobs.compilation.store_binary_only = True
+            knobs.nvidia.dump_ptxas_log = True
+            knobs.cache.dir = folder
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _launch(metadata: Any, layout: tuple[Slot, ...]) -> Launch:
+    return Launch(
+        symbol=metadata.name,
+        layout=layout,
+        num_warps=metadata.num_warps,
+        num_ctas=metadata.num_ctas,
+        shared_bytes=metadata.shared,
+        global_scratch_bytes=metadata.global_scratch_size,
+        global_scratch_align=metadata.global_scratch_align,
+        profile_scratch_bytes=metadata.profile_scratch_size or 0,
+        profile_scratch_align=metadata.profile_scratch_align or 1,
+        cooperative=metadata.launch_cooperative_grid,
+        pdl=metadata.launch_pdl,
+    )
+
+
+def _check_image(image: bytes, launch: Launch, arch: str, where: str) -> int:
+    """Cross-check an image against its launch facts before anything trusts either; return its registers."""
+    try:
+        info = cubin.read_cubin(image)
+        cubin.check_image(
+            info,
+            launch.symbol,
+            [slot.size_bytes for slot in launch.layout],
+            launch.num_warps,
+            launch.num_ctas,
+            target_of(arch).image_arch,
+            where,
+        )
+    except (BundleError, ValueError) as error:
+        raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
+    registers: int = next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
+    return registers
+
+
+def _layout(function: JITFunction[Any], variant: Variant) -> tuple[Slot, ...]:
+    """List the compiled kernel's params: the function's order, constants dropped, then the two scratch pointers."""
+    types = dict(variant.signature)
+    ones = {param for param, hint in variant.hints if hint == 1}
+    slots = [
+        Slot(param.name, types[param.name])
+        for param in function.params
+        if not param.is_constexpr and param.name not in ones and types[param.name] != NONE
+    ]
+    return (*slots, Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))

@@ -1,0 +1,342 @@
+"""Pure: a kernel's manifest entry and an architecture to the variants to build, in a stable order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from nojit.aot.manifest import CONFIG_RULES, DerivedSpec, KernelSpec
+from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.target import check_arch
+from nojit.aot.types import NONE, axes_in, check_type, fill, is_hintable, is_optional
+from nojit.aot.variant import Variant
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.table import Axis, Config, Derived
+from nojit.runtime.target import arch_number
+from nojit.runtime.values import DType, FunctionRef, Value, identity
+
+__all__ = ["Expansion", "axes_of", "derived_of", "expand_kernel"]
+
+Names = Mapping[str, Any]
+# a stand-in address for a pointer that is there: only `has` may look at it before the call
+_PRESENT = expr.Pointer(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What one kernel of a manifest comes to for one architecture."""
+
+    variants: tuple[Variant, ...]
+    excluded: int
+    """How many variants `exclude` left out."""
+
+
+def expand_kernel(spec: KernelSpec, arch: str, where: str, profile: str = "full") -> Expansion:
+    """List the variants of one kernel for `arch`, in the order of matrix, configs, derived values and hints.
+
+    Args:
+        spec: the manifest's entry.
+        arch: one of `nojit.aot.target.ARCHS`.
+        where: manifest and kernel, for messages.
+        profile: ``core`` keeps what the entry's `core` expression keeps; ``full`` keeps everything.
+
+    Raises:
+        ManifestError: the entry contradicts itself, repeats a variant, or leaves a meaning without a variant that
+            serves every call.
+    """
+    check_arch(arch, where)
+    return _Expander(spec, arch, where).run(profile)
+
+
+def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
+    """Read the matrix of an entry.
+
+    Raises:
+        ManifestError: an axis with a value that nothing can take, or the same value twice.
+    """
+    type_axes = {axis for spelling in spec.params.values() for axis in axes_in(spelling)}
+    if strangers := sorted(type_axes - spec.matrix.keys()):
+        near = did_you_mean(strangers[0], tuple(spec.matrix))
+        raise ManifestError(f"expected {{{strangers[0]}}} to be an axis of the matrix{near}", where=f"{where}.params")
+    axes = []
+    for name, raw in spec.matrix.items():
+        place = f"{where}.matrix.{name}"
+        values = tuple(_value(item, place) for item in raw)
+        if len({identity(value) for value in values}) != len(values):
+            raise ManifestError("expected each value of an axis once", got=repr(raw), where=place)
+        if name in type_axes and not all(isinstance(value, str) for value in values):
+            raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=place)
+        axes.append(Axis(name, name in type_axes, values))
+    return tuple(axes)
+
+
+def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
+    """List the derived constexprs of an entry."""
+    return tuple(Derived(name, _derived_text(derived)) for name, derived in spec.derived.items())
+
+
+def _derived_text(derived: str | DerivedSpec) -> str:
+    return derived.expr if isinstance(derived, DerivedSpec) else derived
+
+
+def _value(raw: Any, where: str) -> Value:
+    if isinstance(raw, dict) and len(raw) == 1:
+        tag, body = next(iter(raw.items()))
+        if tag == "dtype" and isinstance(body, str):
+            return DType(body)
+        if tag == "function" and isinstance(body, str):
+            return FunctionRef(body)
+        if tag == "none" and body is True:
+            return None
+    if isinstance(raw, list):
+        return tuple(_value(item, where) for item in raw)
+    if isinstance(raw, int | float | bool | str):
+        return raw
+    raise ManifestError(
+        "expected an int, float, bool, string, array, {dtype = ...}, {function = ...} or {none = true}",
+        got=repr(raw),
+        where=where,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A config of the manifest, taken apart."""
+
+    number: int
+    config: Config
+    options: tuple[tuple[str, Value], ...]
+    archs: tuple[str, ...]
+    when: expr.Expression
+    implied: tuple[tuple[str, int], ...]
+    """Hints that `requires` already guarantees: compiled into every variant of the config."""
+
+
+class _Expander:
+    """Holds what is worked out once for all variants of one kernel and arch."""
+
+    def __init__(self, spec: KernelSpec, arch: str, where: str) -> None:
+        self.spec = spec
+        self.arch = arch
+        self.where = where
+        self.axes = axes_of(spec, where)
+        self.params = tuple(spec.params)
+        self.ways = [self._way(number, raw) for number, raw in enumerate(spec.configs)]
+        self._check_ways()
+        self.exclude = [
+            self._parse(exclude.when, f"{where}.exclude[{i}].when") for i, exclude in enumerate(spec.exclude)
+        ]
+        self.core = self._parse(spec.core, f"{where}.core")
+        self.derived = {
+            name: self._parse(_derived_text(derived), f"{where}.derived.{name}")
+            for name, derived in spec.derived.items()
+        }
+        self._check_overlap()
+
+    def run(self, profile: str) -> Expansion:
+        variants: list[Variant] = []
+        seen: set[tuple[Any, ...]] = set()
+        excluded = 0
+        for axes, signature in self._meanings():
+            complete = bool(self.spec.aligned_only)
+            built = 0
+            for variant, names in self._of_meaning(axes, signature):
+                if any(self._truth(rule, names) for rule in self.exclude):
+                    excluded += 1
+                    continue
+                self._check_new(variant, seen)
+                complete = complete or not (variant.hints or variant.config.requires)
+                built += 1
+                if profile == "full" or self._truth(self.core, names):
+                    variants.append(variant)
+            if built and not complete:
+                self._refuse_incomplete(axes)
+        return Expansion(tuple(variants), excluded)
+
+    def _meanings(self) -> Iterator[tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, str], ...]]]:
+        names = [axis.name for axis in self.axes]
+        for values in product(*(axis.values for axis in self.axes)):
+            axes = tuple(zip(names, values, strict=True))
+            spelled = {axis.name: str(value) for axis, value in zip(self.axes, values, strict=True) if axis.is_type}
+            choices = [self._types(name, fill(spelling, spelled)) for name, spelling in self.spec.params.items()]
+            for types in product(*choices):
+                yield axes, tuple(zip(self.params, types, strict=True))
+
+    def _types(self, name: str, spelling: str) -> tuple[str, ...]:
+        where = f"{self.where}.params.{name}"
+        if is_optional(spelling):
+            return (check_type(spelling[:-1], where), NONE)
+        return (check_type(spelling, where),)
+
+    def _of_meaning(
+        self, axes: tuple[tuple[str, Value], ...], signature: tuple[tuple[str, str], ...]
+    ) -> Iterator[tuple[Variant, Names]]:
+        types = dict(signature)
+        matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
+        base = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
+        base.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
+        for way in self.ways:
+            settings = way.config.constexprs + way.options
+            names = base | {name: _plain(value) for name, value in settings}
+            if self.arch not in way.archs or not self._truth(way.when, names):
+                continue
+            for derived in self._derived_values(names):
+                known = names | dict(derived)
+                for hints in self._hint_sets(way, types):
+                    yield (
+                        Variant(
+                            kernel=self.spec.name,
+                            arch=self.arch,
+                            axes=axes,
+                            signature=signature,
+                            constexprs=matrix + way.config.constexprs + derived,
+                            hints=hints,
+                            options=way.options,
+                            config=way.config,
+                            config_number=way.number,
+                            derived=derived,
+                        ),
+                        known,
+                    )
+
+    def _derived_values(self, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
+        choices: list[tuple[Value, ...]] = []
+        for name, expression in self.derived.items():
+            spec = self.spec.derived[name]
+            where = f"{self.where}.derived.{name}"
+            if not expression.names & set(self.params):
+                choices.append((_evaluate(expression, names, where),))
+            elif isinstance(spec, DerivedSpec):
+                choices.append(tuple(spec.values))
+            elif expression.is_boolean:
+                choices.append((True, False))
+            else:
+                raise ManifestError(
+                    "expected a boolean expression, or { expr = ..., values = [...] } with the values to build",
+                    got=repr(expression.text),
+                    where=where,
+                )
+        for values in product(*choices):
+            yield tuple(zip(self.derived, values, strict=True))
+
+    def _hint_sets(self, way: _Way, types: Mapping[str, str]) -> list[tuple[tuple[str, int], ...]]:
+        """List hint sets, the fullest first, each with what `requires` guarantees."""
+        sets: dict[tuple[tuple[str, int], ...], None] = {}
+        for number, raw in enumerate([*self.spec.hints, {}]):
+            hints = dict(way.implied) | raw
+            for param, hint in hints.items():
+                self._check_hint(param, hint, types, f"{self.where}.hints[{number}]")
+            sets[tuple(sorted((param, hint) for param, hint in hints.items() if types[param] != NONE))] = None
+        return list(sets)
+
+    def _check_hint(self, param: str, hint: int, types: Mapping[str, str], where: str) -> None:
+        if param not in types:
+            near = did_you_mean(param, self.params)
+            raise ManifestError("expected a param of the kernel", got=f"{param!r}{near}", where=where)
+        kind = types[param]
+        if kind != NONE and not is_hintable(kind, hint):
+            raise ManifestError(
+                "expected an int, or a pointer with hint 16", got=f"{param}: {kind} with hint {hint}", where=where
+            )
+
+    def _way(self, number: int, raw: dict[str, Any]) -> _Way:
+        where = f"{self.where}.configs[{number}]"
+        options = {name: option.default for name, option in OPTIONS.items()}
+        options.update(self.spec.options)
+        options.update({key: raw[key] for key in raw if key in OPTIONS})
+        constexprs = {
+            key: _value(value, f"{where}.{key}")
+            for key, value in raw.items()
+            if key not in OPTIONS and key not in CONFIG_RULES
+        }
+        for arch in raw.get("archs", []):
+            check_arch(arch, f"{where}.archs")
+        requires = raw.get("requires", "")
+        implied: list[tuple[str, int]] = []
+        if requires:
+            conjuncts = self._parse(requires, f"{where}.requires").conjuncts()
+            implied = [hint for hint in map(expr.implied_hint, conjuncts) if hint and hint[0] in self.params]
+        return _Way(
+            number,
+            Config(tuple(sorted(constexprs.items())), tuple((name, options[name]) for name in TUNABLE), requires),
+            tuple(sorted(options.items())),
+            tuple(raw.get("archs", (self.arch,))),
+            self._parse(raw.get("when", "true"), f"{where}.when"),
+            tuple(implied),
+        )
+
+    def _check_ways(self) -> None:
+        seen: dict[tuple[Any, ...], int] = {}
+        for way in self.ways:
+            key = (_settings(way), way.config.requires, way.archs, way.when.text)
+            if key in seen:
+                raise ManifestError(
+                    f"expected configs to differ, got configs[{seen[key]}] again",
+                    where=f"{self.where}.configs[{way.number}]",
+                )
+            seen[key] = way.number
+
+    def _check_overlap(self) -> None:
+        places = {"params": self.params, "matrix": tuple(self.spec.matrix), "derived": tuple(self.spec.derived)}
+        places |= {f"configs[{way.number}]": tuple(name for name, _ in way.config.constexprs) for way in self.ways}
+        owners: dict[str, str] = {}
+        for place, names in places.items():
+            for name in names:
+                owner = owners.setdefault(name, place)
+                if owner != place and not (owner.startswith("configs") and place.startswith("configs")):
+                    raise ManifestError(
+                        f"expected {name!r} in one place, got it in {owner} and {place}", where=self.where
+                    )
+
+    def _check_new(self, variant: Variant, seen: set[tuple[Any, ...]]) -> None:
+        key = (
+            variant.signature,
+            tuple((name, identity(value)) for name, value in variant.constexprs),
+            variant.hints,
+            variant.options,
+            variant.config.requires,
+        )
+        if key in seen:
+            raise ManifestError(f"expected each variant once, got twice: {variant.label()}", where=self.where)
+        seen.add(key)
+
+    def _refuse_incomplete(self, axes: tuple[tuple[str, Value], ...]) -> None:
+        meaning = ", ".join(f"{name} = {value!r}" for name, value in axes) or "the kernel"
+        raise ManifestError(
+            f"expected a config without `requires` for {meaning} on {self.arch}, so that every call is served; "
+            "add one, or say why not in `aligned_only`",
+            where=self.where,
+        )
+
+    def _parse(self, text: str, where: str) -> expr.Expression:
+        try:
+            return expr.parse(text)
+        except expr.ExpressionError as error:
+            raise ManifestError(str(error), where=where) from None
+
+    def _truth(self, rule: expr.Expression, names: Names) -> bool:
+        value = _evaluate(rule, names, self.where)
+        if not isinstance(value, bool):
+            raise ManifestError(
+                "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
+            )
+        return value
+
+
+def _settings(way: _Way) -> tuple[Any, ...]:
+    return tuple((name, identity(value)) for name, value in way.config.constexprs + way.options)
+
+
+def _plain(value: Value) -> Any:
+    """Make a constexpr comparable in the expression language, which knows no dtypes and functions."""
+    return value.name if isinstance(value, DType | FunctionRef) else value
+
+
+def _evaluate(expression: expr.Expression, names: Names, where: str) -> Any:
+    try:
+        return expression.evaluate(names)
+    except expr.ExpressionError as error:
+        raise ManifestError(str(error), where=where) from None

@@ -1,0 +1,285 @@
+"""TOML manifests to typed ones. Mistakes name the file, line, key path, what was expected, what was found.
+
+A manifest says what to build and nothing of how it is packed. Its reference, ``docs/manifest.md``, and the JSON schema
+that editors use come from the types below.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from nojit.aot.options import OPTIONS
+from nojit.runtime.errors import ManifestError, did_you_mean
+
+__all__ = [
+    "BundleSpec",
+    "DerivedSpec",
+    "ExcludeSpec",
+    "KernelSpec",
+    "Manifest",
+    "TuningSpec",
+    "find_manifests",
+    "json_schema",
+    "load_manifest",
+]
+
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]*$"
+_VERSION = r"^[0-9][A-Za-z0-9_.+!]*$"
+
+Name = Annotated[str, Meta(pattern=_NAME)]
+Expression = Annotated[str, Meta(min_length=1)]
+
+
+class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The bundle that the kernels go into. Manifests that name one bundle merge; they must agree on the rest."""
+
+    name: Annotated[str, Meta(pattern=_BUNDLE_NAME, description="Name of the bundle and of its files.")]
+    version: Annotated[str, Meta(pattern=_VERSION, description="Version of the bundle.")]
+    archs: Annotated[
+        list[str], Meta(min_length=1, description="Architectures to build for by default, such as `sm_90`.")
+    ]
+
+
+class DerivedSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A derived constexpr that is not boolean: the values it can take must be named."""
+
+    expr: Annotated[Expression, Meta(description="Evaluated at each call, over params, constexprs and `arch`.")]
+    values: Annotated[
+        list[int], Meta(min_length=1, description="The values to build; another value at a call matches no variant.")
+    ]
+
+
+class ExcludeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Variants not to build."""
+
+    when: Annotated[Expression, Meta(description="True for the variants to leave out.")]
+
+
+class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How calls are bucketed when a tuning table is looked up."""
+
+    key: Annotated[list[Name], Meta(min_length=1, description="Integer params that the best config depends on.")]
+    bucket: Annotated[Literal["pow2", "exact"], Meta(description="Round each key up to a power of two, or not.")] = (
+        "pow2"
+    )
+
+
+class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One kernel and the variants of it to build."""
+
+    name: Annotated[Name, Meta(description="What callers ask for: `bundle.kernel(name)`.")]
+    source: Annotated[
+        str,
+        Meta(
+            pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$",
+            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest.",
+        ),
+    ]
+    params: Annotated[
+        dict[Name, str],
+        Meta(
+            description="Type of every param that is not a constexpr, in Triton's spelling; `{axis}` takes a value of the matrix, a final `?` also builds for None."
+        ),
+    ] = {}
+    grid: Annotated[
+        list[Expression],
+        Meta(max_length=3, description="One expression per grid dimension; without it, every call gives its grid."),
+    ] = []
+    matrix: Annotated[
+        dict[Name, Annotated[list[Any], Meta(min_length=1)]],
+        Meta(
+            description="What a call can mean: each axis and its values. An axis named in a type spells types; any other is a constexpr of the kernel."
+        ),
+    ] = {}
+    hints: Annotated[
+        list[Annotated[dict[Name, Literal[1, 16]], Meta(min_length=1)]],
+        Meta(
+            description="Sets of specializations to build beside the hint-free variant: `16` divisible by 16, `1` equal to 1."
+        ),
+    ] = []
+    derived: Annotated[
+        dict[Name, str | DerivedSpec],
+        Meta(description="Constexprs that follow from the call and the chosen config, as expressions."),
+    ] = {}
+    configs: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            min_length=1,
+            description="Ways to run the kernel, in order of preference: constexprs and compiler options, with `archs`, `when` (a rule at build time) and `requires` (a rule at each call).",
+        ),
+    ] = msgspec.field(default_factory=lambda: [{}])
+    options: Annotated[
+        dict[str, Any], Meta(description="Compiler options that hold for every config, such as `enable_fp_fusion`.")
+    ] = {}
+    exclude: Annotated[list[ExcludeSpec], Meta(description="Variants not to build.")] = []
+    core: Annotated[Expression, Meta(description="Which variants belong to the `core` profile.")] = "true"
+    aligned_only: Annotated[
+        str,
+        Meta(description="Why no variant without hints and `requires` is built; without a reason that is an error."),
+    ] = ""
+    tuning: Annotated[TuningSpec | None, Meta(description="How tuned configs are looked up.")] = None
+
+
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One manifest file."""
+
+    schema: Annotated[Literal[1], Meta(description="Version of the manifest language.")]
+    bundle: BundleSpec
+    kernel: Annotated[list[KernelSpec], Meta(min_length=1, description="The kernels, one `[[kernel]]` each.")]
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a manifest, for editors."""
+    schema = msgspec.json.schema(Manifest)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nojit manifest", **schema}
+
+
+def find_manifests(places: Sequence[Path]) -> list[Path]:
+    """List manifests: files as given, and every ``*.toml`` of a folder, sorted.
+
+    Raises:
+        ManifestError: a place that does not exist, or a folder without manifests.
+    """
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            inside = sorted(path for path in place.glob("*.toml") if path.is_file())
+            if not inside:
+                raise ManifestError("expected a folder with *.toml manifests", got="none", where=str(place))
+            found += inside
+        elif place.is_file():
+            found.append(place)
+        else:
+            raise ManifestError("expected a manifest file or a folder of them", got="no such path", where=str(place))
+    return list(dict.fromkeys(found))
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read one manifest.
+
+    Raises:
+        ManifestError: unreadable, not TOML, or not a manifest.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError("expected a readable UTF-8 file", got=str(error), where=str(path)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ManifestError("expected TOML", got=str(error), where=str(path)) from None
+    source = ManifestText(path, text)
+    _check_keys(data, source)
+    try:
+        manifest = msgspec.convert(data, Manifest)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at ")
+        raise ManifestError(what[:1].lower() + what[1:], where=source.where(place.strip("`") or "$")) from None
+    _check_configs(manifest, source)
+    _check_names(manifest, source)
+    return manifest
+
+
+class ManifestText:
+    """The text of a manifest, to turn key paths into lines."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self._lines = text.splitlines()
+
+    def where(self, key_path: str) -> str:
+        """Return ``file:line key_path``, without the line where TOML's spelling hides it."""
+        line = self._line(key_path)
+        return f"{self.path}:{line} {key_path}" if line else f"{self.path} {key_path}"
+
+    def _line(self, key_path: str) -> int | None:
+        steps = re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path)
+        start, found, header = 0, None, ""
+        for key, index in steps:
+            if key:
+                header = f"{header}.{key}" if header else key
+                position = self._find(rf"\s*\[{re.escape(header)}\]", start, 0) or self._find(
+                    rf"\s*{re.escape(key)}\s*=", start, 0
+                )
+            else:
+                position = self._find(rf"\s*\[\[{re.escape(header)}\]\]", start, int(index))
+            if position is not None:
+                start, found = position, position
+        return None if found is None else found + 1
+
+    def _find(self, pattern: str, start: int, skip: int) -> int | None:
+        for number in range(start, len(self._lines)):
+            if re.match(pattern, self._lines[number]):
+                if not skip:
+                    return number
+                skip -= 1
+        return None
+
+
+def _check_keys(data: dict[str, Any], source: ManifestText) -> None:
+    """Refuse unknown keys ourselves, to name the nearest right spelling."""
+    _known(data, Manifest, "$", source)
+    _known(data.get("bundle"), BundleSpec, "$.bundle", source)
+    kernels = data.get("kernel")
+    for i, kernel in enumerate(kernels if isinstance(kernels, list) else []):
+        place = f"$.kernel[{i}]"
+        _known(kernel, KernelSpec, place, source)
+        if isinstance(kernel, dict):
+            _known(kernel.get("tuning"), TuningSpec, f"{place}.tuning", source)
+            excludes = kernel.get("exclude")
+            for j, exclude in enumerate(excludes if isinstance(excludes, list) else []):
+                _known(exclude, ExcludeSpec, f"{place}.exclude[{j}]", source)
+
+
+def _known(table: Any, struct: type[Struct], place: str, source: ManifestText) -> None:
+    if not isinstance(table, dict):
+        return
+    for key in table:
+        if key not in struct.__struct_fields__:
+            near = did_you_mean(key, struct.__struct_fields__)
+            expected = ", ".join(struct.__struct_fields__)
+            raise ManifestError(
+                f"expected a key of {expected}", got=f"{key!r}{near}", where=source.where(f"{place}.{key}")
+            )
+
+
+CONFIG_RULES = ("archs", "when", "requires")
+
+
+def _check_configs(manifest: Manifest, source: ManifestText) -> None:
+    for i, kernel in enumerate(manifest.kernel):
+        for option in kernel.options:
+            if option not in OPTIONS:
+                near = did_you_mean(option, tuple(OPTIONS))
+                place = source.where(f"$.kernel[{i}].options.{option}")
+                raise ManifestError(f"expected an option of {', '.join(OPTIONS)}", got=f"{option!r}{near}", where=place)
+            OPTIONS[option].check(kernel.options[option], source.where(f"$.kernel[{i}].options.{option}"))
+        for j, config in enumerate(kernel.configs):
+            place = f"$.kernel[{i}].configs[{j}]"
+            for key, value in config.items():
+                if key in OPTIONS:
+                    OPTIONS[key].check(value, source.where(f"{place}.{key}"))
+            for key, kind, what in (
+                ("archs", list, "a list of archs"),
+                ("when", str, "an expression"),
+                ("requires", str, "an expression"),
+            ):
+                if key in config and not isinstance(config[key], kind):
+                    raise ManifestError(f"expected {what}", got=repr(config[key]), where=source.where(f"{place}.{key}"))
+
+
+def _check_names(manifest: Manifest, source: ManifestText) -> None:
+    seen: dict[str, int] = {}
+    for i, kernel in enumerate(manifest.kernel):
+        if kernel.name in seen:
+            raise ManifestError(
+                f"expected each kernel name once, got {kernel.name!r} in kernel[{seen[kernel.name]}] too",
+                where=source.where(f"$.kernel[{i}].name"),
+            )
+        seen[kernel.name] = i

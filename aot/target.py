@@ -1,0 +1,32 @@
+"""Which architectures can be built for. Pure; names and families are `nojit.runtime.target`'s."""
+
+from __future__ import annotations
+
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.format import TargetInfo
+from nojit.runtime.target import arch_number, image_arch_of
+
+__all__ = ["ARCHS", "check_arch", "target_of"]
+
+# what every supported Triton (3.6 to 3.9) compiles for and its ptxas assembles
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
+_WARP_SIZE = 32
+
+
+def check_arch(arch: str, where: str) -> str:
+    """Return `arch` if it can be built for.
+
+    Raises:
+        ManifestError: it cannot; the message lists those that can.
+    """
+    if arch not in ARCHS:
+        raise ManifestError(
+            f"expected an arch of {', '.join(ARCHS)}", got=f"{arch!r}{did_you_mean(arch, ARCHS)}", where=where
+        )
+    return arch
+
+
+def target_of(arch: str) -> TargetInfo:
+    """Describe the target of a bundle for `arch`."""
+    arch_number(arch)
+    return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)

@@ -1,0 +1,61 @@
+"""One kernel with its types, hints, constexprs and options, for one architecture: the unit of a build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nojit.runtime.table import Config, Launch
+from nojit.runtime.values import Value, spell
+
+__all__ = ["CompiledVariant", "Variant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One kernel + types + hints + constexprs + options for one target, before it is compiled."""
+
+    kernel: str
+    arch: str
+    axes: tuple[tuple[str, Value], ...]
+    """The point of the matrix: type axes and constexprs that a caller chooses."""
+    signature: tuple[tuple[str, str], ...]
+    """Type of each runtime param, in the manifest's order; ``none`` where None is compiled in."""
+    constexprs: tuple[tuple[str, Value], ...]
+    """Every constexpr: from the matrix, the config, the derived ones."""
+    hints: tuple[tuple[str, int], ...]
+    """(param, 16 or 1), sorted."""
+    options: tuple[tuple[str, Value], ...]
+    """Every compiler option, spelled out, sorted."""
+    config: Config
+    """The config that it runs with, as the runtime sees it."""
+    config_number: int
+    """Place of the config in the manifest, for messages."""
+    derived: tuple[tuple[str, Value], ...]
+    """Derived constexprs and the values that were compiled in."""
+
+    def label(self) -> str:
+        """Describe it in one line, for messages and reports."""
+        words = [f"{name}={spell(value)}" for name, value in self.axes]
+        words += [
+            f"{name}={spell(value)}"
+            for name, value in self.config.constexprs + self.config.options + self.derived
+            if value is not None
+        ]
+        words += [f"{param}=none" for param, kind in self.signature if kind == "none"]
+        words += [f"{param}:{hint}" for param, hint in self.hints]
+        return f"{self.kernel} {self.arch} {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledVariant:
+    """One variant's machine code and the launch facts that came with it."""
+
+    image: bytes
+    """The cubin, without line info."""
+    launch: Launch
+    registers: int
+    """Registers of a thread."""
+    spill_bytes: int
+    """Bytes that a thread spills, stores as ptxas counts them."""
+    compile_ms: int
+    """Wall time that the compiler took when the image was made."""
