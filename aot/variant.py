@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
-from nojit.runtime.table import Config, Launch
+from nojit.runtime.table import Config, Launch, Slot
 from nojit.runtime.values import Value, spell
 
-__all__ = ["CompiledVariant", "Variant"]
+__all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +60,24 @@ class CompiledVariant:
     """Bytes that a thread spills, stores as ptxas counts them."""
     compile_ms: int
     """Wall time that the compiler took when the image was made."""
+
+
+def encode_compiled(compiled: CompiledVariant) -> bytes:
+    """Lay out a compiled variant for the cache: length of the facts, the facts as JSON, the image."""
+    facts = {
+        "launch": asdict(compiled.launch),
+        "registers": compiled.registers,
+        "spill_bytes": compiled.spill_bytes,
+        "compile_ms": compiled.compile_ms,
+    }
+    text = json.dumps(facts, separators=(",", ":")).encode()
+    return len(text).to_bytes(4, "little") + text + compiled.image
+
+
+def decode_compiled(data: bytes) -> CompiledVariant:
+    """Read what `encode_compiled` wrote; the cache has checked that the bytes are those."""
+    end = 4 + int.from_bytes(data[:4], "little")
+    facts = json.loads(data[4:end])
+    launch = facts.pop("launch")
+    layout = tuple(Slot(**slot) for slot in launch.pop("layout"))
+    return CompiledVariant(image=data[end:], launch=Launch(layout=layout, **launch), **facts)

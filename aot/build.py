@@ -1,0 +1,211 @@
+"""The whole way from manifests to bundle files, as functions over plain data. Prints nothing, exits never."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nojit.aot import farm
+from nojit.aot.cache import Cache
+from nojit.aot.farm import Finished, Job
+from nojit.aot.pack import PACKING, BundleContent, PackedBundle, pack, packer_version, write_file
+from nojit.aot.plan import Compiler, Plan
+from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
+from nojit.aot.tables import KernelContent
+from nojit.aot.target import target_of
+from nojit.aot.variant import CompiledVariant
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.table import Tuning
+
+__all__ = ["BuildResult", "build", "report_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildResult:
+    """What a build came to."""
+
+    reports: tuple[BundleReport, ...]
+    stopped: bool
+    """Whether a failure ended it before every variant was tried."""
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Every failure, over all bundles."""
+        return tuple(failure for report in self.reports for failure in report.failures)
+
+
+def report_path(bundle: Path) -> Path:
+    """Name the report that lies beside a bundle."""
+    return bundle.with_suffix(".report.json")
+
+
+def build(
+    plans: Sequence[Plan],
+    out: Path,
+    compiler: Compiler,
+    cache: Cache,
+    open_executor: Callable[[], AbstractContextManager[Executor]],
+    *,
+    keep_going: bool = False,
+    on_event: Callable[[Finished], None] = lambda _: None,
+) -> BuildResult:
+    """Compile what the cache lacks and write one bundle and one report per plan.
+
+    A bundle that is already there and is the one to build is left alone. With `keep_going`, variants that fail are
+    left out of their bundle; otherwise the first failure ends the build and no bundle is written.
+
+    Args:
+        plans: what to build.
+        out: folder of the bundles.
+        compiler: makes images; `nojit.aot.compiler`.
+        cache: where compiled variants are kept.
+        open_executor: starts the workers; called only if something must be compiled.
+        keep_going: whether to go on after a failure.
+        on_event: told of every variant that is done.
+
+    Raises:
+        PackageError: the cache, or a bundle, cannot be read or written.
+    """
+    works = [_prepare(plan, out / plan.file_name, compiler) for plan in plans]
+    stale = [work for work in works if work.existing is None]
+    done: dict[Job, Finished] = {}
+    jobs = [job for work in stale for job in work.jobs]
+    for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going):
+        done[finished.job] = finished
+        on_event(finished)
+    stopped = not keep_going and any(finished.error is not None for finished in done.values())
+    reports = tuple(work.existing or _finish(work, done, compiler, write=not stopped) for work in works)
+    return BuildResult(reports, stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One plan on its way to a file."""
+
+    plan: Plan
+    path: Path
+    toolchain: tuple[tuple[str, str], ...]
+    jobs: tuple[Job, ...]
+    """One per variant, in the order of the plan."""
+    inputs: str
+    """Digest of everything that the bundle is a function of."""
+    existing: BundleReport | None
+    """The report of the bundle in place, if that is the one to build."""
+
+
+def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
+    toolchain = (*compiler.toolchain(plan.arch), ("zstandard", packer_version()))
+    jobs = tuple(
+        Job(variant, kernel.place, compiler.variant_key(variant, kernel.source, kernel.place))
+        for kernel in plan.kernels
+        for variant in kernel.variants
+    )
+    inputs = _inputs_digest(plan, toolchain, jobs)
+    return _Work(plan, path, toolchain, jobs, inputs, _existing(path, inputs))
+
+
+def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Sequence[Job]) -> str:
+    kernels: list[Json] = [
+        [
+            kernel.spec.name,
+            list(kernel.spec.grid),
+            repr((kernel.spec.tuning, kernel.source.params, kernel.axes, kernel.derived)),
+        ]
+        for kernel in plan.kernels
+    ]
+    variants: list[Json] = [[job.key, repr(job.variant)] for job in jobs]
+    facts: list[Json] = [PACKING, plan.bundle.name, plan.bundle.version, plan.arch, repr(toolchain), kernels, variants]
+    return hashlib.sha256(canonical_json(facts)).hexdigest()
+
+
+def _existing(path: Path, inputs: str) -> BundleReport | None:
+    """Return the report of the bundle at `path` if it is whole and made of the same inputs."""
+    try:
+        report = decode_report(report_path(path).read_bytes())
+        with BundleFile(path) as bundle:
+            if bundle.index.inputs != inputs or bundle.digest != report.digest:
+                return None
+            bundle.verify()
+    except (OSError, ValueError):
+        # absent or damaged: building it anew is the answer to both
+        return None
+    variants = tuple(replace(variant, cached=True) for variant in report.variants)
+    return replace(report, up_to_date=True, variants=variants)
+
+
+def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> BundleReport:
+    """Pack what was compiled, put bundle and report in place, and return the report."""
+    packed = None
+    kernels = tuple(content for content in _contents(work, done) if content.variants)
+    if write and kernels:
+        # a bundle that lacks variants must not pass for the one that has them
+        whole = all(done[job].error is None for job in work.jobs)
+        content = BundleContent(
+            name=work.plan.bundle.name,
+            version=work.plan.bundle.version,
+            target=target_of(work.plan.arch),
+            toolchain=work.toolchain,
+            min_driver=compiler.min_driver(work.plan.arch),
+            inputs=work.inputs if whole else hashlib.sha256(f"partial {work.inputs}".encode()).hexdigest(),
+            kernels=kernels,
+        )
+        packed = pack(content)
+        write_file(work.path, packed.data)
+    report = _report(work, done, packed)
+    if write:
+        write_file(report_path(work.path), encode_report(report))
+    return report
+
+
+def _contents(work: _Work, done: Mapping[Job, Finished]) -> Iterator[KernelContent]:
+    jobs = iter(work.jobs)
+    for kernel in work.plan.kernels:
+        finished = [done.get(next(jobs)) for _ in kernel.variants]
+        tuning = kernel.spec.tuning
+        yield KernelContent(
+            name=kernel.spec.name,
+            params=kernel.source.params,
+            grid=tuple(kernel.spec.grid),
+            tuning=None if tuning is None else Tuning(tuple(tuning.key), tuning.bucket),
+            axes=kernel.axes,
+            derived=kernel.derived,
+            variants=tuple((f.job.variant, f.compiled) for f in finished if f and f.compiled),
+        )
+
+
+def _report(work: _Work, done: Mapping[Job, Finished], packed: PackedBundle | None) -> BundleReport:
+    finished = [done[job] for job in work.jobs if job in done]
+    return BundleReport(
+        path=work.path.name,
+        arch=work.plan.arch,
+        digest=packed.digest if packed else "",
+        up_to_date=False,
+        bundle_bytes=len(packed.data) if packed else 0,
+        images=packed.images if packed else 0,
+        image_bytes=packed.image_bytes if packed else 0,
+        excluded=sum(kernel.excluded for kernel in work.plan.kernels),
+        toolchain=work.toolchain,
+        variants=tuple(_variant_report(f.job, f.compiled, f.cached) for f in finished if f.compiled),
+        failures=tuple(
+            Failure(f.job.variant.label(), f.error.where, str(f.error), f.error.log) for f in finished if f.error
+        ),
+    )
+
+
+def _variant_report(job: Job, compiled: CompiledVariant, cached: bool) -> VariantReport:
+    return VariantReport(
+        kernel=job.variant.kernel,
+        label=job.variant.label(),
+        key=job.key,
+        registers=compiled.registers,
+        spill_bytes=compiled.spill_bytes,
+        shared_bytes=compiled.launch.shared_bytes,
+        image_bytes=len(compiled.image),
+        compile_ms=compiled.compile_ms,
+        cached=cached,
+    )

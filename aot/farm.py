@@ -1,0 +1,101 @@
+"""Compile many variants on any executor: from the cache where it has them, each distinct one once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from nojit.aot.cache import Cache
+from nojit.aot.source import SourcePlace
+from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.runtime.errors import CompileError
+
+__all__ = ["Finished", "Job", "run"]
+
+Compile = Callable[[Variant, SourcePlace], CompiledVariant]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One variant to compile."""
+
+    variant: Variant
+    place: SourcePlace
+    key: str
+    """Identity of its machine code: jobs with equal keys are compiled once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The event that a job is done."""
+
+    job: Job
+    compiled: CompiledVariant | None
+    """None if it failed."""
+    error: CompileError | None
+    cached: bool
+    """Whether nothing had to be compiled."""
+
+
+def run(
+    jobs: Sequence[Job],
+    compile_variant: Compile,
+    open_executor: Callable[[], AbstractContextManager[Executor]],
+    cache: Cache,
+    *,
+    keep_going: bool,
+) -> Iterator[Finished]:
+    """Yield one event per job, in the order in which they finish.
+
+    Args:
+        jobs: what to compile.
+        compile_variant: the compiler; it runs on `executor`.
+        open_executor: starts the executor, whose workers need not survive a call; not called if the cache has all.
+        cache: asked first, and given every new result.
+        keep_going: go on after a failure; otherwise the first failure is the last event.
+
+    Raises:
+        PackageError: the cache cannot be read or written.
+    """
+    waiting: dict[str, list[Job]] = {}
+    for job in jobs:
+        waiting.setdefault(job.key, []).append(job)
+    for key in list(waiting):
+        if (stored := cache.get(key)) is not None:
+            compiled = decode_compiled(stored)
+            yield from (Finished(job, compiled, None, cached=True) for job in waiting.pop(key))
+    if waiting:
+        with open_executor() as executor:
+            yield from _compile_all(waiting, compile_variant, executor, cache, keep_going=keep_going)
+
+
+def _compile_all(
+    waiting: dict[str, list[Job]], compile_variant: Compile, executor: Executor, cache: Cache, *, keep_going: bool
+) -> Iterator[Finished]:
+    running: dict[Future[CompiledVariant], str] = {
+        executor.submit(compile_variant, same[0].variant, same[0].place): key for key, same in waiting.items()
+    }
+    while running:
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            events = list(_finish(future, waiting[running.pop(future)], cache))
+            yield from events
+            if events[0].error is not None and not keep_going:
+                executor.shutdown(wait=True, cancel_futures=True)
+                return
+
+
+def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) -> Iterator[Finished]:
+    try:
+        compiled = future.result()
+    except CompileError as error:
+        if not error.where:
+            # the pool knows that a worker died, not what it was working on
+            error.where = f"{same[0].place.where}: {same[0].variant.label()}"
+        yield from (Finished(job, None, error, cached=False) for job in same)
+        return
+    cache.put(same[0].key, encode_compiled(compiled))
+    for number, job in enumerate(same):
+        yield Finished(job, compiled, None, cached=number > 0)

@@ -1,0 +1,198 @@
+"""Order, group, compress and write a bundle. The same content gives the same bytes, whoever packs it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+from nojit.aot.tables import KernelContent, build_table
+from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime.errors import PackageError
+from nojit.runtime.format import (
+    BundleIndex,
+    Group,
+    Header,
+    KernelEntry,
+    Section,
+    TargetInfo,
+    encode_groups,
+    encode_header,
+    encode_images,
+    encode_index,
+)
+from nojit.runtime.table_codec import encode_table
+
+__all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
+
+# one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
+GROUP_RAW_BYTES = 384 * 1024
+_LEVEL = 22
+# raise it when the same content starts to be laid out differently
+PACKING = 1
+
+
+def packer_version() -> str:
+    """Name the tool that shapes the compressed bytes; its versions differ in what they write."""
+    return f"{zstandard.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContent:
+    """Everything that a bundle is a function of, once compiled."""
+
+    name: str
+    version: str
+    target: TargetInfo
+    toolchain: tuple[tuple[str, str], ...]
+    min_driver: int
+    inputs: str
+    kernels: tuple[KernelContent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBundle:
+    """A bundle's bytes and how they came about."""
+
+    data: bytes
+    digest: str
+    """SHA-256 of the index: the bundle's identity."""
+    images: int
+    """Distinct images, after variants with the same machine code were joined."""
+    image_bytes: int
+    """Their length before compression."""
+    payload_bytes: int
+    """Their length after it."""
+
+
+def pack(content: BundleContent) -> PackedBundle:
+    """Lay out a bundle."""
+    kernels = sorted(content.kernels, key=lambda kernel: kernel.name)
+    images = _order_images(kernels)
+    numbers = {image: number for number, image in enumerate(images)}
+    tables = [(kernel, encode_table(build_table(kernel, numbers))) for kernel in kernels]
+    grouped = list(_group(images))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
+        payload = list(executor.map(_compress, (b"".join(group) for group in grouped)))
+        sections = list(executor.map(_compress, [table for _, table in tables]))
+    groups = [
+        Group(len(members), len(packed), sum(map(len, members)), hashlib.sha256(packed).digest())
+        for members, packed in zip(grouped, payload, strict=True)
+    ]
+    raw_images, raw_groups = encode_images(map(len, images)), encode_groups(groups)
+    packed_images, packed_groups = _compress(raw_images), _compress(raw_groups)
+    raw_index = encode_index(
+        BundleIndex(
+            name=content.name,
+            version=content.version,
+            target=content.target,
+            toolchain=content.toolchain,
+            min_driver=content.min_driver,
+            inputs=content.inputs,
+            kernels=tuple(
+                KernelEntry(kernel.name, len(kernel.variants), _section(raw, packed))
+                for (kernel, raw), packed in zip(tables, sections, strict=True)
+            ),
+            images=_section(raw_images, packed_images),
+            image_count=len(images),
+            groups=_section(raw_groups, packed_groups),
+            group_count=len(groups),
+            payload_bytes=sum(map(len, payload)),
+        )
+    )
+    index = _compress(raw_index)
+    header = Header(len(index), len(raw_index), hashlib.sha256(index).digest())
+    return PackedBundle(
+        data=b"".join([encode_header(header), index, *sections, packed_images, packed_groups, *payload]),
+        digest=header.index_sha256.hex(),
+        images=len(images),
+        image_bytes=sum(map(len, images)),
+        payload_bytes=sum(map(len, payload)),
+    )
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put `data` in place of `path` in one step: written beside it, synced, renamed.
+
+    Raises:
+        PackageError: it cannot be written; what stood at `path` stands there still, and nothing is left beside it.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise PackageError("expected to write a file", got=str(error), where=str(path)) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _compress(raw: bytes) -> bytes:
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        _LEVEL, source_size=len(raw), write_content_size=True, write_checksum=True
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(raw)
+
+
+def _section(raw: bytes, packed: bytes) -> Section:
+    return Section(len(packed), len(raw), hashlib.sha256(packed).hexdigest())
+
+
+def _order_images(kernels: Sequence[KernelContent]) -> list[bytes]:
+    """List the distinct images so that look-alikes are neighbours: by kernel and config, then by what differs least."""
+    ordered: dict[bytes, None] = {}
+    for kernel in kernels:
+        for _, compiled in sorted(kernel.variants, key=_likeness):
+            ordered.setdefault(compiled.image)
+    return list(ordered)
+
+
+def _likeness(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:
+    variant, _ = pair
+    constexprs = tuple(
+        (name, repr(value)) for name, value in variant.constexprs if (name, value) not in variant.derived
+    )
+    types = tuple(kind for _, kind in variant.signature)
+    return (
+        [repr(value) for _, value in variant.config.constexprs],
+        [repr(value) for _, value in variant.options],
+        constexprs,
+        types,
+        repr(variant.derived),
+        variant.hints,
+    )
+
+
+def _group(images: Sequence[bytes]) -> Iterable[list[bytes]]:
+    group: list[bytes] = []
+    held = 0
+    for image in images:
+        if group and held + len(image) > GROUP_RAW_BYTES:
+            yield group
+            group, held = [], 0
+        group.append(image)
+        held += len(image)
+    if group:
+        yield group

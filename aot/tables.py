@@ -1,0 +1,97 @@
+"""From a kernel's compiled variants to its variant table: distinct facts into pools, variants into rows."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
+from nojit.runtime.values import Value, identity
+
+__all__ = ["KernelContent", "build_table"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelContent:
+    """One kernel and the variants of it that were compiled."""
+
+    name: str
+    params: tuple[Param, ...]
+    grid: tuple[str, ...]
+    tuning: Tuning | None
+    axes: tuple[Axis, ...]
+    derived: tuple[Derived, ...]
+    variants: tuple[tuple[Variant, CompiledVariant], ...]
+    """In the order of expansion, which is the order of preference among configs."""
+
+
+class _Pool(Generic[T]):
+    """Numbers distinct values in the order in which they come. ``True``, ``1`` and ``1.0`` are distinct."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, value: T) -> int:
+        """Return the number of `value`, a new one if it is new."""
+        number = self._numbers.setdefault(repr(value), len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+
+def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
+    """Make the variant table of one kernel.
+
+    Args:
+        kernel: at least one compiled variant.
+        images: the number of each distinct image in the bundle.
+    """
+    signatures: _Pool[tuple[str, ...]] = _Pool()
+    meanings: _Pool[Meaning] = _Pool()
+    configs: _Pool[Config] = _Pool()
+    hint_sets: _Pool[tuple[tuple[str, int], ...]] = _Pool()
+    derived_values: _Pool[tuple[Value, ...]] = _Pool()
+    launches: _Pool[Launch] = _Pool()
+    runtime = [param.name for param in kernel.params if not param.constexpr]
+    places = [{identity(value): i for i, value in enumerate(axis.values)} for axis in kernel.axes]
+    # configs are numbered in the manifest's order, which is the order of preference
+    for variant, _ in sorted(kernel.variants, key=lambda pair: pair[0].config_number):
+        configs.number(variant.config)
+    rows = []
+    for variant, compiled in kernel.variants:
+        types = dict(variant.signature)
+        signature = signatures.number(tuple(types[name] for name in runtime))
+        point = tuple(place[identity(value)] for place, (_, value) in zip(places, variant.axes, strict=True))
+        rows.append(
+            (
+                meanings.number(Meaning(signature, point)),
+                configs.number(variant.config),
+                hint_sets.number(variant.hints),
+                derived_values.number(tuple(value for _, value in variant.derived)),
+                launches.number(compiled.launch),
+                images[compiled.image],
+                compiled.registers,
+                compiled.spill_bytes,
+            )
+        )
+    rows.sort()
+    return KernelTable(
+        kernel=kernel.name,
+        params=kernel.params,
+        grid=kernel.grid,
+        tuning=kernel.tuning,
+        axes=kernel.axes,
+        derived=kernel.derived,
+        signatures=tuple(signatures.values),
+        meanings=tuple(meanings.values),
+        configs=tuple(configs.values),
+        hint_sets=tuple(hint_sets.values),
+        derived_values=tuple(derived_values.values),
+        launches=tuple(launches.values),
+        columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
+    )
