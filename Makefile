@@ -1,0 +1,60 @@
+# Two commands set everything up on a machine with Python >= 3.11 and gcc: `make build`, then `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+VENV36 ?= .venv36
+JOBS ?= $(shell nproc)
+BIN := $(VENV)/bin
+NOJIT := $(BIN)/nojit
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
+export PIP_QUIET = 1
+
+.PHONY: build bundles test test-fast test-triton36 lint format types bench sanitize clean
+
+build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
+	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
+
+bundles: $(VENV)/.build ## every variant of every manifest, for every architecture that they name
+	$(NOJIT) build manifests --profile full --jobs $(JOBS) --out artifacts/full
+
+test: $(VENV)/.test ## everything that needs no GPU
+	$(BIN)/python -m pytest -m "not gpu"
+
+test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
+	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
+
+test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
+	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py
+
+lint: $(VENV)/.test types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.test
+	MYPYPATH=typing $(BIN)/mypy -p nojit
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.test ## needs a GPU
+	$(BIN)/python benchmarks/prove.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.build: $(VENV)/bin/python $(SOURCES)
+	$(PIP) install -c constraints.txt -e ".[build]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.build
+	$(PIP) install -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(VENV36)/.test: $(SOURCES)
+	$(PYTHON) -m venv $(VENV36)
+	$(VENV36)/bin/python -m pip --disable-pip-version-check install "triton==3.6.0" "numpy<2.4" pytest hypothesis pyelftools -e ".[build]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV36) build artifacts/*.nojit artifacts/*.report.json artifacts/full
