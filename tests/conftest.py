@@ -1,0 +1,41 @@
+"""Fixtures that several rooms share. Helpers lie in tests/support and tests/fakecuda, imported as ``tests.support``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from tests.fakecuda import FakeCuda, build_driver, build_faketorch, load_extension
+
+
+@pytest.fixture(scope="session")
+def fakecuda_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCuda]:
+    """The fake driver, built once; the runtime finds it in this process through ``NOJIT_LIBCUDA``."""
+    driver = FakeCuda(build_driver(tmp_path_factory.mktemp("fakecuda")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NOJIT_LIBCUDA", str(driver.path))
+        yield driver
+
+
+@pytest.fixture
+def fakecuda(fakecuda_library: FakeCuda) -> Iterator[FakeCuda]:
+    """The fake driver with nothing scripted and two sm_90 devices; violations left over fail the test."""
+    fakecuda_library.reset()
+    yield fakecuda_library
+    violations = fakecuda_library.violations()
+    fakecuda_library.reset()
+    assert not violations, "the fake driver saw what a right caller never does"
+
+
+@pytest.fixture(scope="session")
+def faketorch_module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return load_extension(build_faketorch(tmp_path_factory.mktemp("faketorch")))
+
+
+@pytest.fixture
+def faketorch(faketorch_module: ModuleType) -> ModuleType:
+    """A framework with DLPack's C exchange API whose tensors lie at any address of any device."""
+    faketorch_module.reset()
+    return faketorch_module

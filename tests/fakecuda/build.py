@@ -1,0 +1,50 @@
+"""Compile the fake driver and the fake framework with the machine's C compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["build_driver", "build_faketorch", "load_extension"]
+
+HERE = Path(__file__).parent
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden")
+_WARNINGS = ("-Wall", "-Wextra", "-Werror")
+_DRIVER_SOURCES = ("cubin", "device", "entry", "launch", "library", "memory", "state", "tensormap")
+
+
+def build_driver(folder: Path, *flags: str) -> Path:
+    """Build ``libcuda.so.1`` into `folder`, with extra compiler `flags` such as ``-fsanitize=address``."""
+    out = folder / "libcuda.so.1"
+    _compile(out, [HERE / f"{name}.c" for name in _DRIVER_SOURCES], "-pthread", "-Wl,-soname,libcuda.so.1", *flags)
+    return out
+
+
+def build_faketorch(folder: Path, *flags: str) -> Path:
+    """Build the extension module ``faketorch`` into `folder`."""
+    out = folder / f"faketorch{sysconfig.get_config_var('EXT_SUFFIX')}"
+    _compile(out, [HERE / "faketorch.c"], f"-I{sysconfig.get_path('include')}", *flags)
+    return out
+
+
+def load_extension(path: Path) -> ModuleType:
+    """Import an extension module from its file."""
+    name = path.name.split(".")[0]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _compile(out: Path, sources: list[Path], *flags: str) -> None:
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        raise RuntimeError("the fake driver needs a C compiler: none of $CC, gcc, cc is there")
+    command = [*compiler.split(), *_FLAGS, *_WARNINGS, *map(str, sources), "-o", str(out), *flags]
+    subprocess.run(command, check=True)

@@ -1,0 +1,329 @@
+/* A framework for the tests: tensors at any address of any device, reached through DLPack's C exchange API.
+ *
+ * The declarations are our own reading of DLPack 1.3 and share nothing with the runtime's, so that a mistake there shows. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIMS_MAX = 8, DEVICES_MAX = 8, CUDA = 2, LOG_MAX = 256 };
+
+struct dl_device {
+    int32_t type, id;
+};
+
+struct dl_type {
+    uint8_t code, bits;
+    uint16_t lanes;
+};
+
+struct dl_tensor {
+    void *data;
+    struct dl_device device;
+    int32_t ndim;
+    struct dl_type dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+
+struct dl_version {
+    uint32_t major, minor;
+};
+
+struct dl_managed {
+    struct dl_version version;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
+
+struct dl_api {
+    struct dl_version version;
+    struct dl_api *previous;
+    int (*allocate)(struct dl_tensor *, struct dl_managed **, void *, void (*)(void *, const char *, const char *));
+    int (*export_managed)(void *, struct dl_managed **);
+    int (*import_managed)(struct dl_managed *, void **);
+    int (*export_tensor)(void *, struct dl_tensor *);
+    int (*current_stream)(int32_t, int32_t, void **);
+};
+
+typedef struct {
+    PyObject_HEAD
+    struct dl_tensor tensor;
+    int64_t shape[DIMS_MAX], strides[DIMS_MAX];
+} Tensor;
+
+struct allocation {
+    uint64_t address, bytes;
+    int device;
+};
+
+/* guarded by the GIL but for what the allocator touches, which DLPack lets run without it */
+static struct {
+    void *stream[DEVICES_MAX];
+    long exports, streams;
+    atomic_long allocated, freed;
+    atomic_ullong next_address;
+    struct allocation log[LOG_MAX];
+    int fail_export, fail_stream, fail_allocate;
+} fake;
+
+static const struct {
+    const char *name;
+    struct dl_type type;
+} dtypes[] = {
+    {"bool", {6, 8, 1}},      {"int8", {0, 8, 1}},           {"int16", {0, 16, 1}},
+    {"int32", {0, 32, 1}},    {"int64", {0, 64, 1}},         {"uint8", {1, 8, 1}},
+    {"uint16", {1, 16, 1}},   {"uint32", {1, 32, 1}},        {"uint64", {1, 64, 1}},
+    {"float16", {2, 16, 1}},  {"float32", {2, 32, 1}},       {"float64", {2, 64, 1}},
+    {"bfloat16", {4, 16, 1}}, {"complex64", {5, 64, 1}},     {"float8_e4m3fn", {10, 8, 1}},
+    {"float8_e5m2", {12, 8, 1}}, {"float8_e4m3fnuz", {11, 8, 1}}, {"float8_e5m2fnuz", {13, 8, 1}},
+    {"float32x4", {2, 32, 4}},
+};
+
+static int parse_dtype(const char *name, struct dl_type *out) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, name) == 0) {
+            *out = dtypes[i].type;
+            return 0;
+        }
+    PyErr_Format(PyExc_ValueError, "no dtype %s", name);
+    return -1;
+}
+
+/* --- the tensor type --- */
+
+static int read_dims(PyObject *tuple, int64_t *out, int *count) {
+    Py_ssize_t size = PyTuple_Size(tuple);
+    if (size < 0 || size > DIMS_MAX) {
+        PyErr_SetString(PyExc_ValueError, "expected a tuple of at most 8 dimensions");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++)
+        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+    *count = (int)size;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int tensor_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"address", "dtype", "shape", "device", "strides", "byte_offset", "device_type", NULL};
+    Tensor *self = (Tensor *)object;
+    unsigned long long address, byte_offset = 0;
+    const char *dtype = "float16";
+    PyObject *shape = NULL, *strides = NULL;
+    int device = 0, device_type = CUDA, count;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|sO!iO!Ki", names, &address, &dtype, &PyTuple_Type, &shape,
+                                     &device, &PyTuple_Type, &strides, &byte_offset, &device_type))
+        return -1;
+    struct dl_tensor *tensor = &self->tensor;
+    *tensor = (struct dl_tensor){(void *)(uintptr_t)address, {device_type, device}, 1, {0, 0, 0}, self->shape, NULL,
+                                 byte_offset};
+    self->shape[0] = 1;
+    if (parse_dtype(dtype, &tensor->dtype) < 0 || (shape && read_dims(shape, self->shape, &tensor->ndim) < 0))
+        return -1;
+    if (strides) {
+        if (read_dims(strides, self->strides, &count) < 0)
+            return -1;
+        tensor->strides = self->strides;
+    }
+    return 0;
+}
+
+static PyObject *tensor_repr(PyObject *object) {
+    const struct dl_tensor *tensor = &((Tensor *)object)->tensor;
+    return PyUnicode_FromFormat("faketorch.Tensor(%p, device=%d)", tensor->data, tensor->device.id);
+}
+
+static PyType_Slot tensor_slots[] = {
+    {Py_tp_init, tensor_init}, {Py_tp_new, PyType_GenericNew}, {Py_tp_repr, tensor_repr}, {0, NULL},
+};
+
+/* --- the exchange API --- */
+
+static int export_tensor(void *object, struct dl_tensor *out) {
+    fake.exports++;
+    if (fake.fail_export) {
+        PyErr_SetString(PyExc_BufferError, "faketorch was told to fail");
+        return -1;
+    }
+    *out = ((Tensor *)object)->tensor;
+    return 0;
+}
+
+static void drop_view(struct dl_managed *self) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF((PyObject *)self->context);
+    PyGILState_Release(gil);
+    free(self);
+}
+
+static int export_managed(void *object, struct dl_managed **out) {
+    struct dl_managed *view = calloc(1, sizeof *view);
+    if (!view || export_tensor(object, &view->tensor) < 0) {
+        free(view);
+        if (!PyErr_Occurred())
+            PyErr_NoMemory();
+        return -1;
+    }
+    view->version = (struct dl_version){1, 3};
+    view->context = Py_NewRef((PyObject *)object);
+    view->deleter = drop_view;
+    *out = view;
+    return 0;
+}
+
+static int import_managed(struct dl_managed *tensor, void **out) {
+    (void)tensor, (void)out;
+    PyErr_SetString(PyExc_NotImplementedError, "faketorch imports nothing");
+    return -1;
+}
+
+static int current_stream(int32_t type, int32_t id, void **out) {
+    fake.streams++;
+    if (fake.fail_stream || id < 0 || id >= DEVICES_MAX) {
+        PyErr_SetString(PyExc_RuntimeError, "faketorch was told to fail");
+        return -1;
+    }
+    *out = type == CUDA ? fake.stream[id] : NULL;
+    return 0;
+}
+
+static void drop_allocation(struct dl_managed *self) {
+    atomic_fetch_add(&fake.freed, 1);
+    free(self->tensor.shape);
+    free(self);
+}
+
+/* As a caching allocator does: every address is aligned to 512, and freed memory stays good on the stream. */
+static int allocate(struct dl_tensor *prototype, struct dl_managed **out, void *error_context,
+                    void (*set_error)(void *, const char *, const char *)) {
+    struct dl_managed *view = fake.fail_allocate ? NULL : calloc(1, sizeof *view);
+    int64_t *shape = calloc((size_t)prototype->ndim + 1, sizeof *shape);
+    if (!view || !shape || prototype->device.type != CUDA) {
+        free(view);
+        free(shape);
+        set_error(error_context, "MemoryError", "faketorch is out of memory");
+        return -1;
+    }
+    uint64_t bytes = (uint64_t)prototype->dtype.bits * prototype->dtype.lanes / 8;
+    for (int i = 0; i < prototype->ndim; i++)
+        bytes *= (uint64_t)(shape[i] = prototype->shape[i]);
+    uint64_t address = atomic_fetch_add(&fake.next_address, (bytes + 1023) / 512 * 512);
+    fake.log[atomic_fetch_add(&fake.allocated, 1) % LOG_MAX] =
+        (struct allocation){address, bytes, prototype->device.id};
+    *view = (struct dl_managed){{1, 3}, NULL, drop_allocation, 0, *prototype};
+    view->tensor.data = (void *)(uintptr_t)address;
+    view->tensor.shape = shape;
+    view->tensor.strides = NULL;
+    view->tensor.byte_offset = 0;
+    *out = view;
+    return 0;
+}
+
+static struct dl_api api = {{1, 3}, NULL, allocate, export_managed, import_managed, export_tensor, current_stream};
+/* a type of DLPack 2 that still offers the table of version 1 behind it */
+static struct dl_api newer_api = {{2, 0}, &api, NULL, NULL, NULL, NULL, NULL};
+/* a type that has only DLPack 2, whose table nobody here can read */
+static struct dl_api foreign_api = {{2, 0}, NULL, NULL, NULL, NULL, NULL, NULL};
+/* the quick export is optional */
+static struct dl_api slow_api = {{1, 3}, NULL, allocate, export_managed, import_managed, NULL, current_stream};
+
+/* --- control --- */
+
+static PyObject *set_stream(PyObject *module, PyObject *args) {
+    (void)module;
+    int device;
+    unsigned long long stream;
+    if (!PyArg_ParseTuple(args, "iK", &device, &stream))
+        return NULL;
+    if (device < 0 || device >= DEVICES_MAX)
+        return PyErr_Format(PyExc_ValueError, "no device %d", device);
+    fake.stream[device] = (void *)(uintptr_t)stream;
+    Py_RETURN_NONE;
+}
+
+static PyObject *counts(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return Py_BuildValue("{s:l,s:l,s:l,s:l}", "exports", fake.exports, "streams", fake.streams, "allocated",
+                         atomic_load(&fake.allocated), "freed", atomic_load(&fake.freed));
+}
+
+static PyObject *allocations(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    long count = atomic_load(&fake.allocated);
+    PyObject *list = PyList_New(0);
+    for (long i = count > LOG_MAX ? count - LOG_MAX : 0; list && i < count; i++) {
+        const struct allocation *entry = &fake.log[i % LOG_MAX];
+        PyObject *item = Py_BuildValue("(KKi)", (unsigned long long)entry->address, (unsigned long long)entry->bytes,
+                                       entry->device);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *fail(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *what;
+    int on = 1;
+    if (!PyArg_ParseTuple(args, "s|p", &what, &on))
+        return NULL;
+    int *flag = !strcmp(what, "export")     ? &fake.fail_export
+                : !strcmp(what, "stream")   ? &fake.fail_stream
+                : !strcmp(what, "allocate") ? &fake.fail_allocate
+                                            : NULL;
+    if (!flag)
+        return PyErr_Format(PyExc_ValueError, "expected export, stream or allocate, got %s", what);
+    *flag = on;
+    Py_RETURN_NONE;
+}
+
+static PyObject *reset(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    memset(&fake, 0, sizeof fake);
+    atomic_store(&fake.next_address, 0x600000000000u);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"set_stream", set_stream, METH_VARARGS, "set_stream(device, handle): what current_work_stream gives for it."},
+    {"counts", counts, METH_NOARGS, "How often tensors were exported, streams asked for, scratch allocated and freed."},
+    {"allocations", allocations, METH_NOARGS, "(address, bytes, device) of each allocation."},
+    {"fail", fail, METH_VARARGS, "fail(what, on=True): make 'export', 'stream' or 'allocate' fail."},
+    {"reset", reset, METH_NOARGS, "Forget counts, streams and failures."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_type(PyObject *module, const char *name, struct dl_api *table) {
+    PyType_Spec spec = {.name = name, .basicsize = sizeof(Tensor), .slots = tensor_slots,
+                        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE};
+    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *capsule = type ? PyCapsule_New(table, "dlpack_exchange_api", NULL) : NULL;
+    int code = -1;
+    if (capsule && PyObject_SetAttrString(type, "__dlpack_c_exchange_api__", capsule) == 0)
+        code = PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type);
+    Py_XDECREF(capsule);
+    Py_XDECREF(type);
+    return code;
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "faketorch", "A framework without a GPU.", -1, functions, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit_faketorch(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    atomic_store(&fake.next_address, 0x600000000000u);
+    if (add_type(module, "faketorch.Tensor", &api) < 0 || add_type(module, "faketorch.NewerTensor", &newer_api) < 0 ||
+        add_type(module, "faketorch.ForeignTensor", &foreign_api) < 0 ||
+        add_type(module, "faketorch.SlowTensor", &slow_api) < 0)
+        Py_CLEAR(module);
+    return module;
+}

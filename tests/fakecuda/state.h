@@ -1,0 +1,143 @@
+/* What all parts of the fake share: one state behind one lock, and the way in and out of every driver call. */
+#ifndef FAKECUDA_STATE_H
+#define FAKECUDA_STATE_H
+
+#include "abi.h"
+#include "cubin.h"
+#include "functions.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    FAKE_DEVICES_MAX = 8,
+    FAKE_PARAM_BYTES_MAX = 4096,
+    FAKE_ATTRS_MAX = 8,
+    FAKE_LAUNCHES = 256,
+    FAKE_DEFAULT_DRIVER = 13000,
+};
+
+struct fake_context {
+    CUdevice device;
+    int retained;
+    /* counts resets: a CUfunction of an older epoch is stale */
+    unsigned epoch;
+};
+
+struct fake_stream {
+    struct fake_stream *next;
+    CUdevice device;
+    unsigned flags;
+    int capture;
+    int dead;
+};
+
+struct fake_kernel {
+    struct fake_library *library;
+    const struct cubin_kernel *code;
+    /* what cuKernelSetAttribute raised the dynamic shared memory to, for each device */
+    int shared_limit[FAKE_DEVICES_MAX];
+    int non_portable_cluster[FAKE_DEVICES_MAX];
+};
+
+/* What cuKernelGetFunction gives: one device's function, valid until its context is reset. */
+struct fake_function_handle {
+    struct fake_kernel *kernel;
+    CUdevice device;
+    unsigned epoch;
+};
+
+struct fake_library {
+    struct fake_library *next;
+    int dead;
+    struct cubin cubin;
+    struct fake_kernel kernel[CUBIN_KERNELS_MAX];
+    struct fake_function_handle function[CUBIN_KERNELS_MAX][FAKE_DEVICES_MAX];
+};
+
+struct fake_block {
+    struct fake_block *next;
+    CUdeviceptr address;
+    size_t bytes;
+    CUdevice device;
+    unsigned char *content;
+};
+
+struct fake_launch_attr {
+    int id;
+    unsigned char value[64];
+};
+
+/* One launch, as the fixture reads it; tests/fakecuda/driver.py has the same layout. */
+struct fake_launch_record {
+    char symbol[CUBIN_SYMBOL_MAX];
+    CUkernel kernel;
+    uint64_t stream;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    int32_t device;
+    uint32_t params;
+    uint32_t param_bytes;
+    uint16_t offsets[CUBIN_PARAMS_MAX];
+    uint16_t sizes[CUBIN_PARAMS_MAX];
+    unsigned char bytes[FAKE_PARAM_BYTES_MAX];
+    uint32_t attrs;
+    struct fake_launch_attr attr[FAKE_ATTRS_MAX];
+};
+
+struct fake_state {
+    int initialised;
+    int forked;
+    int driver_version;
+    int devices;
+    unsigned capability[FAKE_DEVICES_MAX];
+    struct fake_context context[FAKE_DEVICES_MAX];
+    /* a thread whose context stack is of another generation starts over with an empty one */
+    unsigned generation;
+    CUresult sticky;
+    struct fake_stream *streams;
+    struct fake_library *libraries;
+    struct fake_block *blocks;
+    CUdeviceptr next_address[FAKE_DEVICES_MAX];
+    uint64_t launches;
+    struct fake_launch_record *launch;
+};
+
+extern struct fake_state fake;
+
+/* Enter a driver call: count it, spin, wait, fail as scripted. On CUDA_SUCCESS the lock is held. */
+CUresult fake_enter(enum fake_function function);
+
+/* Leave it: log the code and unlock. */
+CUresult fake_leave(enum fake_function function, CUresult code);
+
+#define ENTER(name)                                   \
+    do {                                              \
+        CUresult refused = fake_enter(FN_##name);     \
+        if (refused != CUDA_SUCCESS)                  \
+            return refused;                           \
+    } while (0)
+#define LEAVE(name, code) return fake_leave(FN_##name, (code))
+
+/* Note something that a right caller never does, and give `code` back. */
+CUresult fake_violation(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What an entry point of an older ABI does. */
+CUresult fake_trap(const char *name);
+
+/* The context on top of this thread's stack, or NULL. */
+struct fake_context *fake_current(void);
+
+/* Find a handle among the live ones without looking through it. */
+struct fake_kernel *fake_find_kernel(const void *handle);
+struct fake_function_handle *fake_find_function(const void *handle);
+struct fake_stream *fake_find_stream(CUstream stream);
+struct fake_block *fake_find_block(CUdeviceptr address);
+
+/* Whether any stream is being captured, and what a call does that no capture survives. */
+int fake_capturing(void);
+CUresult fake_break_capture(const char *call);
+
+int fake_shared_optin(unsigned capability);
+
+#endif
