@@ -36,7 +36,8 @@ def load_extension(path: Path) -> ModuleType:
     """Import an extension module from its file."""
     name = path.name.split(".")[0]
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

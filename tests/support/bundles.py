@@ -1,0 +1,302 @@
+"""Build small bundles without Triton: synthetic cubins, and tables expanded from a few words.
+
+`kernel` spells a kernel much as a manifest does, and `make_bundle` packs kernels into a file. `Parts` is a bundle before
+it is sealed: tests of hostile input change one part of it and have right lengths and hashes put around the lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import zstandard
+from nojit.runtime.format import (
+    GLOBAL_SCRATCH,
+    PROFILE_SCRATCH,
+    BundleIndex,
+    Group,
+    Header,
+    KernelEntry,
+    Section,
+    TargetInfo,
+    encode_groups,
+    encode_header,
+    encode_images,
+    encode_index,
+)
+from nojit.runtime.table import COLUMNS, MISSING, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Slot
+from nojit.runtime.table_codec import encode_table
+from nojit.runtime.target import parse_image_arch
+from nojit.runtime.values import Value
+
+from tests.support.cubins import CubinSpec, build_cubin
+
+__all__ = [
+    "SM_90",
+    "Parts",
+    "SyntheticKernel",
+    "bundle_bytes",
+    "compress",
+    "kernel",
+    "make_bundle",
+    "size_of",
+    "target",
+]
+
+SCRATCH = (Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))
+_OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
+_SIZES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+
+
+def target(image_arch: str) -> TargetInfo:
+    """Describe the target of an image arch such as ``sm_90a``."""
+    return TargetInfo("cuda", f"sm_{parse_image_arch(image_arch).number}", image_arch, 32)
+
+
+SM_90 = target("sm_90a")
+
+
+def size_of(kind: str) -> int:
+    """Return the bytes of a param of a Triton type."""
+    return 8 if kind.startswith("*") else _SIZES.get(kind) or int(kind[1:]) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticKernel:
+    """A kernel's table, whose images are numbered from 0, and those images."""
+
+    table: KernelTable
+    images: tuple[bytes, ...]
+
+
+def kernel(
+    name: str,
+    params: Mapping[str, str],
+    *,
+    matrix: Mapping[str, Sequence[Value]] | None = None,
+    configs: Sequence[Mapping[str, Any]] = ({"num_warps": 4},),
+    hints: Sequence[Mapping[str, int]] = (),
+    derived: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Value] | None = None,
+    grid: Sequence[str] = (),
+    launch: Mapping[str, Any] | None = None,
+    on: TargetInfo = SM_90,
+) -> SyntheticKernel:
+    """Expand a kernel: every meaning with every config, hint set and truth of the derived constexprs.
+
+    Args:
+        name: also the symbol in the images.
+        params: in the function's order; a type such as ``*{dtype}`` or ``i32``, optional with ``?``, or ``constexpr``.
+        matrix: values of each axis; one named in braces spells types, another is a constexpr.
+        configs: each constexprs, options (``num_warps``, ...) and perhaps ``requires``.
+        hints: hint sets beside the empty one.
+        derived: boolean expressions.
+        defaults: of params.
+        grid: expressions.
+        launch: facts of `Launch` that every variant shares, ``shared_bytes`` say.
+        on: the target.
+    """
+    matrix, derived, defaults = matrix or {}, derived or {}, defaults or {}
+    type_axes = {axis for kind in params.values() for axis in re.findall(r"{(\w+)}", kind)}
+    runtime = [param for param, kind in params.items() if kind != "constexpr"]
+    signatures, meanings = _meanings([params[param] for param in runtime], matrix)
+    table = KernelTable(
+        kernel=name,
+        params=tuple(Param(p, kind == "constexpr", defaults.get(p, MISSING)) for p, kind in params.items()),
+        grid=tuple(grid),
+        tuning=None,
+        axes=tuple(Axis(axis, axis in type_axes, tuple(values)) for axis, values in matrix.items()),
+        derived=tuple(Derived(constexpr, expression) for constexpr, expression in derived.items()),
+        signatures=signatures,
+        meanings=meanings,
+        configs=tuple(map(_config, configs)),
+        hint_sets=((), *(tuple(hint_set.items()) for hint_set in hints)),
+        derived_values=tuple(itertools.product((False, True), repeat=len(derived))),
+        launches=(),
+        columns={column: array("I") for column in COLUMNS},
+    )
+    return _with_rows(table, dict(launch or {}), on)
+
+
+def _meanings(
+    kinds: Sequence[str], matrix: Mapping[str, Sequence[Value]]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[Meaning, ...]]:
+    signatures: dict[tuple[str, ...], int] = {}
+    meanings = []
+    for point in itertools.product(*(range(len(values)) for values in matrix.values())):
+        chosen = {axis: matrix[axis][i] for axis, i in zip(matrix, point, strict=True)}
+        choices = itertools.product(*(_alternatives(kind.format_map(chosen)) for kind in kinds))
+        meanings += [Meaning(signatures.setdefault(types, len(signatures)), point) for types in choices]
+    return tuple(signatures), tuple(meanings)
+
+
+def _alternatives(kind: str) -> tuple[str, ...]:
+    return (kind[:-1], "none") if kind.endswith("?") else (kind,)
+
+
+def _config(words: Mapping[str, Any]) -> Config:
+    options = _OPTIONS | {key: value for key, value in words.items() if key in _OPTIONS}
+    constexprs = {key: value for key, value in words.items() if key not in _OPTIONS and key != "requires"}
+    return Config(tuple(constexprs.items()), tuple(options.items()), words.get("requires", ""))
+
+
+def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo) -> SyntheticKernel:
+    launches: dict[Launch, int] = {}
+    images = []
+    pools = (table.meanings, table.configs, table.hint_sets, table.derived_values)
+    for row, key in enumerate(itertools.product(*(range(len(pool)) for pool in pools))):
+        meaning, config, hint_set, _ = key
+        launch = _launch(table, table.meanings[meaning], table.configs[config], table.hint_sets[hint_set], facts)
+        images.append(_image(launch, f"{table.kernel} {row}", on))
+        values = (*key, launches.setdefault(launch, len(launches)), row, 32, 0)
+        for column, value in zip(COLUMNS, values, strict=True):
+            table.columns[column].append(value)
+    return SyntheticKernel(replace(table, launches=tuple(launches)), tuple(images))
+
+
+def _launch(
+    table: KernelTable, meaning: Meaning, config: Config, hints: tuple[tuple[str, int], ...], facts: dict[str, Any]
+) -> Launch:
+    ones = {param for param, hint in hints if hint == 1}
+    types = zip(table.runtime_params(), table.signatures[meaning.signature], strict=True)
+    slots = [Slot(param, kind) for param, kind in types if kind != "none" and param not in ones]
+    options = dict(config.options)
+    base: dict[str, Any] = {
+        "symbol": table.kernel,
+        "layout": (*slots, *SCRATCH),
+        "num_warps": options["num_warps"],
+        "num_ctas": options["num_ctas"],
+        "shared_bytes": 0,
+        "global_scratch_bytes": 0,
+        "global_scratch_align": 1,
+        "profile_scratch_bytes": 0,
+        "profile_scratch_align": 1,
+        "cooperative": False,
+        "pdl": False,
+    }
+    return Launch(**base | facts)
+
+
+def _image(launch: Launch, code: str, on: TargetInfo) -> bytes:
+    arch = parse_image_arch(on.image_arch)
+    sizes = tuple(size_of(slot.type) for slot in launch.layout)
+    spec = CubinSpec(launch.symbol, sizes, launch.num_warps, launch.num_ctas, code=code.encode().ljust(64))
+    exact = "a" if arch.suffix == "a" else ""
+    return build_cubin(spec, sm=arch.number, suffix=exact, abi=7 if arch.number < 90 else 8)
+
+
+Edit = Callable[[str, bytes], bytes]
+
+
+def compress(raw: bytes, level: int = 3) -> bytes:
+    """Make a frame as the format wants it."""
+    return zstandard.ZstdCompressor(level=level, write_checksum=True, write_content_size=True).compress(raw)
+
+
+def _leave(_part: str, raw: bytes) -> bytes:
+    return raw
+
+
+def _frame(_part: str, raw: bytes) -> bytes:
+    return compress(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A bundle before it is compressed, hashed and laid out."""
+
+    index: BundleIndex
+    """Names, target and toolchain are used; sections and counts come from the other fields."""
+    tables: tuple[tuple[str, int, bytes], ...]
+    """Of each kernel its name, its count of variants and its raw table."""
+    images: tuple[bytes, ...]
+    group_sizes: tuple[int, ...]
+    """How many images each group holds."""
+
+    def seal(self, edit: Edit = _leave, frame: Edit = _frame) -> bytes:
+        """Lay out the bundle with right lengths and hashes.
+
+        Args:
+            edit: gets the name and the raw bytes of each part, gives the raw bytes to store. Parts come in the order
+                ``table 0``..., ``group 0``..., ``images``, ``groups``, ``index``, ``header``.
+            frame: gets the name and the raw bytes of each part but the header, gives the frame to store.
+        """
+
+        def store(part: str, raw: bytes) -> tuple[bytes, bytes]:
+            edited = edit(part, raw)
+            return edited, frame(part, edited)
+
+        tables = [store(f"table {i}", raw) for i, (_, _, raw) in enumerate(self.tables)]
+        held = [store(f"group {i}", b"".join(images)) for i, images in enumerate(self._grouped())]
+        groups = [
+            Group(count, len(packed), len(raw), hashlib.sha256(packed).digest())
+            for count, (raw, packed) in zip(self.group_sizes, held, strict=True)
+        ]
+        raw_images, packed_images = store("images", encode_images(map(len, self.images)))
+        raw_groups, packed_groups = store("groups", encode_groups(groups))
+        index = replace(
+            self.index,
+            kernels=tuple(
+                KernelEntry(name, rows, _section(*stored))
+                for (name, rows, _), stored in zip(self.tables, tables, strict=True)
+            ),
+            images=_section(raw_images, packed_images),
+            image_count=len(raw_images) // 4,
+            groups=_section(raw_groups, packed_groups),
+            group_count=len(raw_groups) // 44,
+            payload_bytes=sum(len(packed) for _, packed in held),
+        )
+        raw_index, packed_index = store("index", encode_index(index))
+        header = Header(len(packed_index), len(raw_index), hashlib.sha256(packed_index).digest())
+        sections = [packed for _, packed in tables] + [packed_images, packed_groups] + [packed for _, packed in held]
+        return b"".join([edit("header", encode_header(header)), packed_index, *sections])
+
+    def _grouped(self) -> Iterator[tuple[bytes, ...]]:
+        images = iter(self.images)
+        for count in self.group_sizes:
+            yield tuple(itertools.islice(images, count))
+
+    @staticmethod
+    def of(
+        *kernels: SyntheticKernel,
+        name: str = "test",
+        version: str = "1.0",
+        on: TargetInfo = SM_90,
+        min_driver: int = 12000,
+        group_images: int = 4,
+    ) -> Parts:
+        """Take apart the bundle of `kernels`; equal images are stored once."""
+        numbers: dict[bytes, int] = {}
+        tables = []
+        for synthetic in sorted(kernels, key=lambda one: one.table.kernel):
+            places = [numbers.setdefault(image, len(numbers)) for image in synthetic.images]
+            column = array("I", [places[image] for image in synthetic.table.columns["image"]])
+            table = replace(synthetic.table, columns=synthetic.table.columns | {"image": column})
+            tables.append((table.kernel, len(table), encode_table(table)))
+        whole, rest = divmod(len(numbers), group_images)
+        empty = Section(0, 0, "")
+        index = BundleIndex(
+            name, version, on, (("triton", "3.9.0"),), min_driver, "0" * 64, (), empty, 0, empty, 0, 0
+        )  # fmt: skip
+        return Parts(index, tuple(tables), tuple(numbers), (group_images,) * whole + (rest,) * bool(rest))
+
+
+def _section(raw: bytes, packed: bytes) -> Section:
+    return Section(len(packed), len(raw), hashlib.sha256(packed).hexdigest())
+
+
+def bundle_bytes(*kernels: SyntheticKernel, **facts: Any) -> bytes:
+    """Lay out a bundle of `kernels`; `facts` are those of `Parts.of`."""
+    return Parts.of(*kernels, **facts).seal()
+
+
+def make_bundle(path: Path, *kernels: SyntheticKernel, **facts: Any) -> Path:
+    """Write a bundle of `kernels` to `path`; `facts` are those of `Parts.of`."""
+    path.write_bytes(bundle_bytes(*kernels, **facts))
+    return path
