@@ -153,8 +153,8 @@ def flash_attention_fwd_kernel(
     v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
 
     q = _load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
-    # the running maximum is taken before scaling, which needs a scale of at least 0; negating q is exact
-    q = tl.where(scale < 0, -q, q)
+    # the running maximum is taken before scaling, which needs a scale of at least 0; turning the sign of q is exact
+    q = (q.to(tl.float32) * tl.where(scale < 0, -1.0, 1.0)).to(q.dtype)
     qk_scale = tl.abs(scale) * LOG2_E
 
     row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)

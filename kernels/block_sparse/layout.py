@@ -1,0 +1,149 @@
+"""Which blocks of a block-sparse matrix are there, and the look-up tables that kernels read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import refuse_type, refuse_value
+from torch import Tensor
+
+__all__ = ["BLOCK_SIZES", "BlockLayout", "Tables"]
+
+BLOCK_SIZES: Final = (16, 32, 64, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The look-up tables of a layout on one device."""
+
+    row_offsets: Tensor
+    """Where the blocks of each block row begin, int32 [H * rows + 1]."""
+    columns: Tensor
+    """The block column of each block, int32 [nnz]."""
+
+
+class BlockLayout:
+    """The active blocks of a matrix, per head; immutable and hashable, equal if the blocks are.
+
+    A sparse tensor of this layout is [Z, nnz, block, block], its blocks in row-major order of (head, block row, block
+    column). The look-up tables are made once per device: the first use on a device copies them there, so call `tables`
+    before a CUDA graph is captured.
+
+    Attributes:
+        block: rows and columns of a block: 16, 32, 64 or 128.
+        heads: the number of heads, or None for a layout that every head shares.
+        rows: block rows, M / block.
+        cols: block columns, N / block.
+    """
+
+    __slots__ = ("_active", "_by_heads", "_hash", "_tables", "block", "cols", "heads", "longest_row", "nnz", "rows")
+
+    def __init__(self, layout: Tensor, block: int) -> None:
+        """Read `layout`: [H, M / block, N / block], or [M / block, N / block] for all heads alike.
+
+        Args:
+            layout: 0 or False where a block is absent, anything else where it is there; any integer type or bool.
+            block: the block size.
+
+        Raises:
+            ArgumentError: `layout` is no tensor of integers or bools.
+            ValueError: its rank, or the block size, is none of those above.
+        """
+        if not isinstance(layout, Tensor):
+            refuse_type("layout", "a tensor", type(layout).__name__)
+        if layout.is_floating_point() or layout.is_complex():
+            refuse_type("layout", "an integer or bool dtype", layout.dtype)
+        if layout.dim() not in {2, 3}:
+            refuse_value("layout", "[H, M / block, N / block] or [M / block, N / block]", tuple(layout.shape))
+        if isinstance(block, bool) or block not in BLOCK_SIZES:
+            refuse_value("block", " or ".join(map(str, BLOCK_SIZES)), block)
+        self._read((layout.detach() != 0).cpu(), block)
+
+    def _read(self, active: Tensor, block: int) -> None:
+        self._active: Tensor = active.clone()
+        self.block: int = block
+        self.heads: int | None = active.shape[0] if active.dim() == 3 else None
+        self.rows: int = active.shape[-2]
+        self.cols: int = active.shape[-1]
+        self.nnz: int = int(active.sum())
+        self.longest_row: int = int(active.sum(-1).max()) if active.numel() else 0
+        self._hash: int = hash((block, tuple(active.shape), tuple(active.flatten().nonzero()[:, 0].tolist())))
+        self._tables: dict[torch.device, Tables] = {}
+        self._by_heads: dict[int, BlockLayout] = {}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the dense matrix, (M, N)."""
+        return self.rows * self.block, self.cols * self.block
+
+    @property
+    def active(self) -> Tensor:
+        """Which blocks are there: a new bool tensor of the layout's shape, on the CPU."""
+        return self._active.clone()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BlockLayout):
+            return NotImplemented
+        return self is other or (
+            self._hash == other._hash and self.block == other.block and torch.equal(self._active, other._active)
+        )
+
+    def __repr__(self) -> str:
+        heads = "any" if self.heads is None else self.heads
+        return f"BlockLayout(heads={heads}, rows={self.rows}, cols={self.cols}, block={self.block}, nnz={self.nnz})"
+
+    def for_heads(self, heads: int) -> BlockLayout:
+        """Return this layout for a number of heads; a shared layout is repeated, and remembered.
+
+        Raises:
+            ValueError: the layout has another number of heads.
+        """
+        if self.heads is None:
+            if heads not in self._by_heads:
+                repeated = self._active.expand(heads, self.rows, self.cols)
+                self._by_heads.setdefault(heads, BlockLayout(repeated, self.block))
+            return self._by_heads[heads]
+        if heads != self.heads:
+            refuse_value("layout", f"{heads} heads", self.heads)
+        return self
+
+    def heads_of(self, blocks: int) -> int:
+        """Return how many heads a sparse tensor of `blocks` blocks has.
+
+        Raises:
+            ValueError: no number of heads gives that many blocks.
+        """
+        if self.heads is not None:
+            fits, heads = blocks == self.nnz, self.heads
+        else:
+            fits = blocks % self.nnz == 0 if self.nnz else blocks == 0
+            heads = blocks // self.nnz if self.nnz else 1
+        if not fits:
+            times = "" if self.heads is not None else "a multiple of "
+            refuse_value("x", f"{times}{self.nnz} blocks as the layout has", blocks)
+        return heads
+
+    def tables(self, device: torch.device | str) -> Tables:
+        """Return the look-up tables on `device`, made there at the first call.
+
+        Raises:
+            ValueError: the layout is shared by all heads: ask `for_heads` first.
+        """
+        device = torch.device(device)
+        found = self._tables.get(device)
+        if found is None:
+            if self.heads is None:
+                refuse_value("layout", "a number of heads (ask for_heads)", "a layout that all heads share")
+            found = self._tables.setdefault(device, self._make_tables(device))
+        return found
+
+    def _make_tables(self, device: torch.device) -> Tables:
+        offsets = torch.zeros(self._active.shape[0] * self.rows + 1, dtype=torch.int32)
+        offsets[1:] = self._active.sum(-1).flatten().cumsum(0)
+        columns = self._active.nonzero()[:, 2].to(torch.int32)
+        return Tables(offsets.to(device), columns.to(device))

@@ -1,0 +1,324 @@
+"""The block-sparse softmax: arguments checked, masks brought to one form, one launch each way.
+
+The operators of the namespace ``nojit`` take a layout as its look-up tables and sizes, so that they can be traced;
+the functions of this module take the `BlockLayout` itself.
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import (
+    check_choice,
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from nojit.kernels.block_sparse.layout import BlockLayout
+from torch import Tensor
+
+__all__ = ["block_sparse_softmax", "softmax_bwd"]
+
+MODES: Final = ("add", "mul")
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+
+
+def block_sparse_softmax(
+    x: Tensor,
+    layout: BlockLayout,
+    *,
+    scale: float = 1.0,
+    relative_position: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    key_padding_mask_mode: str = "add",
+    attention_mask_mode: str = "add",
+    is_causal: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """Apply softmax to ``x * scale + relative_position + masks`` over the active columns of each row.
+
+    Args:
+        x: scores [Z, nnz, block, block] in the layout's order of blocks; fp16, bf16 or fp32, any strides.
+        layout: the active blocks.
+        scale: what x is multiplied with.
+        relative_position: a dense bias that broadcasts to [Z, H, M, N], of x's dtype.
+        key_padding_mask: [Z, N], of x's dtype or bool.
+        attention_mask: [M, N], likewise.
+        key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` drops the places where it is 0 and
+            leaves the others as they are (it never multiplies). A bool mask, True where to look, needs ``"mul"``.
+        attention_mask_mode: likewise.
+        is_causal: let row m see the columns up to m only.
+        inplace: write the result over x, and return x.
+
+    Returns:
+        The probabilities, as x is: contiguous, or x itself. A row with no column to see gives 0.
+        Differentiable in x and in `relative_position`.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or mode that does not fit.
+    """
+    heads = _check_sparse(x, layout)
+    size = (x.shape[0], heads, *layout.shape)
+    rpe = _check_bias(relative_position, x, size)
+    kpm = _check_mask("key_padding_mask", key_padding_mask, key_padding_mask_mode, x, (size[0], size[3]), "Z, N")
+    am = _check_mask("attention_mask", attention_mask, attention_mask_mode, x, size[2:], "M, N")
+    own = layout.for_heads(heads)
+    tables = own.tables(x.device)
+    arguments = (
+        tables.row_offsets, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), rpe, kpm, am,
+        key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
+    )  # fmt: skip
+    if inplace:
+        _check_writable(x)
+        in_place: Tensor = _InPlace.apply(x, *arguments)
+        return in_place
+    result: Tensor = _softmax_op(x, *arguments)
+    return result
+
+
+def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Tensor:
+    """Compute the gradient of `block_sparse_softmax` in x: ``y * (dy - sum(y * dy)) * scale``.
+
+    Args:
+        y: the probabilities [Z, nnz, block, block] that the forward gave; any strides.
+        dy: their gradient, of the same shape, dtype and device; any strides, 0 included. It is not written to.
+        scale: the scale that the forward was given.
+        layout: the active blocks.
+
+    Returns:
+        The gradient, contiguous.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    own = layout.for_heads(_check_sparse(y, layout, "y"))
+    tables = own.tables(y.device)
+    dx, _ = _softmax_backward_op(
+        y, dy, tables.row_offsets, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), False
+    )
+    result: Tensor = dx
+    return result
+
+
+def _check_sparse(x: Tensor, layout: BlockLayout, name: str = "x") -> int:
+    """Check a sparse tensor against its layout; return its number of heads."""
+    if not isinstance(layout, BlockLayout):
+        refuse_type("layout", "a BlockLayout", type(layout).__name__)
+    check_tensor(name, x)
+    check_dtype(name, x)
+    check_rank(name, x, "Z, nnz, block, block")
+    check_shape(name, x, (*x.shape[:2], layout.block, layout.block), "Z, nnz, block, block")
+    return layout.heads_of(x.shape[1])
+
+
+def _check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    if bias is None:
+        return None
+    check_like("relative_position", bias, "x", x)
+    try:
+        return bias.expand(size)
+    except RuntimeError:
+        refuse_value("relative_position", f"a shape that broadcasts to {size} [Z, H, M, N]", tuple(bias.shape))
+
+
+def _check_mask(
+    name: str, mask: Tensor | None, mode: str, x: Tensor, shape: tuple[int, ...], dims: str
+) -> Tensor | None:
+    """Check a mask and give it x's dtype."""
+    check_choice(f"{name}_mode", mode, MODES)
+    if mask is None:
+        return None
+    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
+        if mode != "mul":
+            refuse_value(f"{name}_mode", "'mul' with a bool mask", repr(mode))
+        mask = mask.to(x.dtype)
+    check_like(name, mask, "x", x)
+    check_shape(name, mask, shape, dims)
+    if mask.requires_grad:
+        refuse_value(name, "a mask that requires no grad", "one that does: masks have no gradient")
+    return mask
+
+
+def _check_writable(x: Tensor) -> None:
+    if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
+        refuse_value("x", "a tensor without repeated elements, to write in place", f"strides {x.stride()}")
+
+
+def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
+    """Return a term's strides; those of an absent one satisfy every hint: 0, and 1 for the last."""
+    return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
+
+
+def _launch_forward(
+    x: Tensor,
+    out: Tensor,
+    row_offsets: Tensor,
+    columns: Tensor,
+    rows: int,
+    block: int,
+    longest_row: int,
+    scale: float,
+    rpe: Tensor | None,
+    kpm: Tensor | None,
+    am: Tensor | None,
+    kpm_multiplies: bool,
+    am_multiplies: bool,
+    is_causal: bool,
+) -> None:
+    if not x.numel():
+        return
+    library.get("block_sparse_softmax_fwd")(
+        x, out, row_offsets, columns, rpe, kpm, am, scale, int(is_causal), int(kpm_multiplies), int(am_multiplies),
+        x.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
+        *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
+    )  # fmt: skip
+
+
+def _softmax(
+    x: Tensor,
+    row_offsets: Tensor,
+    columns: Tensor,
+    rows: int,
+    cols: int,  # noqa: ARG001 - the backward operator needs it
+    block: int,
+    longest_row: int,
+    scale: float,
+    *terms: Any,
+) -> Tensor:
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    _launch_forward(x, out, row_offsets, columns, rows, block, longest_row, scale, *terms)
+    return out
+
+
+def _softmax_(
+    x: Tensor,
+    row_offsets: Tensor,
+    columns: Tensor,
+    rows: int,
+    cols: int,  # noqa: ARG001 - as above
+    block: int,
+    longest_row: int,
+    scale: float,
+    *terms: Any,
+) -> None:
+    _launch_forward(x, x, row_offsets, columns, rows, block, longest_row, scale, *terms)
+
+
+def _softmax_backward(
+    y: Tensor,
+    dy: Tensor,
+    row_offsets: Tensor,
+    columns: Tensor,
+    rows: int,
+    cols: int,
+    block: int,
+    longest_row: int,
+    scale: float,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor]:
+    check_like("dy", dy, "y", y)
+    check_shape("dy", dy, y.shape, "Z, nnz, block, block")
+    dx, drpe = _allocate_gradients(y, row_offsets, rows, cols, block, wants_bias)
+    if y.numel():
+        library.get("block_sparse_softmax_bwd")(
+            y, dy, dx, drpe if wants_bias else None, row_offsets, columns, scale,
+            y.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
+            *y.stride(), *dy.stride(), *dx.stride(), *_strides(drpe if wants_bias else None, 4),
+        )  # fmt: skip
+    return dx, drpe
+
+
+def _allocate_gradients(
+    y: Tensor, row_offsets: Tensor, rows: int, cols: int, block: int, wants_bias: bool
+) -> tuple[Tensor, Tensor]:
+    """Allocate dx, and the dense gradient of the bias (0 where no block is) or an empty tensor."""
+    heads = (row_offsets.shape[0] - 1) // rows if rows else 0
+    dense = (y.shape[0], heads, rows * block, cols * block)
+    return torch.empty_like(y, memory_format=torch.contiguous_format), y.new_zeros(dense if wants_bias else (0,))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    row_offsets, columns, rows, cols, block, longest_row, scale = inputs[1:8]
+    ctx.save_for_backward(output, row_offsets, columns)
+    ctx.sizes = (rows, cols, block, longest_row, scale)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    y, row_offsets, columns = ctx.saved_tensors
+    wants_bias = ctx.needs_input_grad[8]
+    dx, drpe = _softmax_backward_op(y, grad, row_offsets, columns, *ctx.sizes, wants_bias)
+    return (dx, *(None,) * 7, drpe if wants_bias else None, *(None,) * 5)
+
+
+def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("block_sparse_softmax has no second derivative: do not pass create_graph=True")
+
+
+class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
+    """The softmax written over its input: an operator that mutates cannot carry a formula of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *arguments: Any) -> Tensor:
+        _softmax_in_place_op(x, *arguments)
+        ctx.mark_dirty(x)
+        _save(ctx, (x, *arguments), x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _backward(ctx, grad)
+
+
+_LAYOUT: Final = (
+    "Tensor row_offsets, Tensor columns, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
+)
+_TERMS: Final = (
+    "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
+    " bool attention_mask_multiplies, bool is_causal"
+)
+_LIBRARY.define(f"block_sparse_softmax(Tensor x, {_LAYOUT}, {_TERMS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"block_sparse_softmax_(Tensor(a!) x, {_LAYOUT}, {_TERMS}) -> ()", tags=_TAGS)
+_LIBRARY.define(
+    f"block_sparse_softmax_backward(Tensor y, Tensor dy, {_LAYOUT}, bool wants_bias) -> (Tensor, Tensor)", tags=_TAGS
+)
+_LIBRARY.impl("block_sparse_softmax", _softmax, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_softmax_", _softmax_, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_softmax_backward", _softmax_backward, "CompositeExplicitAutograd")
+
+
+def _fake(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _fake_in_place(x: Tensor, *_: Any) -> None:
+    del x
+
+
+def _fake_backward(
+    y: Tensor, dy: Tensor, row_offsets: Tensor, columns: Tensor, rows: int, cols: int, block: int, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    del dy, columns
+    return _allocate_gradients(y, row_offsets, rows, cols, block, rest[-1])
+
+
+torch.library.register_fake("nojit::block_sparse_softmax", _fake, lib=_LIBRARY)
+torch.library.register_fake("nojit::block_sparse_softmax_", _fake_in_place, lib=_LIBRARY)
+torch.library.register_fake("nojit::block_sparse_softmax_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd("nojit::block_sparse_softmax", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::block_sparse_softmax_backward", _refuse_double_backward, lib=_LIBRARY)
+_softmax_op = torch.ops.nojit.block_sparse_softmax.default
+_softmax_in_place_op = torch.ops.nojit.block_sparse_softmax_.default
+_softmax_backward_op = torch.ops.nojit.block_sparse_softmax_backward.default

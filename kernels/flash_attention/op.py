@@ -1,0 +1,182 @@
+"""The flash attention operator: arguments checked, sizes mapped to the kernel's meaning, one launch."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import (
+    check_choice,
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_value,
+)
+from torch import Tensor
+
+__all__ = ["flash_attention"]
+
+ALIGNMENTS: Final = ("top_left", "bottom_right")
+MAX_HEAD_DIM: Final = 256
+MAX_HEAD_DIM_FP32: Final = 128
+"""fp32 tiles of wider heads do not fit the registers."""
+MAX_LEN: Final = 2**30
+"""Positions of a query and a key are summed in 32 bits."""
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+
+
+def flash_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Compute ``softmax(q @ k^T * scale) @ v`` without storing the scores. Forward only: it has no gradient.
+
+    Args:
+        q: queries [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1.
+        k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads head ``h // (H // Hkv)``.
+        v: values [B, Hkv, N, Dv], Dv up to 256 (fp32: 128).
+        scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
+        is_causal: let query m see the keys up to m only.
+        causal_alignment: whether the diagonal starts at the first query and key (``"top_left"``) or ends at the last
+            ones (``"bottom_right"``: query m sees the keys up to ``m + N - M``).
+        return_lse: return the log-sum-exp of each row of scores too.
+
+    Returns:
+        The output [B, H, M, Dv] in the dtype of `q`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
+        sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of q.
+
+    Raises:
+        ArgumentError: a dtype or device that does not fit.
+        ValueError: a shape, stride or word that does not fit.
+    """
+    out, lse = _flash_attention_op(q, k, v, scale, is_causal, causal_alignment, return_lse)
+    return (out, lse) if return_lse else out
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
+    check_tensor("q", q)
+    check_dtype("q", q)
+    check_like("k", k, "q", q)
+    check_like("v", v, "q", q)
+    check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
+    check_rank("q", q, "B, H, M, D")
+    check_rank("k", k, "B, Hkv, N, D")
+    check_rank("v", v, "B, Hkv, N, Dv")
+    batch, heads, _, dim = q.shape
+    kv_heads = k.shape[1]
+    check_shape("k", k, (batch, kv_heads, k.shape[2], dim), "B, Hkv, N, D")
+    check_shape("v", v, (batch, kv_heads, k.shape[2], v.shape[3]), "B, Hkv, N, Dv")
+    if heads and (not kv_heads or heads % kv_heads):
+        refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        _check_rows(name, value)
+
+
+def _check_rows(argument: str, value: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece."""
+    length, dim = value.shape[2:]
+    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
+    if not 1 <= dim <= widest:
+        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
+    if length > MAX_LEN:
+        refuse_value(argument, f"at most {MAX_LEN} rows", length)
+    if value.stride(3) != 1 and dim != 1:
+        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
+
+
+def _tile_width(dim: int) -> int:
+    """Round a head dimension up to what a tile can have."""
+    return max(16, 1 << (dim - 1).bit_length())
+
+
+def _tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
+    """Choose BLOCK_D and BLOCK_DV: what is built are equal widths, and 256 with 128."""
+    widths = _tile_width(dim), _tile_width(v_dim)
+    if widths == (256, 128):
+        return widths
+    return max(widths), max(widths)
+
+
+def _allocate(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor]:
+    """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums or an empty tensor."""
+    batch, heads, length, dim = q.shape
+    out = torch.empty_like(q) if v.shape[3] == dim else q.new_empty(batch, heads, length, v.shape[3])
+    if out.stride(3) != 1:
+        out = q.new_empty(batch, heads, length, v.shape[3])
+    return out, q.new_empty((batch, heads, length) if return_lse else (0,), dtype=torch.float32)
+
+
+def _flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float | None, is_causal: bool, causal_alignment: str, return_lse: bool
+) -> tuple[Tensor, Tensor]:
+    _check(q, k, v, causal_alignment)
+    out, lse = _allocate(q, v, return_lse)
+    if not out.numel():
+        return out, lse
+    batch, heads, q_len, head_dim = q.shape
+    kv_heads, kv_len, v_dim = v.shape[1:]
+    block_d, block_dv = _tile_widths(head_dim, v_dim)
+    library.get("flash_attention_fwd")(
+        q,
+        k,
+        v,
+        out,
+        lse if return_lse else None,
+        1.0 / math.sqrt(head_dim) if scale is None else scale,
+        kv_len - q_len if causal_alignment == "bottom_right" else 0,
+        batch,
+        heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *out.stride()[:3],
+        CAUSAL=is_causal,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )
+    return out, lse
+
+
+def _fake(
+    q: Tensor,
+    k: Tensor,  # noqa: ARG001 - the operator's signature
+    v: Tensor,
+    scale: float | None,  # noqa: ARG001 - likewise
+    is_causal: bool,  # noqa: ARG001 - likewise
+    causal_alignment: str,  # noqa: ARG001 - likewise
+    return_lse: bool,
+) -> tuple[Tensor, Tensor]:
+    return _allocate(q, v, return_lse)
+
+
+def _backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("flash_attention has no backward kernel: detach its inputs, or use torch.no_grad()")
+
+
+_LIBRARY.define(
+    "flash_attention(Tensor q, Tensor k, Tensor v, float? scale, bool is_causal, str causal_alignment, bool return_lse)"
+    " -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_LIBRARY.impl("flash_attention", _flash_attention, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::flash_attention", _fake, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flash_attention", _backward, lib=_LIBRARY)
+_flash_attention_op = torch.ops.nojit.flash_attention.default

@@ -1,0 +1,31 @@
+"""The pointwise operators in plain torch, in the dtype of their operands: give them fp64 for a yardstick."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["gelu", "silu", "swiglu", "vector_add"]
+
+
+def vector_add(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002 - the operator's name
+    """Add two tensors."""
+    return input + other
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - the operator's name
+    """Apply GELU (Hendrycks and Gimpel 2016, section 2), exactly or in its tanh form."""
+    if approximate == "tanh":
+        inner = (2.0 / torch.pi) ** 0.5 * (input + 0.044715 * input**3)
+        return 0.5 * input * (1.0 + torch.tanh(inner))
+    return 0.5 * input * (1.0 + torch.erf(input / 2.0**0.5))
+
+
+def silu(input: Tensor) -> Tensor:  # noqa: A002 - the operator's name
+    """Apply SiLU."""
+    return input * torch.sigmoid(input)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """Multiply SiLU of the gate by `up`."""
+    return silu(gate) * up

@@ -1,0 +1,184 @@
+"""The child process of `tests.kernels.interpreter`: reads the manifests, picks a config, runs kernels interpreted.
+
+It holds a call to what the manifest says: types of parameters, ranges of integers, meanings and configs that are built.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from nojit.runtime import expr
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+from tests.kernels.interpreter import TensorArgument, read_storage
+
+ARCH = "sm_90"
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
+RULES = {"archs", "when", "requires"}
+POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
+RANGES = {"i32": 31, "i64": 63}
+
+
+class Kernel:
+    """One `[[kernel]]` of a manifest."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        module, _, function = spec["source"].partition(":")
+        self.function = getattr(importlib.import_module(module), function)
+        self.matrix: dict[str, list[Any]] = spec.get("matrix", {})
+        self.type_axes = [
+            axis for axis in self.matrix if any(f"{{{axis}}}" in kind for kind in spec["params"].values())
+        ]
+        self.derived = {
+            name: rule if isinstance(rule, str) else rule["expr"] for name, rule in spec.get("derived", {}).items()
+        }
+
+    def launch(self, args: tuple[Any, ...], constexprs: dict[str, Any], grid: tuple[int, ...] | None) -> str:
+        """Run the kernel over a grid, its own if none is given; return the config in words."""
+        values = self._bind(args)
+        axes = self._find_types(values)
+        self._check_meaning(constexprs)
+        config = self._choose_config(values, axes, constexprs)
+        known = self._names(values, axes, constexprs | config)
+        derived = {name: expr.parse(rule).evaluate(known) for name, rule in self.derived.items()}
+        if grid is None:
+            grid = tuple(int(str(expr.parse(side).evaluate(known))) for side in self.spec["grid"])
+        settings = {name: value for name, value in config.items() if name not in OPTIONS | RULES}
+        plain = {name: value.tensor if isinstance(value, Argument) else value for name, value in values.items()}
+        self.function[grid](**plain, **{**constexprs, **settings, **derived})
+        return ", ".join(f"{name}={value}" for name, value in {**settings, **derived}.items())
+
+    def _bind(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        names = [name for name in self.function.arg_names if name in self.spec["params"]]
+        assert names == self.function.arg_names[: len(names)], "the constexprs of a kernel come last"
+        assert set(names) == set(self.spec["params"]), "the manifest lists a param that the kernel does not have"
+        assert len(args) == len(names), f"expected {len(names)} arguments, got {len(args)}"
+        return dict(zip(names, args, strict=True))
+
+    def _find_types(self, values: dict[str, Any]) -> dict[str, str]:
+        for choice in product(*(self.matrix[axis] for axis in self.type_axes)):
+            axes = dict(zip(self.type_axes, choice, strict=True))
+            if all(_takes(kind.format(**axes), values[name]) for name, kind in self.spec["params"].items()):
+                return axes
+        raise TypeError(f"{self.spec['name']}: no types of the manifest take {values}")
+
+    def _check_meaning(self, constexprs: dict[str, Any]) -> None:
+        for axis in self.matrix.keys() - set(self.type_axes):
+            allowed = [(type(value), value) for value in self.matrix[axis]]
+            if (type(constexprs.get(axis)), constexprs.get(axis)) not in allowed:
+                raise TypeError(f"{self.spec['name']}: {axis} is not built: {constexprs.get(axis)!r}")
+
+    def _choose_config(self, values: dict[str, Any], axes: dict[str, str], given: dict[str, Any]) -> dict[str, Any]:
+        for config in self._configs(given):
+            names = self._names(values, axes, given | config)
+            excluded = [rule["when"] for rule in self.spec.get("exclude", [])]
+            if any(expr.parse(rule).evaluate(names) for rule in excluded):
+                continue
+            if all(expr.parse(config.get(rule, "true")).evaluate(names) for rule in ("when", "requires")):
+                return config
+        raise LookupError(f"{self.spec['name']}: no config of the manifest serves {given} for {axes}")
+
+    def _configs(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for config in self.spec["configs"]:
+            if ARCH in config.get("archs", [ARCH]) and all(
+                given.get(key, value) == value for key, value in config.items()
+            ):
+                yield config
+
+    def _names(self, values: dict[str, Any], axes: Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {name: value for name, value in constants.items() if name not in RULES}
+        return {"arch": 90, **axes, **plain, **{name: _seen(value) for name, value in values.items()}}
+
+
+def _seen(value: Any) -> Any:
+    """Return what expressions see of an argument."""
+    if isinstance(value, Argument):
+        return expr.Pointer(value.address)
+    return expr.Opaque(0) if isinstance(value, float) else value
+
+
+def _takes(kind: str, value: Any) -> bool:
+    """Say whether a parameter of type `kind` takes an argument."""
+    if value is None:
+        return kind.endswith("?")
+    kind = kind.removesuffix("?")
+    if isinstance(value, Argument):
+        return kind == POINTERS[str(value.tensor.dtype).removeprefix("torch.")]
+    if isinstance(value, bool) or kind.startswith("*"):
+        return False
+    if isinstance(value, int):
+        return kind in RANGES and -(1 << RANGES[kind]) <= value < 1 << RANGES[kind]
+    return kind == "fp32" and isinstance(value, float)
+
+
+class Argument:
+    """A tensor of a call over memory of this process; Triton's interpreter takes it for a tensor."""
+
+    def __init__(self, sent: TensorArgument, storages: dict[int, torch.UntypedStorage]) -> None:
+        self.address = sent.address
+        self.tensor = torch.empty(0, dtype=getattr(torch, sent.dtype))
+        self.tensor.set_(storages[sent.storage], sent.offset, sent.size, sent.stride)
+
+
+def _storage(content: bytes) -> torch.UntypedStorage:
+    if not content:
+        return torch.empty(0, dtype=torch.uint8).untyped_storage()
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8).untyped_storage()
+
+
+def _serve(manifests: dict[str, dict[str, Any]], question: Any) -> Any:
+    name, sent, constexprs, grid, contents = question
+    storages = {key: _storage(content) for key, content in contents.items()}
+    args = tuple(Argument(arg, storages) if isinstance(arg, TensorArgument) else arg for arg in sent)
+    config = Kernel(manifests[name]).launch(args, constexprs, grid)
+    after = {key: read_storage(storage) for key, storage in storages.items()}
+    return config, {key: content for key, content in after.items() if content != contents[key]}
+
+
+def _teach_bf16_dots() -> None:
+    """Make `tl.dot` right for bf16, which the interpreter keeps as the bits and multiplies as integers."""
+    plain = InterpreterBuilder.create_dot
+
+    def widen(handle: TensorHandle) -> TensorHandle:
+        if handle.dtype != tl.bfloat16:
+            return handle
+        return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def create_dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any) -> TensorHandle:
+        return plain(self, widen(a), widen(b), *rest)
+
+    InterpreterBuilder.create_dot = create_dot
+
+
+def main() -> None:
+    """Answer questions from stdin on stdout until stdin ends."""
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr
+    _teach_bf16_dots()
+    texts = [path.read_text() for path in sorted(Path(sys.argv[1]).glob("*.toml"))]
+    manifests = {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}
+    while True:
+        try:
+            question = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = _serve(manifests, question)
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            answer = RuntimeError(f"{type(error).__name__}: {error}")
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
