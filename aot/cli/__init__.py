@@ -1,1 +1,43 @@
-"""The ``nojit`` command."""
+"""The ``nojit`` command: the only place of the build side that prints or exits.
+
+One module per command, loaded when that command runs, so that ``nojit inspect`` imports no compiler. Exit codes:
+
+==== ==================================================================
+0    done
+1    failed
+2    wrong usage
+3    a bundle does not verify
+4    nothing matches this GPU
+130  interrupted (143 if by SIGTERM)
+==== ==================================================================
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+from nojit.aot.cli.group import cli
+
+__all__ = ["cli", "main"]
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        # what a parent made the process ignore stays ignored
+        if signal.getsignal(number) is usual:
+            signal.signal(number, _end)
+    cli.main(prog_name="nojit")
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    """Unwind the stack, so that workers and temporaries go the way that they go after an error."""
+    # both can come twice, from the terminal and from a parent: the second must not cut the cleaning up short
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)

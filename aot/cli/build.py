@@ -1,0 +1,166 @@
+"""``nojit build``: manifests to bundles."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+from nojit.aot.build import BuildResult
+from nojit.aot.build import build as build_bundles
+from nojit.aot.cache import Cache, default_cache_folder
+from nojit.aot.cli.build_report import build_document, plan_document, show_build, show_plans
+from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.progress import Counts, View, follow_build
+from nojit.aot.farm import Finished
+from nojit.aot.manifest import find_manifests
+from nojit.aot.plan import Compiler, Plan, make_plans
+from nojit.aot.pool import WorkerPool
+from nojit.aot.target import ARCHS
+from nojit.runtime.errors import ManifestError
+
+__all__ = ["command"]
+
+T = TypeVar("T")
+_MANIFESTS = Path("manifests")
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What the command line asks for."""
+
+    places: tuple[Path, ...]
+    archs: tuple[str, ...]
+    profile: str
+    kernels: tuple[str, ...]
+    folder: Path
+    cache_folder: Path
+    jobs: int
+    timeout_s: float
+    keep_going: bool
+
+
+@click.command("build")
+@click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--arch", "archs", multiple=True, type=click.Choice(ARCHS), metavar="ARCH", help="Build for this; repeatable."
+)
+@click.option("--profile", type=click.Choice(["core", "full"]), default="full", help="How many variants; full: all.")
+@click.option("--kernel", "kernels", multiple=True, metavar="K", help="Build this kernel only; repeatable.")
+@click.option("--out", "folder", type=click.Path(path_type=Path), default="artifacts", help="Folder of the bundles.")
+@click.option("-j", "--jobs", type=click.IntRange(1), help="How many compile at once; default: every CPU.")
+@click.option("-k", "--keep-going", is_flag=True, help="Leave out variants that fail and build the rest.")
+@click.option("-n", "--dry-run", is_flag=True, help="Check manifests against sources and count; write nothing.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=300.0,
+    metavar="S",
+    help="Give up on a variant after S seconds; default 300.",
+)
+@click.option("--cache-dir", type=click.Path(path_type=Path), help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
+@output_options
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    places: tuple[Path, ...],
+    archs: tuple[str, ...],
+    profile: str,
+    kernels: tuple[str, ...],
+    folder: Path,
+    jobs: int | None,
+    keep_going: bool,
+    dry_run: bool,
+    timeout: float,
+    cache_dir: Path | None,
+) -> int:
+    """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
+
+    Without arguments: every manifest in manifests/, for the architectures that the manifests name. What the cache has
+    is not compiled again, and a bundle that is up to date is left alone. Needs no GPU.
+    """
+    request = _Request(
+        places=places or (_MANIFESTS,),
+        archs=tuple(dict.fromkeys(archs)),
+        profile=profile,
+        kernels=kernels,
+        folder=folder,
+        cache_folder=cache_dir or default_cache_folder(),
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        timeout_s=timeout,
+        keep_going=keep_going,
+    )
+    started = time.monotonic()
+    # kernel sources are imported, and what they print has no place between our lines
+    with contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
+        plans = _plan(request, out)
+        result = None if dry_run else _build(request, plans, view)
+    if result is None:
+        out.emit("build", plan_document(plans))
+        show_plans(out, plans)
+        return 0
+    seconds = time.monotonic() - started
+    out.emit("build", build_document(result, request.folder, seconds))
+    show_build(out, result, request.folder, seconds)
+    return EXIT_FAILED if result.failures else 0
+
+
+def load_compiler() -> Compiler:
+    """Import the compiler, and with it Triton."""
+    from nojit.aot import compiler  # noqa: PLC0415 - slow to import; `nojit build -h` needs none
+
+    return cast("Compiler", compiler)
+
+
+def _plan(request: _Request, out: Output) -> list[Plan]:
+    unique = {path.resolve(): path for path in find_manifests(request.places)}
+    planned = make_plans(list(unique.values()), request.archs, request.profile, load_compiler(), request.kernels)
+    for plan in planned:
+        if not plan.kernels:
+            out.warn(
+                f"{plan.bundle.name} has no variant for {plan.arch} in profile {request.profile}: nothing to build"
+            )
+    plans = [plan for plan in planned if plan.kernels]
+    if not plans:
+        raise ManifestError("expected a variant to build", got="none", where=", ".join(map(str, unique.values())))
+    return plans
+
+
+def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
+    counts = Counts()
+
+    def on_event(finished: Finished) -> None:
+        counts.add(finished)
+        if finished.error is not None:
+            view.failure(f"FAILED {finished.job.variant.label()}: {finished.error.what}, got {finished.error.got}")
+        view.changed(counts)
+
+    return build_bundles(
+        plans,
+        request.folder,
+        load_compiler(),
+        Cache(request.cache_folder),
+        lambda: _Pool(request.jobs, request.timeout_s, counts),
+        keep_going=request.keep_going,
+        on_event=on_event,
+    )
+
+
+class _Pool(WorkerPool):
+    """Counts what is asked of it: how much work there is shows only once the cache has been asked."""
+
+    def __init__(self, workers: int, timeout_s: float, counts: Counts) -> None:
+        super().__init__(workers, timeout_s)
+        self._counts = counts
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Queue a call."""
+        self._counts.expected += 1
+        return super().submit(fn, *args, **kwargs)

@@ -1,0 +1,169 @@
+"""What ``nojit build`` says when it is done: tables for people, a document for tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.build import BuildResult
+from nojit.aot.cli.console import Output, counted, duration, size
+from nojit.aot.plan import Plan
+from nojit.aot.report import BundleReport, Failure, VariantReport
+
+__all__ = ["build_document", "plan_document", "show_build", "show_plans"]
+
+# what is shown of a failure, and how many of them, unless more is asked for
+_LOG_LINES = 6
+_FAILURES = 10
+
+
+def plan_document(plans: Sequence[Plan]) -> dict[str, Any]:
+    """Say in JSON what a dry run found."""
+    return {
+        "dry_run": True,
+        "bundles": [
+            {
+                "name": plan.bundle.name,
+                "version": plan.bundle.version,
+                "arch": plan.arch,
+                "file": plan.file_name,
+                "variants": plan.count(),
+                "excluded": sum(kernel.excluded for kernel in plan.kernels),
+                "kernels": [
+                    {"name": kernel.spec.name, "variants": len(kernel.variants), "excluded": kernel.excluded}
+                    for kernel in plan.kernels
+                ],
+            }
+            for plan in plans
+        ],
+    }
+
+
+def show_plans(out: Output, plans: Sequence[Plan]) -> None:
+    """Show what a dry run found: variants per kernel and architecture."""
+    archs = list(dict.fromkeys(plan.arch for plan in plans))
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for plan in plans:
+        for kernel in plan.kernels:
+            row = counts.setdefault((plan.bundle.name, kernel.spec.name), {})
+            row[plan.arch] = len(kernel.variants)
+    rows = [
+        (bundle, kernel, *(f"{row[arch]:,}" if arch in row else "-" for arch in archs))
+        for (bundle, kernel), row in counts.items()
+    ]
+    out.table(("bundle", "kernel", *(f">{arch}" for arch in archs)), rows)
+    out.line()
+    if out.verbosity > 0:
+        for plan in plans:
+            for variant in (variant for kernel in plan.kernels for variant in kernel.variants):
+                out.line(variant.label())
+        out.line()
+    total = sum(plan.count() for plan in plans)
+    out.line(f"{counted(total, 'variant')} in {counted(len(plans), 'bundle')}; nothing was compiled or written")
+
+
+def build_document(result: BuildResult, folder: Path, seconds: float) -> dict[str, Any]:
+    """Say in JSON what a build did."""
+    return {
+        "dry_run": False,
+        "stopped": result.stopped,
+        "seconds": round(seconds, 3),
+        "bundles": [
+            {**asdict(report), "path": str(folder / report.path), "toolchain": dict(report.toolchain)}
+            for report in result.reports
+        ],
+    }
+
+
+def show_build(out: Output, result: BuildResult, folder: Path, seconds: float) -> None:
+    """Show what a build did: a table per bundle, the failures, the totals."""
+    for report in result.reports:
+        _show_bundle(out, report, folder, stopped=result.stopped)
+    _show_failures(out, result.failures)
+    _show_totals(out, result, seconds)
+
+
+def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bool) -> None:
+    name = str(folder / report.path)
+    if report.up_to_date:
+        out.line(f"{name} is up to date: {counted(len(report.variants), 'variant')}, {size(report.bundle_bytes)}")
+        if out.verbosity < 1:
+            return
+    elif report.digest:
+        out.line(f"{name}  {size(report.bundle_bytes)}  {report.digest[:12]}", style="cyan")
+    else:
+        out.line(f"{name} was not written{': the build stopped' if stopped else ': nothing compiled'}", style="red")
+    kernels = [(name, list(rows)) for name, rows in groupby(report.variants, key=lambda variant: variant.kernel)]
+    headers = ("kernel", ">variants", ">cached", ">compile", ">regs", ">spilling", ">shared B", ">cubins")
+    if kernels:
+        out.table(headers, [_kernel_row(name, variants) for name, variants in kernels], indent=2)
+    if out.verbosity > 0:
+        _show_variants(out, report.variants)
+    out.line()
+
+
+def _kernel_row(name: str, variants: Sequence[VariantReport]) -> tuple[str, ...]:
+    compiled = [variant for variant in variants if not variant.cached]
+    spilling = sum(variant.spill_bytes > 0 for variant in variants)
+    return (
+        name,
+        f"{len(variants):,}",
+        f"{len(variants) - len(compiled):,}",
+        duration(sum(variant.compile_ms for variant in compiled) / 1000) if compiled else "-",
+        f"{max(variant.registers for variant in variants)}",
+        f"{spilling:,}" if spilling else "-",
+        f"{max(variant.shared_bytes for variant in variants):,}",
+        size(sum(variant.image_bytes for variant in variants)),
+    )
+
+
+def _show_variants(out: Output, variants: Iterable[VariantReport]) -> None:
+    headers = (">regs", ">spill B", ">shared B", ">cubin", ">compile", "variant")
+    rows = [
+        (
+            f"{variant.registers}",
+            f"{variant.spill_bytes:,}" if variant.spill_bytes else "-",
+            f"{variant.shared_bytes:,}",
+            size(variant.image_bytes),
+            "cached" if variant.cached else duration(variant.compile_ms / 1000),
+            variant.label,
+        )
+        for variant in variants
+    ]
+    out.line()
+    out.table(headers, rows, indent=2)
+
+
+def _show_failures(out: Output, failures: Sequence[Failure]) -> None:
+    shown = failures if out.verbosity > 0 else failures[:_FAILURES]
+    for failure in shown:
+        out.warn(f"FAILED {failure.message}")
+        # the first line is the message's
+        log = [line for line in failure.log.splitlines()[1:] if line.strip()]
+        for line in log if out.verbosity > 0 else log[-_LOG_LINES:]:
+            out.warn(f"  | {line}")
+    if rest := len(failures) - len(shown):
+        out.warn(f"and {counted(rest, 'more failure')}: -v shows all")
+
+
+def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:
+    built = [report for report in result.reports if report.digest and not report.up_to_date]
+    if result.failures:
+        what = "no bundle was written; --keep-going builds the rest" if result.stopped else "left out of the bundles"
+        out.warn(f"{counted(len(result.failures), 'variant')} failed: {what}")
+    if not built:
+        if not result.failures:
+            out.line(f"everything is up to date ({duration(seconds)})", style="green")
+        return
+    variants = [variant for report in built for variant in report.variants]
+    cached = sum(variant.cached for variant in variants)
+    raw, packed = sum(report.image_bytes for report in built), sum(report.bundle_bytes for report in built)
+    images = sum(report.images for report in built)
+    out.line(
+        f"{counted(len(variants), 'variant')} ({cached:,} cached), {counted(images, 'distinct image')}: "
+        f"{size(raw)} -> {size(packed)} in {duration(seconds)}",
+        style="green",
+    )

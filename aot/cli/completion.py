@@ -1,0 +1,31 @@
+"""``nojit completion``: the script that teaches a shell to complete the command line."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+from nojit.aot.cli.console import Output, output_options
+
+__all__ = ["command"]
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(_SHELLS))
+@output_options
+@click.pass_context
+def command(context: click.Context, out: Output, shell: str) -> None:
+    """Print the completion script of a shell; put this into its start-up file.
+
+    \b
+    bash  eval "$(nojit completion bash)"
+    zsh   eval "$(nojit completion zsh)"
+    fish  nojit completion fish | source
+    """  # noqa: D301 - click looks for the backspace itself
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.ClickException(f"expected a click that completes for {shell}")
+    script = kind(context.find_root().command, {}, "nojit", "_NOJIT_COMPLETE").source()
+    out.emit("completion", {"shell": shell, "script": script})
+    out.block(script)

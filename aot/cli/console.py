@@ -1,0 +1,198 @@
+"""How commands speak: tables or one JSON object on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "JSON_SCHEMA",
+    "Output",
+    "clean",
+    "colourful",
+    "counted",
+    "driver_version",
+    "duration",
+    "error_label",
+    "number_range",
+    "output_options",
+    "size",
+]
+
+# version of the JSON that commands write; fields may be added within one version, never removed or changed
+JSON_SCHEMA = 1
+
+# wide enough that no line breaks where no terminal bounds it
+_UNBOUNDED = 10_000
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command writes with."""
+
+    json: bool
+    """One JSON object on standard output instead of text."""
+    verbosity: int
+    """-1 quiet, 0, 1 or 2."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether to say only what went wrong."""
+        return self.verbosity < 0
+
+    def emit(self, command: str, document: Mapping[str, Any]) -> None:
+        """Write the JSON object, if JSON is asked for."""
+        if self.json:
+            click.echo(json.dumps({"schema": JSON_SCHEMA, "command": command, **document}, indent=2))
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """Write one line of text, unless JSON is asked for or it is to be quiet."""
+        if not self.json and not self.quiet:
+            click.echo(_styled(clean(text), style, sys.stdout))
+
+    def block(self, text: str) -> None:
+        """Write text of several lines as it is."""
+        if not self.json and not self.quiet:
+            click.echo(text.rstrip("\n"))
+
+    def note(self, text: str) -> None:
+        """Say something on standard error, unless it is to be quiet."""
+        if not self.quiet:
+            click.echo(clean(text), err=True)
+
+    def warn(self, text: str) -> None:
+        """Say on standard error what went wrong, always."""
+        click.echo(clean(text, keep="\n"), err=True)
+
+    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Write names and values in two columns."""
+        rows = list(pairs)
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            self.line(f"{name:{width}}  {value}")
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
+        """Write columns; a header that starts with ``>`` is of numbers, which stand right.
+
+        On a terminal a cell that does not fit is folded; elsewhere every row is one line.
+        """
+        if self.json or self.quiet:
+            return
+        from rich.padding import Padding  # noqa: PLC0415 - slow to import, and JSON needs none
+        from rich.table import Table  # noqa: PLC0415 - likewise
+        from rich.text import Text  # noqa: PLC0415 - likewise
+
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
+        for header in headers:
+            numbers = header.startswith(">")
+            table.add_column(
+                header.lstrip(">"), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*(Text(clean(cell)) for cell in row))
+        console = rich_console(sys.stdout)
+        with console.capture() as captured:
+            console.print(Padding(table, (0, 0, 0, indent), expand=False))
+        text = captured.get()
+        click.echo("\n".join(line.rstrip() for line in text.splitlines()), color=console.color_system is not None)
+
+
+def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:
+    """Give a command ``--json``, ``-q`` and ``-v``, and what they come to as its first argument."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Write one JSON object on standard output.")
+    @click.option("-q", "--quiet", is_flag=True, help="Say only what went wrong.")
+    @click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks.")
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        as_json, quiet, verbose = (kwargs.pop(name) for name in ("as_json", "quiet", "verbose"))
+        return command(Output(bool(as_json), -1 if quiet else int(str(verbose))), *args, **kwargs)
+
+    return wrapped
+
+
+def rich_console(stream: IO[str]) -> Console:
+    """Open a console on a stream: coloured on a terminal, unbounded elsewhere."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import, and JSON needs none
+
+    bounded = stream.isatty() or "COLUMNS" in os.environ
+    return Console(
+        file=stream,
+        width=None if bounded else _UNBOUNDED,
+        color_system="auto" if colourful(stream) else None,
+        no_color=not colourful(stream),
+        markup=False,
+        highlight=False,
+    )
+
+
+def colourful(stream: IO[str]) -> bool:
+    """Say whether colours may be written to a stream: a terminal that has them, and a user who has not refused."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def error_label() -> str:
+    """Return the word that an error starts with."""
+    return _styled("error:", "red", sys.stderr)
+
+
+def _styled(text: str, style: str, stream: IO[str]) -> str:
+    return click.style(text, fg=style) if style and colourful(stream) else text
+
+
+def clean(text: str, keep: str = "") -> str:
+    """Escape what is not printable: names in a bundle or a path are not to move the cursor."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def size(length_bytes: int) -> str:
+    """Spell a length: ``812 B``, ``24.1 KB``, ``1.93 MB`` (powers of 1000)."""
+    if length_bytes < 1000:
+        return f"{length_bytes} B"
+    value, units = length_bytes / 1000, ["KB", "MB", "GB"]
+    while value >= 999.5 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {units[0]}"
+
+
+def duration(seconds: float) -> str:
+    """Spell a time: ``0.4 s``, ``12.3 s``, ``4 min 05 s``, ``2 h 10 min``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+def counted(number: int, noun: str) -> str:
+    """Spell a count: ``1 variant``, ``1,204 variants``."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def number_range(least: int, most: int) -> str:
+    """Spell a range: ``32``, ``32-255``."""
+    return f"{least:,}" if least == most else f"{least:,}-{most:,}"
+
+
+def driver_version(number: int) -> str:
+    """Spell a CUDA version as ``cuDriverGetVersion`` gives it: 13010 is ``13.1``."""
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,136 @@
+"""The group that holds the commands: loads each when it is called, and turns every failure into words and a code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+from nojit.aot.cli.console import JSON_SCHEMA, clean, error_label
+from nojit.runtime.errors import (
+    BundleFormatError,
+    BundleIntegrityError,
+    NojitError,
+    NoMatchingVariantError,
+    did_you_mean,
+)
+
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli"]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNVERIFIED = 3
+EXIT_NO_MATCH = 4
+EXIT_INTERRUPTED = 130
+
+# name, what the list of commands says of it: the list is shown without loading any
+COMMANDS = {
+    "build": "Compile manifests into bundles.",
+    "inspect": "Show what a bundle holds.",
+    "verify": "Check bundles down to the last byte.",
+    "diff": "Show what differs between two bundles.",
+    "extract": "Write a kernel's cubins as files.",
+    "doctor": "Show what this machine has and which bundles it would use.",
+    "schema": "Print the JSON schema of manifests.",
+    "completion": "Print the completion script of a shell.",
+}
+# what is not installed with the runtime alone, and the extra that brings it
+_EXTRAS = {"msgspec": "build", "rich": "cli", "triton": "build", "zstandard": "build"}
+
+
+class _Commands(click.Group):
+    """Loads commands by name; owns the exit codes."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names, in the order of a working day."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"nojit.aot.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` start with, or name the nearest."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], tuple(COMMANDS))
+            raise click.UsageError(f"expected a command of {', '.join(COMMANDS)}, got {args[0]!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(  # type: ignore[override] # it never returns, whatever `standalone_mode` says
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
+    ) -> NoReturn:
+        """Run a command line and exit; a failure is one paragraph on standard error."""
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(words, prog_name=prog_name, standalone_mode=False)
+            # a full disk or a closed pipe shows here rather than after the last handler
+            sys.stdout.flush()
+        except click.Abort:
+            click.echo("interrupted", err=True)
+            sys.exit(EXIT_INTERRUPTED)
+        except click.ClickException as error:
+            _fail(words, error, error.format_message(), EXIT_USAGE if isinstance(error, click.UsageError) else 1)
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get(error.name or "")
+            if extra is None:
+                raise
+            _fail(words, error, f"expected {error.name} to be installed: pip install 'nojit[{extra}]'", EXIT_FAILED)
+        except (NojitError, OSError) as error:
+            _fail(words, error, str(error), _exit_code(error))
+        sys.exit(code or 0)
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, BundleFormatError | BundleIntegrityError):
+        return EXIT_UNVERIFIED
+    return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
+
+
+def _fail(words: Sequence[str], error: Exception, message: str, code: int) -> NoReturn:
+    """Say what failed on standard error, and as JSON on standard output if the command line asks for JSON."""
+    message = clean(message.rstrip(), keep="\n")
+    if sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
+        traceback.print_exception(error)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(error.ctx.get_usage() if words else error.ctx.get_help(), err=True)
+        message += f" (see: {error.ctx.command_path} -h)"
+    click.echo(f"{error_label()} {message}", err=True)
+    if "--json" in words:
+        facts = {key: value for key, value in vars(error).items() if key in {"what", "got", "where", "rule", "log"}}
+        body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
+        click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
+    sys.exit(code)
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, and only this needs it
+
+        click.echo(f"nojit {version('nojit')}")
+        ctx.exit()
+
+
+@click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
+def cli() -> None:
+    """Ship Triton kernels without the JIT: build bundles of cubins, see what is in them, check them.
+
+    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v.
+    """

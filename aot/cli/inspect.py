@@ -1,0 +1,132 @@
+"""``nojit inspect``: what is in a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import Output, counted, driver_version, number_range, output_options, size
+from nojit.aot.inspection import (
+    BundleFacts,
+    KernelFacts,
+    VariantFacts,
+    bundle_facts,
+    definition,
+    kernel_facts,
+    open_bundle,
+    variant_facts,
+)
+from nojit.runtime.table import Config, KernelTable, Missing, Param
+from nojit.runtime.values import spell
+
+__all__ = ["command"]
+
+
+@click.command("inspect")
+@click.argument("path", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.option("--kernel", metavar="K", help="Show this kernel and each of its variants.")
+@output_options
+def command(out: Output, path: Path, kernel: str | None) -> None:
+    """Show what a bundle holds: kernels, variants, registers, spills, shared memory, sizes, toolchain.
+
+    Nothing is verified but what is read; `nojit verify` checks everything.
+    """
+    with open_bundle(path) as bundle:
+        facts = bundle_facts(bundle)
+        if kernel is None:
+            kernels = [kernel_facts(bundle, name) for name in bundle.kernels]
+            out.emit("inspect", {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]})
+            _show_bundle(out, facts)
+            _show_kernels(out, kernels)
+            return
+        table, summary, variants = bundle.table(kernel), kernel_facts(bundle, kernel), variant_facts(bundle, kernel)
+    body = {**asdict(summary), **definition(table)}
+    out.emit("inspect", {"bundle": asdict(facts), "kernel": body, "variants": [asdict(one) for one in variants]})
+    _show_definition(out, table, facts)
+    _show_variants(out, variants)
+
+
+def _show_bundle(out: Output, facts: BundleFacts) -> None:
+    out.line(f"{facts.name} {facts.version} for {facts.arch}", style="cyan")
+    ratio = f"{facts.image_bytes / facts.payload_bytes:.1f} times smaller" if facts.payload_bytes else "empty"
+    pairs = [
+        ("file", f"{facts.path}, {size(facts.file_bytes)}"),
+        ("digest", facts.digest),
+        ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
+        ("toolchain", ", ".join(f"{tool} {version}" for tool, version in facts.toolchain.items())),
+        ("variants", f"{facts.variants:,} with {counted(facts.images, 'distinct image')}"),
+        (
+            "images",
+            f"{size(facts.image_bytes)} in {counted(facts.groups, 'group')} of {size(facts.payload_bytes)}: {ratio}",
+        ),
+    ]
+    out.facts(pairs if out.verbosity < 1 else [*pairs, ("inputs", facts.inputs)])
+    out.line()
+
+
+def _show_kernels(out: Output, kernels: Iterable[KernelFacts]) -> None:
+    headers = ("kernel", ">variants", ">configs", ">images", ">raw", ">registers", ">spilling", ">shared B")
+    rows = [
+        (
+            one.name,
+            f"{one.variants:,}",
+            f"{one.configs:,}",
+            f"{one.images:,}",
+            size(one.image_bytes),
+            number_range(one.registers_min, one.registers_max),
+            f"{one.spilling:,}" if one.spilling else "-",
+            f"{one.shared_bytes_max:,}",
+        )
+        for one in kernels
+    ]
+    out.table(headers, rows)
+
+
+def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> None:
+    out.line(f"{table.kernel} of {facts.name} {facts.version} for {facts.arch}", style="cyan")
+    tuning = table.tuning
+    pairs = [
+        ("params", ", ".join(_param(param) for param in table.params)),
+        ("grid", ", ".join(table.grid) or "given by every call"),
+        *(
+            ("type" if axis.is_type else "axis", f"{axis.name}: {', '.join(spell(value) for value in axis.values)}")
+            for axis in table.axes
+        ),
+        *(("derived", f"{derived.name} = {derived.expression}") for derived in table.derived),
+        *(("config", _config(config)) for config in table.configs),
+    ]
+    if tuning is not None:
+        pairs.append(("tuning", f"by {', '.join(tuning.key)}, {tuning.bucket} buckets"))
+    out.facts(pairs)
+    out.line()
+
+
+def _param(param: Param) -> str:
+    default = "" if isinstance(param.default, Missing) else f"={spell(param.default)}"
+    return f"{param.name}{': constexpr' if param.constexpr else ''}{default}"
+
+
+def _config(config: Config) -> str:
+    words = [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
+    return " ".join(words) + (f" requires {config.requires}" if config.requires else "")
+
+
+def _show_variants(out: Output, variants: Iterable[VariantFacts]) -> None:
+    headers = ("id", ">regs", ">spill B", ">shared B", ">warps", ">size", "image", "variant")
+    rows = [
+        (
+            # the kernel's name stands above
+            one.id.rpartition("-")[2],
+            str(one.registers),
+            f"{one.spill_bytes:,}" if one.spill_bytes else "-",
+            f"{one.shared_bytes:,}",
+            str(one.num_warps),
+            size(one.image_bytes),
+            one.image_sha256[:8],
+            one.label,
+        )
+        for one in variants
+    ]
+    out.table(headers, rows)

@@ -1,0 +1,166 @@
+"""How a running build is shown: a bar on a terminal, now and then a line elsewhere, nothing if it is to be quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from nojit.aot.cli.console import Output, clean, duration, rich_console
+from nojit.aot.farm import Finished
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["Counts", "Lines", "View", "follow_build"]
+
+# off a terminal a line is due after this share of the work, or after this many seconds
+_SHARE = 0.1
+_SECONDS = 15.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """How far a build has come. Variants with the same machine code are compiled once and count once."""
+
+    expected: int = 0
+    """Compilations asked for; all are known before the first one ends."""
+    compiled: int = 0
+    """How many of them ended well."""
+    failed: int = 0
+    hits: int = 0
+    """Variants that the cache had."""
+    current: str = ""
+    """The kernel heard of last."""
+    _keys: set[str] = field(default_factory=set)
+
+    @property
+    def ended(self) -> int:
+        """Compilations that ended, well or not."""
+        return self.compiled + self.failed
+
+    def add(self, finished: Finished) -> None:
+        """Count one event."""
+        self.current = finished.job.variant.kernel
+        if finished.job.key in self._keys:
+            return
+        if finished.error is not None:
+            self.failed += 1
+        elif not finished.cached:
+            self.compiled += 1
+        else:
+            self.hits += 1
+            return
+        self._keys.add(finished.job.key)
+
+    def summary(self) -> str:
+        """Spell everything but the kernel."""
+        words = [f"{self.ended:,} of {self.expected:,} compiled"]
+        if self.hits:
+            words.append(f"{self.hits:,} cached")
+        if self.failed:
+            words.append(f"{self.failed:,} failed")
+        return ", ".join(words)
+
+
+class View(Protocol):
+    """Shows the counts of a build."""
+
+    def changed(self, counts: Counts) -> None:
+        """Show where the build is."""
+
+    def failure(self, text: str) -> None:
+        """Show a variant that failed, now."""
+
+
+class _Silent:
+    def changed(self, counts: Counts) -> None:
+        """Show nothing."""
+
+    def failure(self, text: str) -> None:
+        """Show nothing: the summary at the end has every failure."""
+
+
+class Lines:
+    """One line for every tenth of the work, or after every quarter of a minute.
+
+    Args:
+        write: takes a line.
+        clock: seconds that only go up.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._clock = clock
+        self._started = self._last = clock()
+        self._shown = 0
+
+    def changed(self, counts: Counts) -> None:
+        """Write a line if one is due."""
+        now = self._clock()
+        if counts.ended == 0:
+            # what came before the first compilation says nothing about how long they take
+            self._started = now
+        fresh = counts.ended - self._shown
+        due = fresh >= counts.expected * _SHARE or now - self._last >= _SECONDS
+        if fresh and (due or counts.ended == counts.expected):
+            self._shown, self._last = counts.ended, now
+            self._write(f"{counts.summary()}{self._left(counts, now)}: {counts.current}")
+
+    def _left(self, counts: Counts, now: float) -> str:
+        rest = counts.expected - counts.ended
+        return f", about {duration((now - self._started) / counts.ended * rest)} left" if rest else ""
+
+    def failure(self, text: str) -> None:
+        """Write it."""
+        self._write(text)
+
+
+class _Bar:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("preparing", total=None, counts="")
+
+    def changed(self, counts: Counts) -> None:
+        """Move the bar."""
+        packing = counts.expected and counts.ended == counts.expected
+        self._progress.update(
+            self._task,
+            total=counts.expected or None,
+            completed=counts.ended,
+            description="packing" if packing else clean(counts.current),
+            counts=counts.summary(),
+        )
+
+    def failure(self, text: str) -> None:
+        """Write it above the bar."""
+        self._progress.console.print(clean(text), style="red")
+
+
+@contextlib.contextmanager
+def follow_build(out: Output) -> Iterator[View]:
+    """Open the view that fits where standard error goes."""
+    if out.quiet:
+        yield _Silent()
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        with _open_bar() as progress:
+            yield _Bar(progress)
+    else:
+        yield Lines(out.note)
+
+
+def _open_bar() -> Progress:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - slow to import
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[counts]}", markup=False),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        console=rich_console(sys.stderr),
+        transient=True,
+    )

@@ -1,0 +1,22 @@
+"""``nojit schema``: the JSON schema of manifests."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from nojit.aot.cli.console import Output, output_options
+from nojit.aot.manifest import json_schema
+
+__all__ = ["command"]
+
+
+@click.command("schema")
+@output_options
+def command(out: Output) -> None:
+    """Print the JSON schema of manifests, for editors: point a TOML language server at it.
+
+    It is JSON with and without --json.
+    """
+    if out.json or not out.quiet:
+        click.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,218 @@
+"""What a bundle holds, as data: facts of the file, of its kernels, of their variants. Reads files, prints nothing.
+
+The field names are those of the command line's JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError
+from nojit.runtime.format import SUFFIX
+from nojit.runtime.strict import Json
+from nojit.runtime.table import KernelTable, Missing, Param, config_json
+from nojit.runtime.values import encode_value
+
+__all__ = [
+    "BundleFacts",
+    "KernelFacts",
+    "VariantFacts",
+    "bundle_facts",
+    "definition",
+    "kernel_facts",
+    "open_bundle",
+    "variant_facts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleFacts:
+    """One bundle file."""
+
+    path: str
+    name: str
+    version: str
+    id: str
+    """First twelve digits of the digest."""
+    digest: str
+    """SHA-256 of the index, which pins everything else."""
+    inputs: str
+    """Digest of everything that the bundle is a function of."""
+    arch: str
+    image_arch: str
+    min_driver: int
+    """Least CUDA version whose driver loads it, 13000 for 13.0."""
+    toolchain: dict[str, str]
+    file_bytes: int
+    payload_bytes: int
+    """Length of the images, compressed."""
+    image_bytes: int
+    """Length of the distinct images before compression."""
+    images: int
+    groups: int
+    variants: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """One kernel of a bundle."""
+
+    name: str
+    variants: int
+    configs: int
+    images: int
+    """Distinct images of its variants."""
+    image_bytes: int
+    """Their length before compression."""
+    registers_min: int
+    registers_max: int
+    spilling: int
+    """How many variants spill registers."""
+    spill_bytes_max: int
+    """Bytes that a thread of the worst of them spills."""
+    shared_bytes_max: int
+    """Largest dynamic shared memory of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantFacts:
+    """One variant of a kernel."""
+
+    id: str
+    label: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+    num_warps: int
+    num_ctas: int
+    image: int
+    """Number of its image; variants with the same machine code share one."""
+    image_bytes: int
+    image_sha256: str
+
+
+def open_bundle(path: Path) -> BundleFile:
+    """Open a bundle that a user named.
+
+    Raises:
+        BundleError: there is none at `path`, or not a whole one.
+    """
+    if path.is_dir():
+        inside = ", ".join(sorted(entry.name for entry in path.glob(f"*{SUFFIX}")))
+        raise BundleError("expected a bundle file", got=f"a folder with {inside or 'no bundle'}", where=str(path))
+    try:
+        return BundleFile(path)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise BundleError("expected a bundle file", got=said[:1].lower() + said[1:], where=str(path)) from error
+
+
+def bundle_facts(bundle: BundleFile) -> BundleFacts:
+    """Say what the index and the list of images hold; no table and no image is read."""
+    index = bundle.index
+    return BundleFacts(
+        path=str(bundle.path),
+        name=index.name,
+        version=index.version,
+        id=bundle.id,
+        digest=bundle.digest,
+        inputs=index.inputs,
+        arch=index.target.arch,
+        image_arch=index.target.image_arch,
+        min_driver=index.min_driver,
+        toolchain=dict(index.toolchain),
+        file_bytes=bundle.path.stat().st_size,
+        payload_bytes=index.payload_bytes,
+        image_bytes=sum(group.raw_bytes for group in bundle.groups()),
+        images=index.image_count,
+        groups=index.group_count,
+        variants=sum(entry.variants for entry in index.kernels),
+    )
+
+
+def kernel_facts(bundle: BundleFile, kernel: str) -> KernelFacts:
+    """Sum up one kernel; no image is read.
+
+    Raises:
+        KernelNotFoundError: the bundle has no such kernel.
+    """
+    table = bundle.table(kernel)
+    registers, spills = table.columns["registers"], table.columns["spill_bytes"]
+    images = set(table.columns["image"])
+    return KernelFacts(
+        name=kernel,
+        variants=len(table),
+        configs=len(set(table.columns["config"])),
+        images=len(images),
+        image_bytes=sum(_image_bytes(bundle, image) for image in images),
+        registers_min=min(registers, default=0),
+        registers_max=max(registers, default=0),
+        spilling=sum(spilled > 0 for spilled in spills),
+        spill_bytes_max=max(spills, default=0),
+        shared_bytes_max=max((launch.shared_bytes for launch in table.launches), default=0),
+    )
+
+
+def variant_facts(bundle: BundleFile, kernel: str) -> tuple[VariantFacts, ...]:
+    """List the variants of one kernel in the order of its table; its images are read to name them.
+
+    Raises:
+        KernelNotFoundError: the bundle has no such kernel.
+    """
+    table = bundle.table(kernel)
+    digests = _digests(bundle, table.columns["image"])
+    return tuple(_variant(bundle, table, row, digests) for row in range(len(table)))
+
+
+def _variant(bundle: BundleFile, table: KernelTable, row: int, digests: dict[int, str]) -> VariantFacts:
+    launch = table.launches[table.columns["launch"][row]]
+    image = table.columns["image"][row]
+    return VariantFacts(
+        id=table.variant_id(row),
+        label=table.label(row),
+        registers=table.columns["registers"][row],
+        spill_bytes=table.columns["spill_bytes"][row],
+        shared_bytes=launch.shared_bytes,
+        num_warps=launch.num_warps,
+        num_ctas=launch.num_ctas,
+        image=image,
+        image_bytes=_image_bytes(bundle, image),
+        image_sha256=digests[image],
+    )
+
+
+def _digests(bundle: BundleFile, images: Iterable[int]) -> dict[int, str]:
+    # in file order, so that no group is decompressed twice
+    return {image: hashlib.sha256(bundle.image(image)).hexdigest() for image in sorted(set(images))}
+
+
+def _image_bytes(bundle: BundleFile, image: int) -> int:
+    place = bundle.place(image)
+    return place.end - place.start
+
+
+def definition(table: KernelTable) -> dict[str, Json]:
+    """Say what a call of a kernel takes and how it is run, in JSON: everything of a table but its rows."""
+    return {
+        "params": [_param(param) for param in table.params],
+        "signatures": [list(signature) for signature in table.signatures],
+        "grid": list(table.grid),
+        "tuning": None if table.tuning is None else {"key": list(table.tuning.key), "bucket": table.tuning.bucket},
+        "axes": [
+            {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(value) for value in axis.values]}
+            for axis in table.axes
+        ],
+        "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
+        "configs": [config_json(config) for config in table.configs],
+    }
+
+
+def _param(param: Param) -> Json:
+    facts: dict[str, Json] = {"name": param.name, "constexpr": param.constexpr}
+    if not isinstance(param.default, Missing):
+        facts["default"] = encode_value(param.default)
+    return facts
