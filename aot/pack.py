@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
+from nojit.aot.likeness import group_alike
 from nojit.aot.tables import KernelContent, build_table
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import PackageError
@@ -32,7 +33,7 @@ from nojit.runtime.table_codec import encode_table
 __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
-GROUP_RAW_BYTES = 384 * 1024
+GROUP_RAW_BYTES = 256 * 1024
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
 PACKING = 1
@@ -74,10 +75,10 @@ class PackedBundle:
 def pack(content: BundleContent) -> PackedBundle:
     """Lay out a bundle."""
     kernels = sorted(content.kernels, key=lambda kernel: kernel.name)
-    images = _order_images(kernels)
+    grouped = list(group_alike(_distinct_images(kernels), GROUP_RAW_BYTES))
+    images = [image for members in grouped for image in members]
     numbers = {image: number for number, image in enumerate(images)}
     tables = [(kernel, encode_table(build_table(kernel, numbers))) for kernel in kernels]
-    grouped = list(_group(images))
     with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
         payload = list(executor.map(_compress, (b"".join(group) for group in grouped)))
         sections = list(executor.map(_compress, [table for _, table in tables]))
@@ -160,39 +161,22 @@ def _section(raw: bytes, packed: bytes) -> Section:
     return Section(len(packed), len(raw), hashlib.sha256(packed).hexdigest())
 
 
-def _order_images(kernels: Sequence[KernelContent]) -> list[bytes]:
-    """List the distinct images so that look-alikes are neighbours: by kernel and config, then by what differs least."""
+def _distinct_images(kernels: Sequence[KernelContent]) -> list[bytes]:
+    """List the distinct images by kernel and config, then by what differs least."""
     ordered: dict[bytes, None] = {}
     for kernel in kernels:
-        for _, compiled in sorted(kernel.variants, key=_likeness):
+        for _, compiled in sorted(kernel.variants, key=_origin):
             ordered.setdefault(compiled.image)
     return list(ordered)
 
 
-def _likeness(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:
+def _origin(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:
     variant, _ = pair
-    constexprs = tuple(
-        (name, repr(value)) for name, value in variant.constexprs if (name, value) not in variant.derived
-    )
-    types = tuple(kind for _, kind in variant.signature)
     return (
-        [repr(value) for _, value in variant.config.constexprs],
-        [repr(value) for _, value in variant.options],
-        constexprs,
-        types,
+        repr(variant.config.constexprs),
+        repr(variant.options),
+        repr([value for value in variant.constexprs if value not in variant.derived]),
+        variant.signature,
         repr(variant.derived),
         variant.hints,
     )
-
-
-def _group(images: Sequence[bytes]) -> Iterable[list[bytes]]:
-    group: list[bytes] = []
-    held = 0
-    for image in images:
-        if group and held + len(image) > GROUP_RAW_BYTES:
-            yield group
-            group, held = [], 0
-        group.append(image)
-        held += len(image)
-    if group:
-        yield group
