@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from nojit.aot.mistakes import explain
 from nojit.aot.options import OPTIONS
 from nojit.runtime.errors import ManifestError, did_you_mean
 
@@ -29,9 +30,13 @@ __all__ = [
     "load_manifest",
 ]
 
-_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-_BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]*$"
-_VERSION = r"^[0-9][A-Za-z0-9_.+!]*$"
+# a bare `$` would match before a final newline too
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
+_BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
+_VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
+
+# a line that begins a table
+_TABLE = r"\s*\[{1,2}[^\[\],]+\]{1,2}\s*(#.*)?$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Expression = Annotated[str, Meta(min_length=1)]
@@ -78,7 +83,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: Annotated[
         str,
         Meta(
-            pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$",
+            pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$(?!\n)",
             description="`package.module:function`, or `path/to/file.py:function` relative to the manifest.",
         ),
     ]
@@ -179,8 +184,8 @@ def load_manifest(path: Path) -> Manifest:
     try:
         manifest = msgspec.convert(data, Manifest)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at ")
-        raise ManifestError(what[:1].lower() + what[1:], where=source.where(place.strip("`") or "$")) from None
+        what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest))
+        raise ManifestError(what, got=got, where=source.where(place)) from None
     _check_configs(manifest, source)
     _check_names(manifest, source)
     return manifest
@@ -191,7 +196,7 @@ class ManifestText:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        self._lines = text.splitlines()
+        self._lines = text.split("\n")
 
     def where(self, key_path: str) -> str:
         """Return ``file:line key_path``, without the line where TOML's spelling hides it."""
@@ -199,22 +204,26 @@ class ManifestText:
         return f"{self.path}:{line} {key_path}" if line else f"{self.path} {key_path}"
 
     def _line(self, key_path: str) -> int | None:
-        steps = re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path)
-        start, found, header = 0, None, ""
-        for key, index in steps:
+        start, end, found, header = 0, len(self._lines), None, ""
+        for key, index in re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path):
             if key:
                 header = f"{header}.{key}" if header else key
-                position = self._find(rf"\s*\[{re.escape(header)}\]", start, 0) or self._find(
-                    rf"\s*{re.escape(key)}\s*=", start, 0
-                )
+                position = self._find(rf"\s*\[{re.escape(header)}\]", start, end)
+                if position is None:
+                    # a key stands before the next table begins
+                    stop = self._find(_TABLE, start + 1, end)
+                    position = self._find(rf"\s*{re.escape(key)}\s*=", start, end if stop is None else stop)
             else:
-                position = self._find(rf"\s*\[\[{re.escape(header)}\]\]", start, int(index))
+                entry = rf"\s*\[\[{re.escape(header)}\]\]"
+                position = self._find(entry, start, end, int(index))
+                following = None if position is None else self._find(entry, position + 1, end)
+                end = end if following is None else following
             if position is not None:
                 start, found = position, position
         return None if found is None else found + 1
 
-    def _find(self, pattern: str, start: int, skip: int) -> int | None:
-        for number in range(start, len(self._lines)):
+    def _find(self, pattern: str, start: int, end: int, skip: int = 0) -> int | None:
+        for number in range(start, end):
             if re.match(pattern, self._lines[number]):
                 if not skip:
                     return number
@@ -235,6 +244,9 @@ def _check_keys(data: dict[str, Any], source: ManifestText) -> None:
             excludes = kernel.get("exclude")
             for j, exclude in enumerate(excludes if isinstance(excludes, list) else []):
                 _known(exclude, ExcludeSpec, f"{place}.exclude[{j}]", source)
+            derived = kernel.get("derived")
+            for name, spec in derived.items() if isinstance(derived, dict) else ():
+                _known(spec, DerivedSpec, f"{place}.derived.{name}", source)
 
 
 def _known(table: Any, struct: type[Struct], place: str, source: ManifestText) -> None:
@@ -249,7 +261,20 @@ def _known(table: Any, struct: type[Struct], place: str, source: ManifestText) -
             )
 
 
-CONFIG_RULES = ("archs", "when", "requires")
+def _are_words(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_RULE_KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("archs", _are_words, "a list of archs"),
+    ("when", _is_text, "an expression"),
+    ("requires", _is_text, "an expression"),
+)
+CONFIG_RULES = tuple(key for key, _, _ in _RULE_KINDS)
 
 
 def _check_configs(manifest: Manifest, source: ManifestText) -> None:
@@ -265,12 +290,8 @@ def _check_configs(manifest: Manifest, source: ManifestText) -> None:
             for key, value in config.items():
                 if key in OPTIONS:
                     OPTIONS[key].check(value, source.where(f"{place}.{key}"))
-            for key, kind, what in (
-                ("archs", list, "a list of archs"),
-                ("when", str, "an expression"),
-                ("requires", str, "an expression"),
-            ):
-                if key in config and not isinstance(config[key], kind):
+            for key, fits, what in _RULE_KINDS:
+                if key in config and not fits(config[key]):
                     raise ManifestError(f"expected {what}", got=repr(config[key]), where=source.where(f"{place}.{key}"))
 
 

@@ -1,0 +1,156 @@
+"""A compiler for tests of the build: no Triton, images that follow from a variant's key, and failures on demand.
+
+It is a plain picklable value, so it works in the pool's worker processes too; what it compiled is counted in a file, one
+line per call, that all processes append to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.source import KernelSource, SourcePlace
+from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime.errors import CompileError, ManifestError
+from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.strict import canonical_json
+from nojit.runtime.table import Launch, Param, Slot
+from nojit.runtime.values import encode_value
+
+__all__ = ["FakeCompiler", "FakeSource"]
+
+_SCRATCH = (Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSource:
+    """A kernel function: what it takes, and which helpers it reaches."""
+
+    params: tuple[str, ...]
+    constexprs: tuple[str, ...] = ()
+    helpers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FakeCompiler:
+    """Implements `nojit.aot.plan.Compiler`.
+
+    Attributes:
+        journal: a file that gets one line per variant that is compiled.
+        sources: the kernel functions, by the spelling of the manifest.
+        helpers: text of each helper; a kernel's digest covers those that it reaches.
+        mishaps: what happens instead of compiling, by a part of the variant's label: ``fail``, ``exit``, ``segv``,
+            ``hang``, ``bug`` (an exception that is no CompileError).
+        same_image: whether every variant of a kernel gets one image.
+        version: of the toolchain.
+    """
+
+    journal: Path
+    sources: Mapping[str, FakeSource]
+    helpers: Mapping[str, str] = field(default_factory=dict)
+    mishaps: Mapping[str, str] = field(default_factory=dict)
+    same_image: bool = False
+    version: str = "1.0"
+
+    def describe(self, place: SourcePlace) -> KernelSource:
+        source = self.sources.get(place.spelling)
+        if source is None:
+            raise ManifestError("expected a function", got=repr(place.spelling), where=place.where)
+        texts = [place.spelling, *(f"{name}={self.helpers[name]}" for name in source.helpers)]
+        params = [Param(name, constexpr=False) for name in source.params]
+        params += [Param(name, constexpr=True) for name in source.constexprs]
+        return KernelSource(
+            name=place.spelling.rpartition(":")[2],
+            params=tuple(params),
+            unspecialized=frozenset(),
+            digest=hashlib.sha256("\n".join(texts).encode()).hexdigest(),
+        )
+
+    def variant_key(self, variant: Variant, source: KernelSource, place: SourcePlace) -> str:
+        facts: list[Any] = [
+            source.digest,
+            variant.arch,
+            [list(pair) for pair in variant.signature],
+            [[name, encode_value(value)] for name, value in variant.constexprs],
+            [list(hint) for hint in variant.hints],
+            [[name, encode_value(value)] for name, value in variant.options],
+            self.version,
+        ]
+        return hashlib.sha256(canonical_json(facts)).hexdigest()
+
+    def compile_variant(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
+        label = variant.label()
+        # one write of one short line: appends of several processes do not mix
+        with self.journal.open("a", encoding="utf-8") as journal:
+            journal.write(f"{label}\n")
+        for part, mishap in self.mishaps.items():
+            if part in label:
+                _suffer(mishap)
+        types = dict(variant.signature)
+        ones = {param for param, hint in variant.hints if hint == 1}
+        layout = [Slot(name, kind) for name, kind in types.items() if kind != "none" and name not in ones]
+        options = dict(variant.options)
+        return CompiledVariant(
+            image=self._image(variant, place),
+            launch=Launch(
+                symbol=variant.kernel,
+                layout=(*layout, *_SCRATCH),
+                num_warps=_int(options["num_warps"]),
+                num_ctas=_int(options["num_ctas"]),
+                shared_bytes=0,
+                global_scratch_bytes=0,
+                global_scratch_align=1,
+                profile_scratch_bytes=0,
+                profile_scratch_align=1,
+                cooperative=False,
+                pdl=False,
+            ),
+            registers=32,
+            spill_bytes=8 if "spills" in label else 0,
+            compile_ms=7,
+        )
+
+    def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
+        return (("fake", self.version),)
+
+    def min_driver(self, arch: str) -> int:
+        return 12000
+
+    def compiled(self) -> list[str]:
+        """Return the label of each variant that was compiled, in any order, once per call."""
+        return self.journal.read_text(encoding="utf-8").splitlines() if self.journal.exists() else []
+
+    def _image(self, variant: Variant, place: SourcePlace) -> bytes:
+        key = variant.kernel if self.same_image else self.variant_key(variant, self.describe(place), place)
+        # compresses a little, as code does
+        return b"fake image\n" + hashlib.sha256(key.encode()).digest() * 20
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"expected an int, got {value!r}")
+    return value
+
+
+def _suffer(mishap: str) -> None:
+    match mishap:
+        case "fail":
+            raise CompileError("expected to compile", got="a fake failure", where="fake.py:1", log="line 1\nline 2")
+        case "exit":
+            os._exit(3)
+        case "segv":
+            # the default action: faulthandler, which pytest turns on, would print every thread
+            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hang":
+            threading.Event().wait()
+        case "bug":
+            raise ZeroDivisionError("a bug of the compiler")
+        case other:
+            raise ValueError(f"expected a mishap, got {other!r}")

@@ -1,0 +1,292 @@
+"""Every rule of a manifest by its message: what was expected, what was found, the file, line and key path."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+from nojit.aot.manifest import DerivedSpec, find_manifests, json_schema, load_manifest
+from nojit.runtime.errors import ManifestError
+
+from tests.aot.conftest import HEADER, KERNEL, ROOT
+
+MANIFESTS = sorted((ROOT / "manifests").glob("*.toml"))
+
+# the tests below add lines after these: the first of them is line 12
+assert (HEADER + KERNEL).count("\n") == 11
+
+
+def mistake(path: Path) -> str:
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(path)
+    return str(caught.value).replace(str(path), "demo.toml")
+
+
+class TestReading:
+    def test_a_small_manifest_has_every_default(self, write_manifest):
+        manifest = load_manifest(write_manifest(KERNEL))
+        (kernel,) = manifest.kernel
+        assert (manifest.schema, manifest.bundle.name, manifest.bundle.version) == (1, "demo", "1.0")
+        assert (kernel.params, kernel.grid, kernel.matrix, kernel.hints, kernel.derived) == ({}, [], {}, [], {})
+        assert (kernel.configs, kernel.options, kernel.exclude) == ([{}], {}, [])
+        assert (kernel.core, kernel.aligned_only, kernel.tuning) == ("true", "", None)
+
+    def test_every_field_arrives(self, write_manifest):
+        text = KERNEL + (
+            'grid = ["cdiv(n, BLOCK)"]\ncore = "BLOCK == 64"\naligned_only = "TMA"\n'
+            '[kernel.params]\nx_ptr = "*{dtype}?"\n[kernel.matrix]\ndtype = ["fp16"]\nFLAG = [true, 1, 1.0]\n'
+            "[[kernel.hints]]\nx_ptr = 16\n[[kernel.hints]]\nn = 1\n"
+            '[kernel.derived]\nEVEN = "n == 1"\nSPLIT = { expr = "n // 2", values = [1, 2] }\n'
+            '[[kernel.configs]]\nBLOCK = 64\nnum_warps = 8\narchs = ["sm_90"]\nwhen = "FLAG"\nrequires = "n > 1"\n'
+            '[kernel.options]\nenable_fp_fusion = false\n[[kernel.exclude]]\nwhen = "BLOCK > 64"\n'
+            '[kernel.tuning]\nkey = ["n"]\nbucket = "exact"\n'
+        )
+        (kernel,) = load_manifest(write_manifest(text)).kernel
+        assert kernel.hints == [{"x_ptr": 16}, {"n": 1}]
+        assert [type(value) for value in kernel.matrix["FLAG"]] == [bool, int, float]
+        assert kernel.derived == {"EVEN": "n == 1", "SPLIT": DerivedSpec(expr="n // 2", values=[1, 2])}
+        assert kernel.configs[0]["requires"] == "n > 1"
+        assert kernel.options == {"enable_fp_fusion": False}
+        assert kernel.tuning is not None
+        assert (kernel.tuning.key, kernel.tuning.bucket) == (["n"], "exact")
+
+    def test_no_such_file(self, tmp_path):
+        assert "expected a readable UTF-8 file, got [Errno 2]" in mistake(tmp_path / "absent.toml")
+
+    def test_not_utf_8(self, tmp_path):
+        path = tmp_path / "latin.toml"
+        path.write_bytes('name = "é"'.encode("latin-1"))
+        message = mistake(path)
+        assert message.startswith("expected a readable UTF-8 file, got 'utf-8' codec can't decode")
+        assert message.endswith(" - at demo.toml")
+
+    def test_not_toml_says_the_line(self, write_manifest):
+        message = mistake(write_manifest("\n[[kernel\n"))
+        assert message.startswith("expected TOML, got ")
+        assert "line 8" in message
+        assert message.endswith(" - at demo.toml")
+
+    def test_a_duplicate_key_is_bad_toml(self, write_manifest):
+        assert mistake(write_manifest(KERNEL + 'name = "twice"\n')).startswith("expected TOML, got Cannot overwrite")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("schem = 2\n", "expected a key of schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
+        ("matrx = { A = [1] }\n", "got 'matrx'; did you mean 'matrix'? - at demo.toml:12 $.kernel[0].matrx"),
+        ("zebra = 1\n", "got 'zebra' - at demo.toml:12 $.kernel[0].zebra"),
+        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
+        ('[[kernel.exclude]]\nwhen = "true"\n[[kernel.exclude]]\nwhne = "true"\n', "expected a key of when, got 'whne'; did you mean 'when'? - at demo.toml:15 $.kernel[0].exclude[1].whne"),
+        ('[kernel.derived]\nE = { expt = "n", values = [1] }\n', "expected a key of expr, values, got 'expt'; did you mean 'expr'? - at demo.toml:13 $.kernel[0].derived.E.expt"),
+        ("[kernel.options]\nnum_warp = 4\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:13 $.kernel[0].options.num_warp"),
+        ("[bundle]\n", "expected TOML"),
+    ],
+    ids=["top", "kernel", "nothing near", "tuning", "exclude", "derived", "options", "toml"],
+)  # fmt: skip
+def test_unknown_keys_name_the_nearest_right_spelling(write_manifest, text, expected):
+    if text.startswith("schem"):
+        path = write_manifest("", header=HEADER.replace("schema = 1", "schema = 1\nschem = 2") + KERNEL)
+        expected = expected.replace(":12 ", ":2 ")
+    else:
+        path = write_manifest(KERNEL + text)
+    assert expected in mistake(path)
+
+
+def test_an_unknown_key_of_the_bundle(write_manifest):
+    path = write_manifest(KERNEL, header=HEADER.replace("archs", "arch"))
+    expected = (
+        "expected a key of name, version, archs, got 'arch'; did you mean 'archs'? - at demo.toml:6 $.bundle.arch"
+    )
+    assert mistake(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("schema = 1\n", "", "expected a value for 'schema', got none - at demo.toml $"),
+        ('version = "1.0"\n', "", "expected a value for 'version', got none - at demo.toml:3 $.bundle"),
+        ('archs = ["sm_90"]\n', "", "expected a value for 'archs', got none - at demo.toml:3 $.bundle"),
+        ('source = "demo:add_kernel"\n', "", "expected a value for 'source', got none - at demo.toml:8 $.kernel[0]"),
+        (KERNEL, "", "expected a value for 'kernel', got none - at demo.toml $"),
+        ("schema = 1", "schema = 2", "expected 1, got 2 - at demo.toml:1 $.schema"),
+        ("schema = 1", 'schema = "1"', "expected int, got '1' - at demo.toml:1 $.schema"),
+        ("schema = 1", "schema = true", "expected int, got True - at demo.toml:1 $.schema"),
+        ('version = "1.0"', "version = 1.0", "expected str, got 1.0 - at demo.toml:5 $.bundle.version"),
+        ('archs = ["sm_90"]', "archs = []", "expected array of length >= 1, got [] - at demo.toml:6 $.bundle.archs"),
+        ('archs = ["sm_90"]', "archs = [90]", "expected str, got 90 - at demo.toml:6 $.bundle.archs[0]"),
+        ("[[kernel]]", "[kernel]", "expected array, got {'name': 'add', 'source': 'demo:add_kernel'} - at demo.toml:8 $.kernel"),
+    ],
+)  # fmt: skip
+def test_missing_and_mistyped_fields(write_manifest, old, new, expected):
+    text = HEADER + KERNEL
+    assert old in text
+    assert mistake(write_manifest(text.replace(old, new), header="")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("params = 3\n", "expected object, got 3 - at demo.toml:12 $.kernel[0].params"),
+        ('[kernel.params]\nn = "i32"\nm = 32\n', "expected str, got 32 - at demo.toml:14 $.kernel[0].params.m"),
+        ('[kernel.params]\nn = "i32"\n"a b" = "i32"\n', "got 'a b' - at demo.toml"),
+        ('grid = ["1", "2", "3", "4"]\n', "expected array of length <= 3, got ['1', '2', '3', '4'] - at demo.toml:12 $.kernel[0].grid"),
+        ('grid = ["1", ""]\n', "expected str of length >= 1, got '' - at demo.toml:12 $.kernel[0].grid[1]"),
+        ("[kernel.matrix]\nA = [1]\nB = []\n", "expected array of length >= 1, got [] - at demo.toml:14 $.kernel[0].matrix.B"),
+        ("[[kernel.hints]]\nx = 16\n[[kernel.hints]]\ny = 1\nx = 8\n", "expected 1 or 16, got 8 - at demo.toml:16 $.kernel[0].hints[1].x"),
+        ("[[kernel.hints]]\nx = true\n", "expected int, got True - at demo.toml:13 $.kernel[0].hints[0].x"),
+        ("hints = [{}]\n", "expected object of length >= 1, got {} - at demo.toml:12 $.kernel[0].hints[0]"),
+        ("[kernel.derived]\nA = 3\n", "expected str | object, got 3 - at demo.toml:13 $.kernel[0].derived.A"),
+        ('[kernel.derived]\nA = { expr = "n", values = [] }\n', "expected array of length >= 1, got [] - at demo.toml:13 $.kernel[0].derived.A.values"),
+        ('[kernel.derived]\nA = { expr = "n", values = [true] }\n', "expected int, got True - at demo.toml:13 $.kernel[0].derived.A.values[0]"),
+        ('[kernel.derived]\nA = { expr = "n" }\n', "expected a value for 'values', got none - at demo.toml:13 $.kernel[0].derived.A"),
+        ('core = ""\n', "expected str of length >= 1, got '' - at demo.toml:12 $.kernel[0].core"),
+        ("configs = []\n", "expected array of length >= 1, got [] - at demo.toml:12 $.kernel[0].configs"),
+        ('[kernel.tuning]\nkey = ["n"]\nbucket = "pow3"\n', "expected 'pow2' or 'exact', got 'pow3'; did you mean 'pow2'? - at demo.toml:14 $.kernel[0].tuning.bucket"),
+        ("[kernel.tuning]\nkey = []\n", "expected array of length >= 1, got [] - at demo.toml:13 $.kernel[0].tuning.key"),
+    ],
+)  # fmt: skip
+def test_a_kernels_fields(write_manifest, text, expected):
+    assert expected in mistake(write_manifest(KERNEL + text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"add"', '"two words"'),
+        ('"add"', '"../add"'),
+        ('"add"', '""'),
+        ('"add"', '"add\\n"'),
+        ('"add"', f'"{"a" * 201}"'),
+        ('"demo"', '"de/mo"'),
+        ('"demo"', '"demo\\n"'),
+        ('"1.0"', '"v1"'),
+        ('"1.0"', '"1.0/.."'),
+        ('"1.0"', '"1.0\\n"'),
+        ('"demo:add_kernel"', '"demo.add_kernel"'),
+        ('"demo:add_kernel"', '"demo:add kernel"'),
+        ('"demo:add_kernel"', '"demo:add_kernel\\n"'),
+    ],
+)
+def test_names_are_keys_and_never_paths(write_manifest, old, new):
+    message = mistake(write_manifest((HEADER + KERNEL).replace(old, new), header=""))
+    assert message.startswith("expected str matching regex ")
+    assert f"got {new.replace(chr(34), chr(39))[:70]}" in message or len(new) > 100
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("num_warps", "3", "expected one of 1, 2, 4, 8, 16, 32, got 3"),
+        ("num_warps", "'8'", "expected int, got '8'"),
+        ("num_warps", "true", "expected int, got True"),
+        ("num_warps", "8.0", "expected int, got 8.0"),
+        ("num_stages", "0", "expected one of 1 to 16, got 0"),
+        ("num_stages", "17", "expected one of 1 to 16, got 17"),
+        ("num_ctas", "3", "expected one of 1, 2, 4, 8, 16, got 3"),
+        ("maxnreg", "256", "expected one of 8 to 255, got 256"),
+        ("enable_fp_fusion", "1", "expected bool, got 1"),
+        ("launch_pdl", "'yes'", "expected bool, got 'yes'"),
+        ("ptx_options", "3", "expected str, got 3"),
+    ],
+)
+@pytest.mark.parametrize("place", ["configs", "options"])
+def test_options_in_range(write_manifest, place, option, value, expected):
+    header = "[[kernel.configs]]\nBLOCK = 1\n[[kernel.configs]]" if place == "configs" else "[kernel.options]"
+    message = mistake(write_manifest(f"{KERNEL}{header}\n{option} = {value}\n"))
+    line, path = (15, "configs[1]") if place == "configs" else (13, "options")
+    assert message == f"{expected} - at demo.toml:{line} $.kernel[0].{path}.{option}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("archs = 'sm_90'", "expected a list of archs, got 'sm_90'"),
+        ("archs = []", "expected a list of archs, got []"),
+        ("archs = [90]", "expected a list of archs, got [90]"),
+        ("when = true", "expected an expression, got True"),
+        ("requires = ['n']", "expected an expression, got ['n']"),
+    ],
+)
+def test_rules_of_a_config(write_manifest, rule, expected):
+    key = rule.split(" ", 1)[0]
+    message = mistake(write_manifest(f"{KERNEL}[[kernel.configs]]\n{rule}\n"))
+    assert message == f"{expected} - at demo.toml:13 $.kernel[0].configs[0].{key}"
+
+
+class TestLines:
+    def test_of_the_right_kernel(self, write_manifest):
+        text = KERNEL + "[kernel.params]\nn = 'i32'\n" + KERNEL.replace('"add"', '"sub"') + "[kernel.params]\nn = 1\n"
+        assert mistake(write_manifest(text)).endswith("demo.toml:20 $.kernel[1].params.n")
+
+    def test_never_of_another_kernel(self, write_manifest):
+        text = KERNEL + "tuning = { key = [], bucket = 'pow2' }\n" + KERNEL.replace('"add"', '"sub"')
+        text += "[kernel.tuning]\nkey = ['n']\n"
+        assert mistake(write_manifest(text)).endswith("demo.toml:12 $.kernel[0].tuning.key")
+
+    def test_not_of_a_unicode_line_separator(self, write_manifest):
+        text = "\n# one line to every editor:\u2028 this is not the next one" + KERNEL + "core = 3\n"
+        assert mistake(write_manifest(text)).endswith("demo.toml:13 $.kernel[0].core")
+
+    def test_absent_where_the_spelling_hides_them(self, write_manifest):
+        text = HEADER.replace("[bundle]\n", "").replace("schema = 1\n\n", "schema = 1\nbundle.")
+        text = text.replace("\nversion = ", "\nbundle.version = 1\n#").replace("\narchs", "\nbundle.archs")
+        assert (
+            mistake(write_manifest(text + KERNEL, header="")) == "expected str, got 1 - at demo.toml $.bundle.version"
+        )
+
+
+def test_duplicate_kernels(write_manifest):
+    message = mistake(write_manifest(KERNEL + KERNEL))
+    assert message == "expected each kernel name once, got 'add' in kernel[0] too - at demo.toml:14 $.kernel[1].name"
+
+
+def test_long_values_are_cut(write_manifest):
+    message = mistake(write_manifest(f"{KERNEL}params = '{'x' * 500}'\n"))
+    assert "..." in message
+    assert len(message) < 200
+
+
+class TestFinding:
+    def test_files_as_given_and_folders_sorted_each_once(self, tmp_path):
+        for name in ("b.toml", "a.toml", "c.txt"):
+            (tmp_path / name).touch()
+        (tmp_path / "folder.toml").mkdir()
+        found = find_manifests([tmp_path / "b.toml", tmp_path, tmp_path / "b.toml"])
+        assert found == [tmp_path / "b.toml", tmp_path / "a.toml"]
+
+    def test_an_empty_folder(self, tmp_path):
+        with pytest.raises(ManifestError, match=r"expected a folder with \*.toml manifests, got none - at "):
+            find_manifests([tmp_path])
+
+    def test_no_such_place(self, tmp_path):
+        with pytest.raises(ManifestError, match="got no such path"):
+            find_manifests([tmp_path / "absent"])
+
+
+def validate(path: Path) -> None:
+    jsonschema.Draft202012Validator(json_schema()).validate(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+class TestSchema:
+    def test_is_a_schema(self):
+        jsonschema.Draft202012Validator.check_schema(json_schema())
+
+    @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+    def test_takes_every_manifest_of_the_project(self, path):
+        load_manifest(path)
+        validate(path)
+
+    @pytest.mark.parametrize(
+        "text", ["zebra = 1\n", "params = 3\n", "[[kernel.hints]]\nx = 8\n", "configs = []\n", "grid = [1]\n"]
+    )
+    def test_refuses_what_the_reader_refuses(self, write_manifest, text):
+        path = write_manifest(KERNEL + text)
+        mistake(path)
+        with pytest.raises(jsonschema.ValidationError):
+            validate(path)
+
+    def test_there_are_manifests(self):
+        assert MANIFESTS
