@@ -15,6 +15,8 @@ from nojit.runtime.strict import refuse
 __all__ = ["decompress"]
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
+# the one frame that holds nothing: zstandard looks no further than a declared size of 0, whatever else is there
+_EMPTY = _MAGIC + bytes.fromhex("2400 010000 99e9d851")
 # bits of the frame header descriptor (RFC 8878, section 3.1.1.1.1)
 _SINGLE_SEGMENT = 0x20
 _RESERVED = 0x08
@@ -30,6 +32,8 @@ def decompress(frame: bytes, raw_bytes: int, where: str) -> bytes:
         BundleIntegrityError: the frame does not decompress to what it declares.
     """
     _check_frame_header(frame, raw_bytes, where)
+    if raw_bytes == 0 and frame != _EMPTY:
+        raise refuse("zstd-empty", "expected the frame of 13 bytes that holds nothing", got=len(frame), where=where)
     raw = _decompress_frame(frame, raw_bytes, where)
     if len(raw) != raw_bytes:
         raise BundleIntegrityError(f"expected {raw_bytes} decompressed bytes", got=str(len(raw)), where=where)

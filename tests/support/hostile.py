@@ -1,0 +1,51 @@
+"""Read all that a bundle holds, as far as can be without a device; and a small golden bundle to be damaged."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.cubin import read_cubin
+
+from tests.support.bundles import Parts, kernel
+
+__all__ = ["golden_parts", "read_everything"]
+
+
+def read_everything(path: Path) -> int:
+    """Open and verify a bundle, read every table, row and image; return how many rows it has.
+
+    Raises:
+        BundleError: as it must be for anything that is not a whole, right bundle.
+    """
+    rows = 0
+    with BundleFile(path) as bundle:
+        bundle.verify()
+        for image in bundle.images():
+            read_cubin(image)
+        for name in bundle.kernels:
+            table = bundle.table(name)
+            for row in range(len(table)):
+                table.constexprs(row)
+                table.label(row)
+                table.variant_id(row)
+                rows += 1
+    return rows
+
+
+@functools.cache
+def golden_parts() -> Parts:
+    """A bundle of two kernels with everything that a table can say, and two groups of images."""
+    scale = kernel(
+        "scale",
+        {"x_ptr": "*{dtype}", "n": "i32", "factor": "fp32", "BLOCK": "constexpr", "EVEN": "constexpr"},
+        matrix={"dtype": ["fp16", "fp32"]},
+        configs=[{"BLOCK": 1024, "requires": "aligned(x_ptr, 16)"}, {"BLOCK": 128, "num_warps": 1}],
+        hints=[{"x_ptr": 16, "n": 1}],
+        derived={"EVEN": "n % BLOCK == 0"},
+        defaults={"factor": 1.5},
+        grid=["cdiv(n, BLOCK)"],
+    )
+    fill = kernel("fill", {"out_ptr": "*i8", "MODE": "constexpr"}, matrix={"MODE": ["zero", None, True, 3, (1, 2.0)]})
+    return Parts.of(scale, fill, group_images=12)
