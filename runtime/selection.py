@@ -1,0 +1,274 @@
+"""One call set against one table: the rules of selection, each worked out once. Pure.
+
+A variant is *eligible* if its types take the arguments, its matrix constexprs are the call's, its config is one that the
+caller's own settings allow and whose ``requires`` holds, its derived constexprs are what the call gives, and all its
+hints hold. What cannot be evaluated for a call (an overflow, a u64 beyond 63 bits) counts as not holding.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nojit.runtime import expr
+from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, hint_holds, mismatch, slot_bits, slot_kind
+from nojit.runtime.errors import ArgumentError, did_you_mean
+from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.values import Value, identity, spell
+
+__all__ = ["Selection"]
+
+
+class Selection:
+    """A call and a table; knows for each part of the table what is wrong with it.
+
+    Raises:
+        ArgumentError: the call is one that the kernel can never take.
+    """
+
+    def __init__(self, table: KernelTable, facts: CallFacts, preference: Sequence[int] | None = None) -> None:
+        self.table = table
+        self.facts = facts
+        self.where = f"kernel {table.kernel}"
+        self.runtime = table.runtime_params()
+        self.defaults: dict[str, Value] = {
+            param.name: param.default
+            for param in table.params
+            if param.constexpr and not isinstance(param.default, Missing)
+        }
+        self._check_names()
+        self._check_kinds()
+        self.wanted = self._matrix_values()
+        self.type_faults = self._type_faults()
+        self.bits = [sum(map(slot_bits, signature)) for signature in table.signatures]
+        self._check_untyped()
+        self.setting_faults = [self._setting_faults(config) for config in table.configs]
+        self.hint_faults = [self._hint_faults(hints) for hints in table.hint_sets]
+        order = dict.fromkeys([*(preference or ()), *range(len(table.configs))])
+        self.rank = {config: rank for rank, config in enumerate(order)}
+        self._names: dict[int, dict[str, expr.Value]] = {}
+        self._requires_faults: dict[tuple[int, int], str] = {}
+        self._derived: dict[tuple[int, int, int], expr.Value | ExpressionError] = {}
+        self._derived_rows = {
+            tuple(identity(expression_value(value)) for value in values): number
+            for number, values in enumerate(table.derived_values)
+        }
+
+    def eligible(self) -> tuple[int, ...]:
+        """List the rows that serve the call, the best first."""
+        hints, derived = self.table.columns["hints"], self.table.columns["derived"]
+        served = [not faults for faults in self.hint_faults]
+        counts = [-len(hint_set) for hint_set in self.table.hint_sets]
+        groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for meaning in self._meanings():
+            bits = self.bits[self.table.meanings[meaning].signature]
+            for config, first, end in self._configs_of(meaning):
+                if self.setting_faults[config] or self.requires_fault(meaning, config):
+                    continue
+                number = self._derived_rows.get(self._derived_key(meaning, config))
+                groups.setdefault((bits, self.rank[config]), []).extend(
+                    (counts[hints[row]], row)
+                    for row in range(first, end)
+                    if derived[row] == number and served[hints[row]]
+                )
+        return tuple(row for group in sorted(groups) for _, row in sorted(groups[group]))
+
+    def key(self, row: int) -> tuple[int, int, int, int]:
+        """Return what eligible rows are ordered by: narrow ints, preferred config, many hints, place in the table."""
+        meaning, config, hints, _ = self.table.key(row)
+        bits = self.bits[self.table.meanings[meaning].signature]
+        return bits, self.rank[config], -len(self.table.hint_sets[hints]), row
+
+    def axis_faults(self, meaning: int) -> list[str]:
+        """Say in which matrix constexprs a meaning differs from the call."""
+        point = self.table.meanings[meaning].values
+        return [
+            f"{self.table.axes[axis].name} is {spell(self.table.axes[axis].values[point[axis]])}, got {spell(value)}"
+            for axis, (number, value) in self.wanted.items()
+            if point[axis] != number
+        ]
+
+    def requires_fault(self, meaning: int, config: int) -> str:
+        """Say which part of a config's ``requires`` does not hold; empty if all do."""
+        if (meaning, config) not in self._requires_faults:
+            requires = self.table.configs[config].requires
+            self._requires_faults[meaning, config] = self._requires_fault(requires, meaning, config) if requires else ""
+        return self._requires_faults[meaning, config]
+
+    def _requires_fault(self, requires: str, meaning: int, config: int) -> str:
+        names = self.names(meaning, config)
+        for conjunct in parse(requires).conjuncts():
+            try:
+                value = conjunct.evaluate(names)
+            except ExpressionError as error:
+                return f"requires {conjunct.text!r}, which cannot be evaluated: {error.message}"
+            if value is not True:
+                return f"requires {conjunct.text!r}{_with(conjunct, names)}"
+        return ""
+
+    def derived_value(self, meaning: int, config: int, number: int) -> expr.Value | ExpressionError:
+        """Evaluate a derived constexpr, or return why it cannot be evaluated."""
+        if (meaning, config, number) not in self._derived:
+            expression = parse(self.table.derived[number].expression)
+            try:
+                value: expr.Value | ExpressionError = expression.evaluate(self.names(meaning, config))
+            except ExpressionError as error:
+                value = error
+            self._derived[meaning, config, number] = value
+        return self._derived[meaning, config, number]
+
+    def names(self, meaning: int, config: int) -> dict[str, expr.Value]:
+        """Return what the names in expressions stand for."""
+        if meaning not in self._names:
+            values: dict[str, Argument | Value] = {**self.defaults, **self.facts.arguments}
+            for axis, place in zip(self.table.axes, self.table.meanings[meaning].values, strict=True):
+                values[axis.name] = axis.values[place]
+            self._names[meaning] = {name: expression_value(value) for name, value in values.items()}
+        names = self._names[meaning].copy()
+        chosen = self.table.configs[config]
+        names.update((name, expression_value(value)) for name, value in chosen.constexprs + chosen.options)
+        if self.facts.arch is not None:
+            names["arch"] = self.facts.arch
+        return names
+
+    def _derived_key(self, meaning: int, config: int) -> tuple[tuple[Any, ...], ...]:
+        # an error compares equal to no value that was compiled in
+        return tuple(identity(self.derived_value(meaning, config, number)) for number in range(len(self.table.derived)))
+
+    def _meanings(self) -> Iterator[int]:
+        wanted = [(axis, number) for axis, (number, _) in self.wanted.items()]
+        fits = [not faults for faults in self.type_faults]
+        for number, meaning in enumerate(self.table.meanings):
+            if fits[meaning.signature]:
+                for axis, value in wanted:
+                    if meaning.values[axis] != value:
+                        break
+                else:
+                    yield number
+
+    def _configs_of(self, meaning: int) -> Iterator[tuple[int, int, int]]:
+        """Yield each config of a meaning, with its first row and the row after its last."""
+        meanings, configs = self.table.columns["meaning"], self.table.columns["config"]
+        row = bisect_left(meanings, meaning)
+        last = bisect_right(meanings, meaning, row)
+        while row < last:
+            end = bisect_right(configs, configs[row], row, last)
+            yield configs[row], row, end
+            row = end
+
+    def _matrix_values(self) -> dict[int, tuple[int | None, Value]]:
+        """Find, for each constexpr axis, the value that the call means and its number; None if it was not built."""
+        wanted: dict[int, tuple[int | None, Value]] = {}
+        for place, axis in enumerate(self.table.axes):
+            if axis.is_type:
+                continue
+            if axis.name in self.facts.constexprs:
+                value = self.facts.constexprs[axis.name]
+            elif axis.name in self.defaults:
+                value = self.defaults[axis.name]
+            else:
+                built = ", ".join(map(spell, axis.values))
+                raise ArgumentError(
+                    f"expected a value for {axis.name}, one of {built}", where=self.where, argument=axis.name
+                )
+            wanted[place] = (_place(axis.values, value), value)
+        return wanted
+
+    def _type_faults(self) -> list[list[tuple[str, str]]]:
+        """List, for each signature, the params that it types otherwise than the call, with the reason."""
+        reasons = [
+            {
+                kind: mismatch(kind, self.facts.arguments[name])
+                for kind in {types[place] for types in self.table.signatures}
+            }
+            for place, name in enumerate(self.runtime)
+        ]
+        return [
+            [(name, known[kind]) for name, known, kind in zip(self.runtime, reasons, types, strict=True) if known[kind]]
+            for types in self.table.signatures
+        ]
+
+    def _setting_faults(self, config: Config) -> list[str]:
+        """Say in which constexprs and options a config differs from what the caller asks for."""
+        axes = {axis.name for axis in self.table.axes}
+        built: dict[str, Value] = {**self.defaults, **dict(config.constexprs), **dict(config.options)}
+        asked = {name: value for name, value in self.facts.constexprs.items() if name not in axes}
+        return [
+            f"{name} is {spell(built[name])}, got {spell(value)}" if name in built else f"{name} is not set"
+            for name, value in {**asked, **self.facts.options}.items()
+            if name not in built or identity(built[name]) != identity(value)
+        ]
+
+    def _hint_faults(self, hints: tuple[tuple[str, int], ...]) -> list[str]:
+        faults = []
+        for name, hint in hints:
+            argument = self.facts.arguments[name]
+            if not hint_holds(argument, hint):
+                rule = "equal to 1" if hint == 1 else f"divisible by {hint}"
+                faults.append(f"expects {name} {rule}, got {_number(argument)}")
+        return faults
+
+    def _check_names(self) -> None:
+        constexprs = tuple(param.name for param in self.table.params if param.constexpr)
+        options = tuple(dict.fromkeys(name for config in self.table.configs for name, _ in config.options))
+        derived = {item.name for item in self.table.derived}
+        for given, known in (
+            (self.facts.arguments, self.runtime),
+            (self.facts.constexprs, constexprs),
+            (self.facts.options, options),
+        ):
+            for name in given:
+                if name in derived:
+                    what = f"{name} follows from the call; leave it out"
+                    raise ArgumentError(what, where=self.where, argument=name)
+                if name not in known:
+                    near = did_you_mean(name, [*self.runtime, *constexprs, *options])
+                    raise ArgumentError(f"unexpected argument {name!r}{near}", where=self.where, argument=name)
+        for name in self.runtime:
+            if name not in self.facts.arguments:
+                raise ArgumentError(f"missing argument {name!r}", where=self.where, argument=name)
+
+    def _check_kinds(self) -> None:
+        """Refuse an argument of a kind that no manifest line could make this kernel take."""
+        for place, name in enumerate(self.runtime):
+            argument = self.facts.arguments[name]
+            types = tuple(dict.fromkeys(signature[place] for signature in self.table.signatures))
+            if argument.kind == "none" or any(slot_kind(kind) == argument.kind for kind in types):
+                continue
+            reasons = dict.fromkeys(mismatch(kind, argument) for kind in types if kind != NONE or len(types) == 1)
+            raise ArgumentError(f"{name}: {'; '.join(reasons)}", where=self.where, argument=name)
+
+    def _check_untyped(self) -> None:
+        """Refuse an address that does not say what it points to where that would decide the variant."""
+        fitting = [types for types, faults in zip(self.table.signatures, self.type_faults, strict=True) if not faults]
+        for place, name in enumerate(self.runtime):
+            argument = self.facts.arguments[name]
+            kinds = sorted({types[place] for types in fitting})
+            if argument.kind == "pointer" and not argument.dtype and len(kinds) > 1:
+                what = f"{name}: expected a typed pointer, one of {', '.join(kinds)}"
+                raise ArgumentError(what, got="an untyped address", where=self.where, argument=name)
+
+
+def _place(values: tuple[Value, ...], value: Value) -> int | None:
+    # == finds it at once, unless an equal value of another type, such as True for 1, stands before it
+    place = values.index(value) if value in values else None
+    if place is not None and identity(values[place]) == identity(value):
+        return place
+    return next((place for place, built in enumerate(values) if identity(built) == identity(value)), None)
+
+
+def _with(expression: expr.Expression, names: dict[str, expr.Value]) -> str:
+    """Show what the names of an expression stand for."""
+    shown = [
+        f"{name} = {hex(value.address) if isinstance(value, expr.Pointer) else value}"
+        for name, value in ((name, names.get(name)) for name in sorted(expression.names))
+    ]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _number(argument: Argument) -> str:
+    if argument.kind == "pointer" and isinstance(argument.value, int):
+        return hex(argument.value)
+    return str(argument)
