@@ -1,0 +1,122 @@
+"""``nojit diff``: what differs between two bundles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
+from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
+from nojit.aot.inspection import VariantFacts, open_bundle
+from nojit.runtime.strict import Json
+
+__all__ = ["command"]
+
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+@click.command("diff")
+@click.argument("before", metavar="A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@click.option("--exit-code", is_flag=True, help="Exit 1 if they differ.")
+@output_options
+def command(out: Output, before: Path, after: Path, exit_code: bool) -> int:
+    """Show kernels and variants that B adds to A, removes from it, or has with other registers, spills or code.
+
+    Variants whose machine code alone differs are counted; -v lists them, and every variant added or removed.
+    """
+    with open_bundle(before) as old, open_bundle(after) as new:
+        diff = diff_bundles(old, new)
+    out.emit("diff", {"before": str(before), "after": str(after), **asdict(diff)})
+    _show(out, diff)
+    return EXIT_FAILED if exit_code and not diff.identical else 0
+
+
+def _show(out: Output, diff: BundleDiff) -> None:
+    if diff.identical:
+        out.line("the same bundle, byte for byte")
+        return
+    for change in diff.facts:
+        spelled = driver_version if change.name == "min_driver" else str
+        out.line(f"{change.name}: {_arrow(change, spelled)}", style="yellow")
+    for kernel in diff.kernels:
+        if kernel.status != "same":
+            _show_kernel(out, kernel)
+    if diff.alike:
+        out.line("the same kernels, variants and images, packed differently")
+        return
+    differing = sum(kernel.status != "same" for kernel in diff.kernels)
+    same = sum(kernel.same for kernel in diff.kernels)
+    out.line(f"{differing} of {counted(len(diff.kernels), 'kernel')} differ; {counted(same, 'variant')} alike")
+
+
+def _show_kernel(out: Output, kernel: KernelDiff) -> None:
+    out.line(f"{_SIGNS[kernel.status]} {kernel.name}: {', '.join(_counts(kernel))}", style=_STYLES[kernel.status])
+    for change in kernel.definition:
+        _show_definition(out, change)
+    if out.verbosity > 0:
+        _show_variants(out, "+", kernel.added)
+        _show_variants(out, "-", kernel.removed)
+    shown = [change for change in kernel.changed if out.verbosity > 0 or not change.image_only]
+    _show_changes(out, shown)
+
+
+def _show_definition(out: Output, change: Change) -> None:
+    if not isinstance(change.before, list) or not isinstance(change.after, list):
+        out.line(f"    {change.name}: {_arrow(change, _compact)}")
+        return
+    gone = [item for item in change.before if item not in change.after]
+    come = [item for item in change.after if item not in change.before]
+    for sign, items in (("-", gone), ("+", come)):
+        for item in items:
+            out.line(f"    {change.name} {sign} {_compact(item)}")
+    if not gone and not come:
+        out.line(f"    {change.name}: in another order")
+
+
+def _counts(kernel: KernelDiff) -> Iterator[str]:
+    if kernel.added:
+        yield f"{counted(len(kernel.added), 'variant')} added"
+    if kernel.removed:
+        yield f"{counted(len(kernel.removed), 'variant')} removed"
+    if kernel.changed:
+        code = sum(change.image_only for change in kernel.changed)
+        yield f"{len(kernel.changed):,} changed" + (f" ({code:,} in code only)" if code else "")
+    if kernel.status == "changed":
+        yield f"{kernel.same:,} alike"
+
+
+def _show_variants(out: Output, sign: str, variants: Iterable[VariantFacts]) -> None:
+    for variant in variants:
+        out.line(f"    {sign} {variant.id}  {variant.label}", style=_STYLES["added" if sign == "+" else "removed"])
+
+
+def _show_changes(out: Output, changes: Iterable[VariantChange]) -> None:
+    rows = []
+    for change in changes:
+        by_name = {fact.name: fact for fact in change.changes}
+        code = "other" if "image_sha256" in by_name else "same"
+        cells = (_cell(by_name.get(name)) for name in ("registers", "spill_bytes", "shared_bytes"))
+        sizes = by_name.get("image_bytes")
+        rows.append((*cells, _arrow(sizes, size) if sizes else code, change.label))
+    if rows:
+        out.table((">regs", ">spill B", ">shared B", ">code", "variant"), rows, indent=4)
+
+
+def _cell(change: Change | None) -> str:
+    return "" if change is None else _arrow(change, "{:,}".format)
+
+
+def _arrow(change: Change, spelled: Callable[[Any], str]) -> str:
+    before, after = ("none" if value is None else spelled(value) for value in (change.before, change.after))
+    return f"{before} -> {after}"
+
+
+def _compact(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

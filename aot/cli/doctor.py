@@ -1,0 +1,101 @@
+"""``nojit doctor``: what this machine has, and what it would use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+import click
+from nojit.aot import doctor
+from nojit.aot.cache import default_cache_folder
+from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
+from nojit.aot.cli.group import EXIT_NO_MATCH
+from nojit.aot.doctor import BundleState, CacheState, DeviceChoice, DriverState
+from nojit.runtime import discover
+from nojit.runtime.errors import BundleError
+
+__all__ = ["command"]
+
+
+@click.command("doctor")
+@output_options
+def command(out: Output) -> int:
+    """Show versions, driver, devices, the bundles that are found and which of them each device would use.
+
+    Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match.
+    """
+    driver = doctor.probe_driver()
+    problem = ""
+    try:
+        found = discover.find(os.environ)
+    except BundleError as error:
+        found, problem = [], str(error)
+    bundles = [doctor.examine_bundle(one) for one in found]
+    choices = [
+        doctor.choose(number, capability, driver.version or 0, bundles)
+        for number, capability in enumerate(driver.devices)
+    ]
+    cache = doctor.examine_cache(default_cache_folder())
+    document = {
+        "versions": doctor.versions(),
+        "driver": asdict(driver),
+        "discovery_problem": problem,
+        "bundles": [asdict(bundle) for bundle in bundles],
+        "devices": [asdict(choice) for choice in choices],
+        "cache": asdict(cache),
+    }
+    out.emit("doctor", document)
+    _show_machine(out, document, driver, cache)
+    _show_bundles(out, bundles, problem)
+    for choice in choices:
+        _show_device(out, choice)
+    return EXIT_NO_MATCH if any(not choice.used for choice in choices) else 0
+
+
+def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, cache: CacheState) -> None:
+    pairs = [(name, found or "not installed") for name, found in document["versions"].items()]
+    number = f"for CUDA {driver_version(driver.version)}" if driver.version is not None else ""
+    pairs.append(("driver", "; ".join(filter(None, (number, driver.problem)))))
+    pairs.append(("devices", ", ".join(f"sm_{capability}" for capability in driver.devices) or "none"))
+    state = f"{counted(cache.entries, 'variant')}, {size(cache.size_bytes)}" if cache.exists else "not there yet"
+    pairs.append(("cache", f"{cache.path}: {cache.problem or state}"))
+    out.facts(pairs)
+    out.line()
+
+
+def _show_bundles(out: Output, bundles: list[BundleState], problem: str) -> None:
+    if problem:
+        out.warn(f"bundles: {problem}")
+    if not bundles:
+        out.line("no bundle found: build some, install a bundle wheel, or set NOJIT_BUNDLES")
+        return
+    headers = ("bundle", "version", "images", ">variants", ">CUDA", "from", "path")
+    rows = [
+        (
+            bundle.name or "-",
+            bundle.version or "-",
+            bundle.image_arch or "-",
+            f"{bundle.variants:,}" if not bundle.problem else "-",
+            f"{driver_version(bundle.min_driver)}+" if not bundle.problem else "-",
+            bundle.origin,
+            bundle.path,
+        )
+        for bundle in bundles
+    ]
+    out.table(headers, rows)
+    for bundle in bundles:
+        if bundle.problem:
+            out.warn(f"{bundle.path}: {bundle.problem}")
+    out.line()
+
+
+def _show_device(out: Output, choice: DeviceChoice) -> None:
+    name = f"device {choice.device}, sm_{choice.capability}"
+    if choice.used:
+        out.line(f"{name} would use {', '.join(choice.used)}", style="green")
+    else:
+        out.warn(f"{name}: no bundle fits")
+    if out.verbosity > 0 or not choice.used:
+        for path, reason in choice.rejected:
+            out.line(f"  not {path}: {reason}")

@@ -1,0 +1,92 @@
+"""``nojit extract``: a kernel's cubins as plain files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import Output, counted, output_options, size
+from nojit.aot.inspection import VariantFacts, open_bundle, variant_facts
+from nojit.aot.pack import write_file
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import KernelNotFoundError, PackageError, did_you_mean
+from nojit.runtime.table import KernelTable
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file to write."""
+
+    path: Path
+    data: bytes
+
+
+@click.command("extract")
+@click.argument("path", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.option("--kernel", required=True, metavar="K", help="The kernel.")
+@click.option("--variant", metavar="ID", help="One variant only: its id, as `nojit inspect` shows it.")
+@click.option("--out", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--force", is_flag=True, help="Overwrite files that are there.")
+@output_options
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output, path: Path, kernel: str, variant: str | None, folder: Path, force: bool
+) -> None:
+    """Write the cubins of a kernel, <id>.cubin, each with <id>.json that says how to launch it.
+
+    cuobjdump, nvdisasm and ncu work on them.
+    """
+    with open_bundle(path) as bundle:
+        table, variants = bundle.table(kernel), variant_facts(bundle, kernel)
+        rows = _chosen(variants, variant, str(path))
+        files = [file for row in rows for file in _files(bundle, table, variants, row, folder)]
+    there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
+    if there and not force:
+        raise PackageError("expected no file in the way; --force overwrites", got=there[0].name, where=str(folder))
+    for file in files:
+        write_file(file.path, file.data)
+    written = [
+        {"id": variants[row].id, "cubin": str(cubin.path), "facts": str(facts.path)}
+        for row, cubin, facts in zip(rows, files[::2], files[1::2], strict=True)
+    ]
+    out.emit("extract", {"kernel": kernel, "files": written})
+    total = sum(variants[row].image_bytes for row in rows)
+    out.line(f"{counted(len(rows), 'cubin')} of {kernel}, {size(total)}, in {folder}")
+    if out.verbosity > 0:
+        for row in rows:
+            out.line(f"{variants[row].id}  {variants[row].label}")
+
+
+def _chosen(variants: Sequence[VariantFacts], wanted: str | None, where: str) -> list[int]:
+    if wanted is None:
+        return list(range(len(variants)))
+    # the id stands with and without the kernel's name before it
+    rows = [row for row, one in enumerate(variants) if wanted in {one.id, one.id.rpartition("-")[2]}]
+    if not rows:
+        near = did_you_mean(wanted, [one.id for one in variants])
+        raise KernelNotFoundError(
+            f"expected one of {counted(len(variants), 'variant')}", got=f"{wanted!r}{near}", where=where
+        )
+    return rows
+
+
+def _files(
+    bundle: BundleFile, table: KernelTable, variants: Sequence[VariantFacts], row: int, folder: Path
+) -> Iterator[_File]:
+    facts = variants[row]
+    # a kernel's name is no path: the format allows neither slashes nor a leading dot
+    yield _File(folder / f"{facts.id}.cubin", bundle.image(facts.image))
+    launch = asdict(table.launches[table.columns["launch"][row]])
+    document = {
+        "bundle": bundle.digest,
+        "arch": bundle.index.target.arch,
+        "image_arch": bundle.index.target.image_arch,
+        "kernel": table.kernel,
+        **asdict(facts),
+        "launch": launch,
+    }
+    yield _File(folder / f"{facts.id}.json", json.dumps(document, indent=2).encode() + b"\n")

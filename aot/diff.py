@@ -1,0 +1,136 @@
+"""What differs between two bundles: kernels and variants added, removed and changed. Pure but for reading the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from nojit.aot.inspection import VariantFacts, definition, variant_facts
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.strict import Json
+
+__all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]
+
+# what two builds of one variant can differ in; its image's number and place are the file's matter
+_COMPARED = ("registers", "spill_bytes", "shared_bytes", "num_warps", "num_ctas", "image_bytes", "image_sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact that differs; `before` or `after` is None where there is no such fact."""
+
+    name: str
+    before: Json
+    after: Json
+
+
+@dataclass(frozen=True, slots=True)
+class VariantChange:
+    """One variant that both bundles have, but not with the same facts."""
+
+    id: str
+    label: str
+    changes: tuple[Change, ...]
+
+    @property
+    def image_only(self) -> bool:
+        """Whether the machine code differs, and nothing that can be said of it."""
+        return all(change.name.startswith("image_") for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDiff:
+    """One kernel that either bundle has."""
+
+    name: str
+    status: str
+    """``added``, ``removed``, ``changed`` or ``same``."""
+    definition: tuple[Change, ...]
+    """What differs in params, grid, axes, configs and the like."""
+    added: tuple[VariantFacts, ...]
+    removed: tuple[VariantFacts, ...]
+    changed: tuple[VariantChange, ...]
+    same: int
+    """How many variants are alike to the last bit of their images."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDiff:
+    """Two bundles, compared."""
+
+    identical: bool
+    """Whether the two are one and the same, byte for byte."""
+    facts: tuple[Change, ...]
+    """Name, version, arch, driver and each tool."""
+    kernels: tuple[KernelDiff, ...]
+    """Every kernel of either, sorted by name."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether nothing that is compared differs, though the bytes may."""
+        return not self.facts and all(kernel.status == "same" for kernel in self.kernels)
+
+
+def diff_bundles(before: BundleFile, after: BundleFile) -> BundleDiff:
+    """Compare two bundles; variants are matched by their ids, which a rebuild keeps.
+
+    Raises:
+        BundleError: one of them is damaged.
+    """
+    names = sorted({*before.kernels, *after.kernels})
+    return BundleDiff(
+        identical=before.digest == after.digest,
+        facts=_changes(_facts(before), _facts(after)),
+        kernels=tuple(_diff_kernel(before, after, name) for name in names),
+    )
+
+
+def _facts(bundle: BundleFile) -> dict[str, Json]:
+    index = bundle.index
+    facts: dict[str, Json] = {
+        "name": index.name,
+        "version": index.version,
+        "arch": index.target.arch,
+        "image_arch": index.target.image_arch,
+        "min_driver": index.min_driver,
+    }
+    return facts | {f"toolchain.{tool}": version for tool, version in index.toolchain}
+
+
+def _changes(before: dict[str, Json], after: dict[str, Json]) -> tuple[Change, ...]:
+    return tuple(
+        Change(name, before.get(name), after.get(name))
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    )
+
+
+def _diff_kernel(before: BundleFile, after: BundleFile, name: str) -> KernelDiff:
+    old = _variants(before, name)
+    new = _variants(after, name)
+    changed = [_diff_variant(old[key], new[key]) for key in old.keys() & new.keys()]
+    changed = sorted((change for change in changed if change.changes), key=lambda change: change.label)
+    added = tuple(new[key] for key in new if key not in old)
+    removed = tuple(old[key] for key in old if key not in new)
+    redefined: tuple[Change, ...] = ()
+    if name not in before.kernels or name not in after.kernels:
+        status = "added" if name in after.kernels else "removed"
+    else:
+        redefined = _changes(definition(before.table(name)), definition(after.table(name)))
+        status = "changed" if added or removed or changed or redefined else "same"
+    same = len(old.keys() & new.keys()) - len(changed)
+    return KernelDiff(name, status, redefined, added, removed, tuple(changed), same)
+
+
+def _variants(bundle: BundleFile, kernel: str) -> dict[str, VariantFacts]:
+    if kernel not in bundle.kernels:
+        return {}
+    return {variant.id: variant for variant in variant_facts(bundle, kernel)}
+
+
+def _diff_variant(before: VariantFacts, after: VariantFacts) -> VariantChange:
+    changes = tuple(
+        Change(field.name, getattr(before, field.name), getattr(after, field.name))
+        for field in fields(before)
+        if field.name in _COMPARED and getattr(before, field.name) != getattr(after, field.name)
+    )
+    return VariantChange(after.id, after.label, changes)

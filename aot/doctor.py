@@ -1,0 +1,201 @@
+"""What a machine has to run and build bundles with, and which bundle each of its devices would use."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discover import Found
+from nojit.runtime.errors import BundleError, NojitError
+from nojit.runtime.target import parse_image_arch
+
+__all__ = [
+    "BundleState",
+    "CacheState",
+    "DeviceChoice",
+    "DriverState",
+    "choose",
+    "examine_bundle",
+    "examine_cache",
+    "probe_driver",
+    "versions",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverState:
+    """The NVIDIA driver, as the launch core sees it."""
+
+    version: int | None
+    """CUDA version, 13000 for 13.0; None without a driver."""
+    devices: tuple[int, ...]
+    """Compute capability of each device, 90 for 9.0."""
+    problem: str
+    """Why there is no version or no device; empty if all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleState:
+    """One bundle that was found."""
+
+    path: str
+    origin: str
+    problem: str
+    """Why it cannot be used; the facts below are empty then."""
+    name: str = ""
+    version: str = ""
+    id: str = ""
+    image_arch: str = ""
+    min_driver: int = 0
+    variants: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """Which bundles one device would use."""
+
+    device: int
+    capability: int
+    """90 for 9.0."""
+    used: tuple[str, ...]
+    """Paths: of bundles of one name, the one that fits best."""
+    rejected: tuple[tuple[str, str], ...]
+    """Path and reason of each other one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """The folder of compiled variants."""
+
+    path: str
+    exists: bool
+    entries: int
+    size_bytes: int
+    problem: str
+    """Why a build could not use it; empty if it could."""
+
+
+def versions() -> dict[str, str | None]:
+    """Name the versions of what matters, None for what is not installed. Nothing is imported."""
+    standard_zstd = sys.version_info >= (3, 14)
+    return {
+        "python": platform.python_version(),
+        "nojit": _version("nojit"),
+        "zstd": "standard library" if standard_zstd else _version("zstandard"),
+        "triton": _version("triton"),
+        "torch": _version("torch"),
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def probe_driver() -> DriverState:
+    """Ask the launch core for the driver and its devices; CUDA is initialised for it, no context is made."""
+    try:
+        core = importlib.import_module("nojit.runtime._core")
+    except ImportError as error:
+        return DriverState(None, (), f"the launch core of nojit.runtime is not built: {error}")
+    try:
+        number: int = core.driver_version()
+    except NojitError as error:
+        return DriverState(None, (), f"no NVIDIA driver: {error}")
+    try:
+        devices = tuple(core.device_capability(device) for device in range(core.device_count()))
+    except NojitError as error:
+        return DriverState(number, (), f"no device: {error}")
+    return DriverState(number, devices, "" if devices else "no device")
+
+
+def examine_bundle(found: Found) -> BundleState:
+    """Open a bundle and say what it is; its index is checked, not its images."""
+    path = str(found.path)
+    try:
+        with BundleFile(found.path) as bundle:
+            index = bundle.index
+            return BundleState(
+                path=path,
+                origin=found.origin,
+                problem="",
+                name=index.name,
+                version=index.version,
+                id=bundle.id,
+                image_arch=index.target.image_arch,
+                min_driver=index.min_driver,
+                variants=sum(entry.variants for entry in index.kernels),
+            )
+    except (BundleError, OSError) as error:
+        return BundleState(path, found.origin, str(error))
+
+
+def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleState]) -> DeviceChoice:
+    """Say which bundles a device would use, and why not the others. Pure.
+
+    Args:
+        device: its number.
+        capability: 90 for 9.0.
+        driver: CUDA version of the driver, 13000 for 13.0.
+        bundles: what was found, first come first.
+    """
+    reasons = {bundle.path: bundle.problem or _unfit(bundle, capability, driver) for bundle in bundles}
+    best: dict[str, BundleState] = {}
+    for bundle in bundles:
+        rival = best.get(bundle.name)
+        if not reasons[bundle.path] and (
+            rival is None or _closeness(bundle, capability) < _closeness(rival, capability)
+        ):
+            best[bundle.name] = bundle
+    used = tuple(bundle.path for bundle in best.values())
+    rejected = tuple(
+        (bundle.path, reasons[bundle.path] or f"{best[bundle.name].path} fits better or comes first")
+        for bundle in bundles
+        if bundle.path not in used
+    )
+    return DeviceChoice(device, capability, used, rejected)
+
+
+def _unfit(bundle: BundleState, capability: int, driver: int) -> str:
+    if not parse_image_arch(bundle.image_arch).runs_on(capability):
+        return f"has {bundle.image_arch}; the device is sm_{capability}"
+    if bundle.min_driver > driver:
+        return f"needs a driver for CUDA {_cuda(bundle.min_driver)}; this one is for {_cuda(driver)}"
+    return ""
+
+
+def _closeness(bundle: BundleState, capability: int) -> tuple[int, int]:
+    return parse_image_arch(bundle.image_arch).closeness(capability)
+
+
+def _cuda(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def examine_cache(folder: Path) -> CacheState:
+    """Look at a cache folder without making or changing it."""
+    if not folder.exists():
+        return CacheState(str(folder), exists=False, entries=0, size_bytes=0, problem="")
+    problem = ""
+    if folder.is_symlink():
+        problem = "it is a symbolic link"
+    elif not folder.is_dir():
+        problem = "it is not a folder"
+    elif folder.stat().st_uid != os.geteuid():
+        problem = f"it belongs to user {folder.stat().st_uid}"
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        problem = "no permission to read and write it"
+    if problem:
+        return CacheState(str(folder), exists=True, entries=0, size_bytes=0, problem=problem)
+    sizes = [entry.stat().st_size for entry in folder.glob("??/*") if len(entry.name) == 62]
+    return CacheState(str(folder), exists=True, entries=len(sizes), size_bytes=sum(sizes), problem="")
