@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nojit.runtime.strict import Json, canonical_json, count, fields, items, load_json, name, refuse, text
+from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, load_json, name, refuse, text
 from nojit.runtime.target import arch_number, parse_image_arch
 
 __all__ = [
@@ -248,7 +248,7 @@ def decode_index(raw: bytes, where: str) -> BundleIndex:
         raise refuse("order", "expected kernels sorted by name, each once", where=where)
     index = BundleIndex(
         name=name(bundle, f"{where} name"),
-        version=text(version, f"{where} version"),
+        version=line(version, f"{where} version"),
         target=_decode_target(target, f"{where} target"),
         toolchain=_decode_toolchain(toolchain, f"{where} toolchain"),
         min_driver=count(min_driver, 1_000_000, f"{where} min_driver"),
@@ -317,10 +317,9 @@ def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str)
         if not 0 < group.images <= len(sizes) - first:
             raise refuse("groups", f"expected 1 to {len(sizes) - first} images", got=group.images, where=place)
         held = sum(sizes[first : first + group.images])
-        if group.raw_bytes != held or held > GROUP_BYTES_MAX:
-            raise refuse(
-                "groups", f"expected {held} raw bytes, at most {GROUP_BYTES_MAX}", got=group.raw_bytes, where=place
-            )
+        if group.raw_bytes != held or max(held, group.stored_bytes) > GROUP_BYTES_MAX:
+            what = f"expected {held} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
+            raise refuse("groups", what, got=f"{group.raw_bytes} raw, {group.stored_bytes} stored", where=place)
         first += group.images
     if first != len(sizes):
         raise refuse("groups", f"expected groups to hold {len(sizes)} images", got=first, where=where)
@@ -384,7 +383,7 @@ def _decode_toolchain(value: Json, where: str) -> tuple[tuple[str, str], ...]:
     tools = []
     for pair in items(value, 64, where):
         tool, version = items(pair, 2, where) if isinstance(pair, list) and len(pair) == 2 else (None, None)
-        tools.append((text(tool, where), text(version, where)))
+        tools.append((line(tool, where), line(version, where)))
     if sorted(dict(tools)) != [tool for tool, _ in tools]:
         raise refuse("order", "expected tools sorted by name, each once", where=where)
     return tuple(tools)

@@ -11,11 +11,14 @@ from typing import TypeAlias
 
 from nojit.runtime.errors import BundleFormatError
 
-__all__ = ["Json", "canonical_json", "count", "fields", "items", "load_json", "name", "refuse", "text"]
+__all__ = ["Json", "canonical_json", "count", "fields", "items", "line", "load_json", "name", "refuse", "text"]
 
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 TEXT_CHARS_MAX = 8192
+# a few kilobytes of zstd can hold both many times over: what is decoded must stay in proportion to memory
+JSON_BYTES_MAX = 16 << 20
+JSON_COMMAS_MAX = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 
 
@@ -33,8 +36,12 @@ def load_json(raw: bytes, where: str) -> Json:
     """Decode what `canonical_json` wrote, and nothing else.
 
     Raises:
-        BundleFormatError: not JSON, not canonical (so also: a duplicate key, a float, NaN), or nested too deeply.
+        BundleFormatError: not JSON, not canonical (so also: a duplicate key, a float, NaN), nested too deeply, or too
+            much of it.
     """
+    if len(raw) > JSON_BYTES_MAX or raw.count(b",") > JSON_COMMAS_MAX:
+        what = f"expected JSON of at most {JSON_BYTES_MAX} bytes and {JSON_COMMAS_MAX} commas"
+        raise refuse("size", what, got=f"{len(raw)} bytes, {raw.count(b',')} commas", where=where)
     try:
         value: Json = json.loads(raw.decode("ascii"), parse_float=_no_number, parse_constant=_no_number)
         canonical = canonical_json(value)
@@ -44,7 +51,16 @@ def load_json(raw: bytes, where: str) -> Json:
         raise refuse("json", "expected ASCII JSON without floats", got=error, where=where) from None
     if canonical != raw:
         raise refuse("json-canonical", "expected canonical JSON (sorted unique keys, no spaces)", where=where)
+    if b"\\ud" in raw:
+        _check_surrogates(value, where)
     return value
+
+
+def _check_surrogates(value: Json, where: str) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise refuse("json", "expected surrogates in pairs", where=where) from None
 
 
 def _no_number(text: str) -> None:
@@ -72,6 +88,14 @@ def text(value: Json, where: str) -> str:
     return value
 
 
+def line(value: Json, where: str) -> str:
+    """Take a short string that is safe to show: no control characters."""
+    checked = text(value, where)
+    if not checked.isprintable():
+        raise refuse("text", "expected printable characters", got=ascii(checked), where=where)
+    return checked
+
+
 def name(value: Json, where: str) -> str:
     """Take a name: a key for look-up, never a path."""
     checked = text(value, where)
@@ -85,12 +109,12 @@ def name(value: Json, where: str) -> str:
     return checked
 
 
-def count(value: Json, limit: int, where: str) -> int:
-    """Take an integer from 0 to `limit`."""
+def count(value: Json, limit: int, where: str, least: int = 0) -> int:
+    """Take an integer from `least` to `limit`."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise refuse("type", "expected an integer", got=type(value).__name__, where=where)
-    if not 0 <= value <= limit:
-        raise refuse("size", f"expected 0 to {limit}", got=value, where=where)
+    if not least <= value <= limit:
+        raise refuse("size", f"expected {least} to {limit}", got=value, where=where)
     return value
 
 

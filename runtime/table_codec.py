@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from nojit.runtime import expr
 from nojit.runtime.format import u32_array
-from nojit.runtime.strict import Json, canonical_json, count, fields, items, load_json, name, refuse, text
+from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, load_json, name, refuse, text
 from nojit.runtime.table import (
     COLUMNS,
     KEY_COLUMNS,
@@ -72,19 +72,20 @@ def _param_json(param: Param) -> Json:
     return {"name": param.name, "constexpr": param.constexpr, "default": default}
 
 
+# the least and the greatest of each
 _LAUNCH_NUMBERS = (
-    ("num_warps", 64),
-    ("num_ctas", 16),
-    ("shared_bytes", 1 << 20),
-    ("global_scratch_bytes", 1 << 30),
-    ("global_scratch_align", 1 << 20),
-    ("profile_scratch_bytes", 1 << 30),
-    ("profile_scratch_align", 1 << 20),
+    ("num_warps", 1, 64),
+    ("num_ctas", 1, 16),
+    ("shared_bytes", 0, 1 << 20),
+    ("global_scratch_bytes", 0, 1 << 30),
+    ("global_scratch_align", 1, 1 << 20),
+    ("profile_scratch_bytes", 0, 1 << 30),
+    ("profile_scratch_align", 1, 1 << 20),
 )
 
 
 def _launch_json(launch: Launch, layout: int) -> Json:
-    numbers: dict[str, Json] = {field: getattr(launch, field) for field, _ in _LAUNCH_NUMBERS}
+    numbers: dict[str, Json] = {field: getattr(launch, field) for field, *_ in _LAUNCH_NUMBERS}
     return numbers | {
         "symbol": launch.symbol,
         "layout": layout,
@@ -135,7 +136,7 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
         axes=tuple(_decode_axis(value, where) for value in items(axes, 64, where)),
         derived=tuple(_decode_derived(value, where) for value in items(derived, 64, where)),
         signatures=tuple(
-            tuple(text(kind, where) for kind in items(value, _SMALL_MAX, where))
+            tuple(line(kind, where) for kind in items(value, _SMALL_MAX, where))
             for value in items(signatures, _POOL_MAX, where)
         ),
         meanings=tuple(_decode_meaning(value, where) for value in items(meanings, _POOL_MAX, where)),
@@ -194,7 +195,7 @@ def _decode_tuning(value: Json, where: str) -> Tuning | None:
     if value is None:
         return None
     key, bucket = fields(value, ("key", "bucket"), where)
-    return Tuning(tuple(name(item, where) for item in items(key, 8, where)), text(bucket, where))
+    return Tuning(tuple(name(item, where) for item in items(key, 8, where)), line(bucket, where))
 
 
 def _decode_axis(value: Json, where: str) -> Axis:
@@ -243,28 +244,30 @@ def _decode_hints(value: Json, where: str) -> tuple[tuple[str, int], ...]:
     hints = []
     for item in items(value, _SMALL_MAX, where):
         param, hint = _pair(item, where)
-        if hint not in (1, 16) or isinstance(hint, bool):
-            raise refuse("hint", "expected a hint of 16 or 1", got=repr(hint), where=where)
-        hints.append((name(param, where), count(hint, 16, where)))
+        checked = count(hint, 16, where)
+        if checked not in (1, 16):
+            raise refuse("hint", "expected a hint of 16 or 1", got=checked, where=where)
+        hints.append((name(param, where), checked))
     return tuple(hints)
 
 
 def _decode_layout(value: Json, where: str) -> tuple[Slot, ...]:
     pairs = [_pair(item, where) for item in items(value, _SMALL_MAX, where)]
-    return tuple(Slot(text(source, where), text(kind, where)) for source, kind in pairs)
+    return tuple(Slot(line(source, where), line(kind, where)) for source, kind in pairs)
 
 
 def _decode_launch(value: Json, layouts: Sequence[tuple[Slot, ...]], where: str) -> Launch:
-    numbers = [field for field, _ in _LAUNCH_NUMBERS]
+    numbers = [field for field, *_ in _LAUNCH_NUMBERS]
     symbol, layout, cooperative, pdl, *rest = fields(value, ("symbol", "layout", "cooperative", "pdl", *numbers), where)
     checked = [
-        count(number, limit, f"{where} {field}") for number, (field, limit) in zip(rest, _LAUNCH_NUMBERS, strict=True)
+        count(number, limit, f"{where} {field}", least)
+        for number, (field, least, limit) in zip(rest, _LAUNCH_NUMBERS, strict=True)
     ]
     index = count(layout, _POOL_MAX, where)
     if index >= len(layouts):
         raise refuse("pool", f"expected one of {len(layouts)} layouts", got=index, where=where)
     return Launch(
-        symbol=text(symbol, where),
+        symbol=line(symbol, where),
         layout=layouts[index],
         cooperative=_flag(cooperative, where),
         pdl=_flag(pdl, where),

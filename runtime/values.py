@@ -14,6 +14,8 @@ from nojit.runtime.strict import Json, fields, items, refuse, text
 __all__ = ["DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "spell"]
 
 _INT_BITS_MAX = 64
+# tuples in tuples; whoever walks a value may recurse
+_DEPTH_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,16 @@ def encode_value(value: Value) -> Json:
     return value
 
 
-def decode_value(value: Json, where: str) -> Value:
+def decode_value(value: Json, where: str, depth: int = 0) -> Value:
     """Read what `encode_value` wrote.
 
+    Args:
+        value: the JSON.
+        where: for errors.
+        depth: in how many tuples it lies.
+
     Raises:
-        BundleFormatError: any other JSON.
+        BundleFormatError: any other JSON, or tuples nested too deeply.
     """
     if isinstance(value, str):
         return text(value, where)
@@ -80,10 +87,10 @@ def decode_value(value: Json, where: str) -> Value:
         return value
     if not isinstance(value, dict) or len(value) != 1:
         raise refuse("type", "expected a constexpr value", got=type(value).__name__, where=where)
-    return _decode_tagged(value, where)
+    return _decode_tagged(value, where, depth)
 
 
-def _decode_tagged(value: dict[str, Json], where: str) -> Value:
+def _decode_tagged(value: dict[str, Json], where: str, depth: int) -> Value:
     tag = next(iter(value))
     (body,) = fields(value, (tag,), where)
     if tag == "dtype":
@@ -91,7 +98,9 @@ def _decode_tagged(value: dict[str, Json], where: str) -> Value:
     if tag == "function":
         return FunctionRef(text(body, where))
     if tag == "tuple":
-        return tuple(decode_value(item, where) for item in items(body, 64, where))
+        if depth == _DEPTH_MAX:
+            raise refuse("json-depth", f"expected tuples nested at most {_DEPTH_MAX} deep", where=where)
+        return tuple(decode_value(item, where, depth + 1) for item in items(body, 64, where))
     if tag != "float":
         raise refuse("type", "expected float, dtype, function or tuple", got=repr(tag), where=where)
     try:
