@@ -44,7 +44,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 
-__all__ = ["compile_variant", "describe", "min_driver", "toolchain", "variant_key"]
+__all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_driver", "toolchain", "variant_key"]
 
 # written into every key: raise it when this module changes what it makes of the same inputs
 _KEY_VERSION = 1
@@ -241,10 +241,11 @@ def _file_digest(path: str) -> str:
 
 @lru_cache(maxsize=64)
 def _backend(arch: str) -> Any:
-    return make_backend(_gpu_target(arch))
+    return make_backend(gpu_target(arch))
 
 
-def _gpu_target(arch: str) -> GPUTarget:
+def gpu_target(arch: str) -> GPUTarget:
+    """Say to Triton what to compile for."""
     # the integer: a string breaks before Triton 3.9
     return GPUTarget("cuda", arch_number(arch), target_of(arch).warp_size)
 
@@ -263,9 +264,9 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     function = _find(place)
     log = io.StringIO()
     try:
-        source = _ast_source(function, variant, place)
+        source = ast_source(variant, place)
         with _quiet_triton(log):
-            compiled = triton.compile(source, target=_gpu_target(variant.arch), options=_given(variant.options))
+            compiled = triton.compile(source, target=gpu_target(variant.arch), options=_given(variant.options))
             image = bytes(compiled.asm["cubin"])
     except Exception as error:
         # the message alone can be empty or a page long; the log keeps all of it
@@ -283,7 +284,9 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     )
 
 
-def _ast_source(function: JITFunction[Any], variant: Variant, place: SourcePlace) -> ASTSource:
+def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
+    """Say to Triton what a variant is: function, types, constants, hints."""
+    function = _find(place)
     types = dict(variant.signature)
     ones = {param for param, hint in variant.hints if hint == 1}
     constants: dict[str, Any] = {name: _to_triton(value, place) for name, value in variant.constexprs}
