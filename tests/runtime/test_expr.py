@@ -231,6 +231,34 @@ def test_true_and_one_are_different_expressions():
     assert len({parse("n == 1"), parse("n == true"), parse("(n) ==  1")}) == 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a - (b - c)",
+        "a - b - c",
+        "a // (b * c) % d",
+        "(a + b) * c",
+        "(a == b) == c",
+        "a == (b != c)",
+        "(a < b) + 1",
+        "(a or b) and c",
+        "not (a and b)",
+        "(not a) == b",
+        "-(a + b)",
+        "-a * -b",
+        "-(-a)",
+        "-(5)",
+        "-5 - -5",
+        "min(a, -1, b or c)",
+        'a == "it\'s"',
+        "aligned(p, 16) and has(q)",
+    ],
+)
+def test_text_keeps_the_parentheses_that_matter(text):
+    assert parse(text).text == text.replace("-(-a)", "--a")
+    assert parse(parse(text).text) == parse(text)
+
+
 def test_names_and_calls():
     expression = parse("cdiv(n, BLOCK) * min(a, b) == 4 and aligned(min, 16)")
     assert expression.names == {"n", "BLOCK", "a", "b", "min"}
@@ -483,8 +511,11 @@ NAMES = st.sampled_from([*VALUES, "unknown"])
 
 def _extend(inner):
     operators = st.sampled_from(["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or"])
+    binary = st.builds("({} {} {})".format, inner, operators, inner)
     return st.one_of(
-        st.builds("({} {} {})".format, inner, operators, inner),
+        binary,
+        binary,
+        binary,
         st.builds("({0} {1} {2} {1} {3})".format, inner, st.sampled_from(["and", "or", "+"]), inner, inner),
         st.builds("(not {})".format, inner),
         st.builds("(-{})".format, inner),
@@ -514,15 +545,17 @@ def _extend_typed(inner):
     )
 
 
-def _typed():
+@st.composite
+def _typed(draw):
     ints = st.integers(0, 200).map(str) | st.sampled_from(["n", "zero"])
     bools = st.sampled_from(["true", "false", "flag"])
     for _ in range(3):
         more_ints, more_bools = _extend_typed((ints, bools))
         ints, bools = ints | more_ints, bools | more_bools
-    return ints | bools
+    return draw(ints | bools)
 
 
+ANY_TEXT |= _typed()
 PYTHON = {
     **VALUES,
     "true": True,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.runtime import expr
+from nojit.runtime.call import hint_holds
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.select import Argument, CallFacts, accepts, choose, explain, interests
 from nojit.runtime.table import COLUMNS, MISSING, Axis, Config, Derived, KernelTable, Meaning, Param
@@ -135,6 +136,24 @@ def test_accepts(slot, argument, fits):
     assert accepts(slot, argument) is fits
 
 
+@pytest.mark.parametrize(
+    ("argument", "hint", "holds"),
+    [
+        (integer(1), 1, True),
+        (integer(-1), 1, False),
+        (pointer(1), 1, False),
+        (Argument("bool", True), 1, False),
+        (Argument("float", 1.0), 1, False),
+        (NOTHING, 16, False),
+        (Argument("float", 16.0), 16, False),
+        (Argument("bool", False), 16, False),
+        (Argument("descriptor"), 16, False),
+    ],
+)
+def test_hint_holds(argument, hint, holds):
+    assert hint_holds(argument, hint) is holds
+
+
 # --- meaning
 
 
@@ -235,6 +254,13 @@ def test_configs_go_by_preference_then_by_order(preference, considered):
 )
 def test_the_callers_config_overrides_the_preference(constexprs, options, row):
     assert choose(with_configs(), call(constexprs=constexprs, options=options), (0, 1, 2)).row == row
+
+
+@pytest.mark.parametrize("value", [64.0, "64", True])
+def test_the_callers_config_compares_by_type(value):
+    table = by_dtype("fp16", params={"BLOCK": "constexpr"}, configs=(config(BLOCK=64), config(BLOCK=1)))
+    with pytest.raises(NoMatchingVariantError, match="BLOCK is 64, got"):
+        choose(table, call(constexprs={"BLOCK": value}))
 
 
 def test_a_config_that_leaves_a_constexpr_out_was_built_with_its_default():
