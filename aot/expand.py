@@ -13,10 +13,10 @@ from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, axes_in, check_type, fill, is_hintable, is_optional
 from nojit.aot.variant import Variant
 from nojit.runtime import expr
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis, Config, Derived
 from nojit.runtime.target import arch_number
-from nojit.runtime.values import DType, FunctionRef, Value, identity
+from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
 __all__ = ["Expansion", "axes_of", "derived_of", "expand_kernel"]
 
@@ -83,6 +83,16 @@ def _derived_text(derived: str | DerivedSpec) -> str:
 
 
 def _value(raw: Any, where: str) -> Value:
+    value = _read_value(raw, where)
+    try:
+        decode_value(encode_value(value), where)
+    except BundleFormatError as error:
+        # no bundle can carry it
+        raise ManifestError(error.what, got=error.got, where=where) from None
+    return value
+
+
+def _read_value(raw: Any, where: str) -> Value:
     if isinstance(raw, dict) and len(raw) == 1:
         tag, body = next(iter(raw.items()))
         if tag == "dtype" and isinstance(body, str):
@@ -92,7 +102,7 @@ def _value(raw: Any, where: str) -> Value:
         if tag == "none" and body is True:
             return None
     if isinstance(raw, list):
-        return tuple(_value(item, where) for item in raw)
+        return tuple(_read_value(item, where) for item in raw)
     if isinstance(raw, int | float | bool | str):
         return raw
     raise ManifestError(
@@ -210,7 +220,7 @@ class _Expander:
             if not expression.names & set(self.params):
                 choices.append((_evaluate(expression, names, where),))
             elif isinstance(spec, DerivedSpec):
-                choices.append(tuple(spec.values))
+                choices.append(tuple(_value(value, where) for value in spec.values))
             elif expression.is_boolean:
                 choices.append((True, False))
             else:
@@ -225,8 +235,9 @@ class _Expander:
     def _hint_sets(self, way: _Way, types: Mapping[str, str]) -> list[tuple[tuple[str, int], ...]]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
         sets: dict[tuple[tuple[str, int], ...], None] = {}
+        implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
         for number, raw in enumerate([*self.spec.hints, {}]):
-            hints = dict(way.implied) | raw
+            hints = implied | raw
             for param, hint in hints.items():
                 self._check_hint(param, hint, types, f"{self.where}.hints[{number}]")
             sets[tuple(sorted((param, hint) for param, hint in hints.items() if types[param] != NONE))] = None
@@ -292,11 +303,12 @@ class _Expander:
                     )
 
     def _check_new(self, variant: Variant, seen: set[tuple[Any, ...]]) -> None:
+        # what a call can tell apart: options outside `TUNABLE` are not among it
         key = (
             variant.signature,
             tuple((name, identity(value)) for name, value in variant.constexprs),
             variant.hints,
-            variant.options,
+            variant.config.options,
             variant.config.requires,
         )
         if key in seen:

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from nojit.aot.expand import axes_of, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
+from nojit.aot.options import TUNABLE
 from nojit.aot.source import KernelSource, SourcePlace, check_variant
 from nojit.aot.target import check_arch
 from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
@@ -145,6 +147,37 @@ def _plan_kernels(
         source = compiler.describe(place)
         for variant in expansion.variants:
             check_variant(variant, source, place.where)
+        _check_names(spec, source, place.where)
         yield PlannedKernel(
             spec, source, place, axes_of(spec, place.where), derived_of(spec), expansion.variants, expansion.excluded
         )
+
+
+def _check_names(spec: KernelSpec, source: KernelSource, where: str) -> None:
+    """Refuse what would fail at each call: a grid that is no expression, a name that nothing gives a value to."""
+    params = tuple(param.name for param in source.params)
+    texts = [(f"{where}.grid[{number}]", text) for number, text in enumerate(spec.grid)]
+    texts += [
+        (f"{where}.configs[{number}].requires", config.get("requires", ""))
+        for number, config in enumerate(spec.configs)
+    ]
+    texts += [(f"{where}.derived.{derived.name}", derived.expression) for derived in derived_of(spec)]
+    for place, text in texts:
+        names = sorted(_parse(text, place).names) if text else []
+        _refuse_strangers(names, ("arch", *params, *spec.matrix, *TUNABLE), "a param, constexpr or axis", place)
+    runtime = tuple(param.name for param in source.params if not param.constexpr)
+    keys = spec.tuning.key if spec.tuning else []
+    _refuse_strangers(keys, runtime, "a runtime param of the kernel", f"{where}.tuning.key")
+
+
+def _parse(text: str, where: str) -> expr.Expression:
+    try:
+        return expr.parse(text)
+    except expr.ExpressionError as error:
+        raise ManifestError(str(error), where=where) from None
+
+
+def _refuse_strangers(names: Sequence[str], known: Sequence[str], what: str, where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ManifestError(f"expected {what}", got=f"{name!r}{did_you_mean(name, tuple(known))}", where=where)

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.manifest import CONFIG_RULES
+from nojit.aot.options import OPTIONS
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Missing, Param
@@ -65,7 +67,9 @@ def check_variant(variant: Variant, source: KernelSource, where: str) -> None:
 def _known(given: Iterable[str], known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:
     for name in given:
         if name not in known:
-            near = f", which is a {kinds[1]}" if name in others else did_you_mean(name, known)
+            # a config holds options and rules too: the slip may be in the name of one of those
+            keys = (*known, *OPTIONS, *CONFIG_RULES) if kinds[0] == "constexpr" else tuple(known)
+            near = f", which is a {kinds[1]}" if name in others else did_you_mean(name, keys)
             raise ManifestError(
                 f"expected a {kinds[0]} of the kernel ({', '.join(known) or 'it has none'})",
                 got=f"{name!r}{near}",

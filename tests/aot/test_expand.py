@@ -1,0 +1,540 @@
+"""What a manifest entry comes to: which variants, in which order, and which entries are refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot.expand import Expansion, axes_of, derived_of, expand_kernel
+from nojit.aot.manifest import KernelSpec, load_manifest
+from nojit.aot.options import OPTIONS
+from nojit.aot.target import ARCHS
+from nojit.aot.variant import Variant
+from nojit.runtime.errors import ManifestError
+from nojit.runtime.table import Derived
+from nojit.runtime.values import DType, FunctionRef, identity
+
+from tests.aot.conftest import ROOT
+
+
+def spec(**fields: Any) -> KernelSpec:
+    return msgspec.convert({"name": "k", "source": "demo:k", **fields}, KernelSpec)
+
+
+def expand(arch: str = "sm_90", profile: str = "full", **fields: Any) -> Expansion:
+    return expand_kernel(spec(**fields), arch, "demo.toml kernel k", profile)
+
+
+def refusal(**fields: Any) -> str:
+    with pytest.raises(ManifestError) as caught:
+        expand(**fields)
+    return str(caught.value)
+
+
+def hint_sets(expansion: Expansion) -> list[dict[str, int]]:
+    return [dict(variant.hints) for variant in expansion.variants]
+
+
+def constexprs(expansion: Expansion, name: str) -> list[Any]:
+    return [dict(variant.constexprs)[name] for variant in expansion.variants]
+
+
+class TestOrder:
+    def test_matrix_then_configs_then_derived_then_hints(self):
+        variants = expand(
+            params={"x": "*{dtype}", "n": "i32"},
+            matrix={"dtype": ["fp16", "bf16"], "FLAG": [False, True]},
+            configs=[{"BLOCK": 64}, {"BLOCK": 32}],
+            derived={"EVEN": "n % BLOCK == 0"},
+            hints=[{"x": 16}],
+        ).variants
+        seen = [
+            (*(value for _, value in v.axes), v.config_number, dict(v.derived)["EVEN"], len(v.hints)) for v in variants
+        ]
+        expected = product(("fp16", "bf16"), (False, True), (0, 1), (True, False), (1, 0))
+        assert seen == list(expected)
+
+    def test_is_the_same_every_time(self):
+        def once() -> Expansion:
+            return expand(params={"a": "*fp16?", "n": "i32"}, matrix={"X": ["b", "a"]}, hints=[{"n": 16}, {"n": 1}])
+
+        assert once() == once()
+
+    def test_constexprs_of_a_config_are_sorted_whatever_the_manifest_says(self):
+        (variant,) = expand(configs=[{"Z": 1, "num_warps": 8, "A": 2}]).variants
+        assert variant.constexprs == (("A", 2), ("Z", 1))
+        assert variant.config.constexprs == (("A", 2), ("Z", 1))
+
+    def test_the_signature_keeps_the_order_of_the_params(self):
+        (variant,) = expand(params={"z": "i32", "a": "*fp16"}).variants
+        assert variant.signature == (("z", "i32"), ("a", "*fp16"))
+
+
+class TestOptions:
+    def test_every_option_is_spelled_out(self):
+        (variant,) = expand().variants
+        assert variant.options == tuple(sorted((name, option.default) for name, option in OPTIONS.items()))
+        assert variant.config.options == (("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None))
+
+    def test_a_config_overrides_the_kernel_which_overrides_the_default(self):
+        variants = expand(
+            options={"num_warps": 8, "debug": True}, configs=[{"A": 1}, {"A": 2, "num_warps": 2}]
+        ).variants
+        assert [dict(v.options)["num_warps"] for v in variants] == [8, 2]
+        assert [dict(v.options)["debug"] for v in variants] == [True, True]
+
+    def test_options_that_a_call_cannot_choose_by_do_not_tell_configs_apart(self):
+        # the bundle would hold two rows under one key, which its reader refuses
+        message = refusal(configs=[{"A": 1, "enable_fp_fusion": True}, {"A": 1, "enable_fp_fusion": False}])
+        assert message.startswith("expected each variant once, got twice: k sm_90 A=1 num_warps=4 ")
+
+
+HINTED = {"x": "*fp16", "y": "*fp16?", "n": "i32"}
+
+
+class TestHints:
+    def test_sets_are_whole_and_the_empty_one_is_implicit(self):
+        expansion = expand(params={"x": "*fp16", "n": "i32"}, hints=[{"x": 16, "n": 16}, {"n": 1}])
+        assert hint_sets(expansion) == [{"x": 16, "n": 16}, {"n": 1}, {}]
+
+    def test_without_hints_there_is_one_variant(self):
+        assert hint_sets(expand(params={"x": "*fp16"})) == [{}]
+
+    def test_a_hint_on_a_param_that_is_none_says_nothing(self):
+        expansion = expand(params=HINTED, hints=[{"x": 16, "y": 16}, {"y": 16}])
+        assert hint_sets(expansion) == [{"x": 16, "y": 16}, {"y": 16}, {}, {"x": 16}, {}]
+        assert [dict(v.signature)["y"] for v in expansion.variants] == ["*fp16"] * 3 + ["none"] * 2
+
+    def test_hints_are_sorted_by_param(self):
+        (variant, _) = expand(params=HINTED | {"y": "*fp16"}, hints=[{"x": 16, "n": 1}]).variants
+        assert variant.hints == (("n", 1), ("x", 16))
+
+    def test_requires_implies_hints_for_every_variant_of_its_config(self):
+        expansion = expand(
+            params={"x": "*fp16", "n": "i32", "m": "i32"},
+            hints=[{"m": 16}],
+            configs=[{"A": 1, "requires": "aligned(x, 32) and n == 1 and m > 4"}, {"A": 2}],
+        )
+        assert hint_sets(expansion) == [{"x": 16, "n": 1, "m": 16}, {"x": 16, "n": 1}, {"m": 16}, {}]
+
+    def test_requires_joined_by_or_implies_nothing(self):
+        configs = [{"A": 1, "requires": "aligned(x, 16) or n == 1"}, {"A": 2}]
+        assert hint_sets(expand(params={"x": "*fp16", "n": "i32"}, configs=configs)) == [{}, {}]
+
+    def test_requires_on_a_constexpr_implies_nothing(self):
+        configs = [{"A": 1, "requires": "A == 1"}, {"A": 2}]
+        assert hint_sets(expand(params={"n": "i32"}, configs=configs)) == [{}, {}]
+
+    def test_requires_on_a_param_that_takes_no_such_hint_implies_nothing(self):
+        configs = [{"A": 1, "requires": "flag == 1"}, {"A": 2}]
+        assert hint_sets(expand(params={"flag": "i1"}, configs=configs)) == [{}, {}]
+
+    @pytest.mark.parametrize(
+        ("hints", "message"),
+        [
+            ([{"z": 16}], "expected a param of the kernel, got 'z' - at demo.toml kernel k.hints[0]"),
+            ([{"n": 16}, {"nn": 16}], "got 'nn'; did you mean 'n'? - at demo.toml kernel k.hints[1]"),
+            ([{"x": 1}], "expected an int, or a pointer with hint 16, got x: *fp16 with hint 1"),
+            ([{"s": 16}], "got s: fp32 with hint 16"),
+            ([{"b": 1}], "got b: i1 with hint 1"),
+        ],
+    )
+    def test_hints_that_nothing_can_have(self, hints, message):
+        params = {"x": "*fp16", "n": "i32", "s": "fp32", "b": "i1"}
+        assert message in refusal(params=params, hints=hints)
+
+
+class TestParams:
+    def test_an_optional_param_is_built_both_ways_and_never_as_none_alone(self):
+        variants = expand(params={"a": "*fp16?", "b": "i32?"}).variants
+        kinds = [tuple(kind for _, kind in v.signature) for v in variants]
+        assert kinds == [("*fp16", "i32"), ("*fp16", "none"), ("none", "i32"), ("none", "none")]
+
+    def test_axes_fill_types_and_are_no_constexprs(self):
+        variants = expand(
+            params={"x": "*{dtype}", "n": "{index}"}, matrix={"dtype": ["fp16"], "index": ["i32", "i64"]}
+        ).variants
+        assert [v.signature for v in variants] == [(("x", "*fp16"), ("n", "i32")), (("x", "*fp16"), ("n", "i64"))]
+        assert [v.constexprs for v in variants] == [(), ()]
+        assert [dict(v.axes)["index"] for v in variants] == ["i32", "i64"]
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"params": {"x": "*{dtyp}"}, "matrix": {"dtype": ["fp16"]}}, "expected {dtyp} to be an axis of the matrix; did you mean 'dtype'? - at demo.toml kernel k.params"),
+            ({"params": {"x": "*{d}"}, "matrix": {"d": ["fp16", 16]}}, "expected an axis that spells types to hold strings, got ['fp16', 16] - at demo.toml kernel k.matrix.d"),
+            ({"params": {"x": "*{d}"}, "matrix": {"d": ["f16"]}}, "got '*f16'; did you mean 'fp16'? - at demo.toml kernel k.params.x"),
+            ({"params": {"x": "pointer"}}, "expected a type in Triton's spelling, such as '*fp16' or 'i32', got 'pointer'"),
+            ({"params": {"x": "i32"}, "matrix": {"x": [1]}}, "expected 'x' in one place, got it in params and matrix - at demo.toml kernel k"),
+            ({"params": {"x": "i32"}, "derived": {"x": "true"}}, "expected 'x' in one place, got it in params and derived"),
+            ({"matrix": {"A": [1]}, "configs": [{"A": 2}]}, "expected 'A' in one place, got it in matrix and configs[0]"),
+            ({"derived": {"A": "true"}, "configs": [{"B": 1}, {"A": 2}]}, "expected 'A' in one place, got it in derived and configs[1]"),
+        ],
+    )  # fmt: skip
+    def test_entries_that_contradict_themselves(self, fields, message):
+        assert message in refusal(**fields)
+
+    def test_configs_may_share_constexprs(self):
+        assert constexprs(expand(configs=[{"A": 1}, {"A": 2}]), "A") == [1, 2]
+
+
+class TestValues:
+    def test_every_kind_that_a_manifest_can_say(self):
+        matrix = {
+            "V": [
+                1,
+                True,
+                1.0,
+                "1",
+                {"dtype": "fp16"},
+                {"function": "demo:gelu"},
+                {"none": True},
+                [1, [True, "a"]],
+                "fp16",
+            ]
+        }
+        values = constexprs(expand(matrix=matrix), "V")
+        expected = [1, True, 1.0, "1", DType("fp16"), FunctionRef("demo:gelu"), None, (1, (True, "a")), "fp16"]
+        assert [identity(value) for value in values] == [identity(value) for value in expected]
+
+    def test_true_1_and_1_0_are_three_values(self):
+        assert [type(value) for value in constexprs(expand(matrix={"V": [True, 1, 1.0]}), "V")] == [bool, int, float]
+        assert [type(v) for v in constexprs(expand(configs=[{"V": True}, {"V": 1}, {"V": 1.0}]), "V")] == [
+            bool,
+            int,
+            float,
+        ]
+
+    def test_nor_are_0_0_and_minus_0_0_one_value(self):
+        assert len(expand(matrix={"V": [0.0, -0.0]}).variants) == 2
+
+    @pytest.mark.parametrize(
+        "values", [[1, 1], [True, True], ["a", "a"], [[1, 2], [1, 2]], [float("nan"), float("nan")]]
+    )
+    def test_an_axis_holds_each_value_once(self, values):
+        assert refusal(matrix={"V": values}).startswith("expected each value of an axis once, got ")
+
+    @pytest.mark.parametrize(
+        "value",
+        [{"dtyp": "fp16"}, {"dtype": 1}, {"dtype": "fp16", "none": True}, {"none": False}, {}, [{"x": 1}]],
+    )
+    def test_values_that_mean_nothing(self, value):
+        message = refusal(matrix={"V": [value]})
+        assert message.startswith("expected an int, float, bool, string, array, {dtype = ...}")
+        assert message.endswith(" - at demo.toml kernel k.matrix.V")
+
+    @pytest.mark.parametrize("value", [1 << 64, -(1 << 64), "x" * 8193, [1] * 65])
+    def test_values_that_no_bundle_can_carry(self, value):
+        assert refusal(configs=[{"V": value}]).startswith("expected a")
+
+    def test_the_widest_values_that_it_can(self):
+        values = [(1 << 64) - 1, -(1 << 63), "x" * 8192]
+        assert constexprs(expand(matrix={"V": values}), "V") == values
+
+
+class TestDerived:
+    def test_a_boolean_is_built_for_both_values(self):
+        expansion = expand(params={"n": "i32"}, configs=[{"B": 64}], derived={"EVEN": "n % B == 0"})
+        assert constexprs(expansion, "EVEN") == [True, False]
+        assert [v.derived for v in expansion.variants] == [(("EVEN", True),), (("EVEN", False),)]
+
+    def test_one_that_asks_nothing_of_the_call_is_folded(self):
+        expansion = expand(
+            params={"n": "i32"},
+            matrix={"D": [64, 128]},
+            configs=[{"B": 64}],
+            derived={"T": "D // B + 1", "X": "arch >= 90"},
+        )
+        assert constexprs(expansion, "T") == [2, 3]
+        assert constexprs(expansion, "X") == [True, True]
+        assert constexprs(expand("sm_80", derived={"X": "arch >= 90"}), "X") == [False]
+
+    def test_one_with_values_is_built_for_those(self):
+        expansion = expand(params={"n": "i32"}, derived={"W": {"expr": "min(n, 4)", "values": [4, 1, 2]}})
+        assert constexprs(expansion, "W") == [4, 1, 2]
+
+    def test_several_are_multiplied(self):
+        derived = {"A": "n == 2", "W": {"expr": "n // 2", "values": [1, 2]}}
+        expansion = expand(params={"n": "i32"}, derived=derived)
+        assert list(zip(constexprs(expansion, "A"), constexprs(expansion, "W"), strict=True)) == [
+            (True, 1), (True, 2), (False, 1), (False, 2),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("derived", "message"),
+        [
+            ({"W": "n // 2"}, "expected a boolean expression, or { expr = ..., values = [...] } with the values to build, got 'n // 2' - at demo.toml kernel k.derived.W"),
+            ({"W": "n +"}, " - at demo.toml kernel k.derived.W"),
+            ({"W": "NOPE == 1"}, " - at demo.toml kernel k.derived.W"),
+            ({"W": {"expr": "n", "values": [1, 1]}}, "expected each variant once, got twice: k sm_90 "),
+        ],
+    )  # fmt: skip
+    def test_those_that_cannot_be_built(self, derived, message):
+        assert message in refusal(params={"n": "i32"}, derived=derived)
+
+    def test_as_the_table_has_them(self):
+        entry = spec(derived={"A": "n == 2", "W": {"expr": "n // 2", "values": [1]}})
+        assert derived_of(entry) == (Derived("A", "n == 2"), Derived("W", "n // 2"))
+
+
+class TestRules:
+    def test_configs_name_their_archs(self):
+        configs = [{"A": 1, "archs": ["sm_80"]}, {"A": 2, "archs": ["sm_80", "sm_90"]}, {"A": 3}]
+        assert constexprs(expand("sm_80", configs=configs), "A") == [1, 2, 3]
+        assert constexprs(expand("sm_90", configs=configs), "A") == [2, 3]
+
+    def test_an_arch_without_a_config_has_no_variants(self):
+        assert expand("sm_120", configs=[{"archs": ["sm_80"]}]) == Expansion((), 0)
+
+    def test_when_sees_axes_constexprs_options_arch_and_what_is_there(self):
+        configs = [
+            {"B": 1, "when": "dtype == 'fp16'"},
+            {"B": 2, "when": "B == 2 and num_warps == 4 and arch == 90"},
+            {"B": 3, "when": "not has(x)"},
+            {"B": 4},
+        ]
+        expansion = expand(params={"y": "*{dtype}", "x": "*fp16?"}, matrix={"dtype": ["fp16", "bf16"]}, configs=configs)
+        assert constexprs(expansion, "B") == [1, 2, 4, 1, 2, 3, 4, 2, 4, 2, 3, 4]
+
+    def test_when_compares_dtypes_and_functions_by_name(self):
+        matrix = {"ACT": [{"function": "m:gelu"}, {"dtype": "fp16"}]}
+        expansion = expand(
+            matrix=matrix, configs=[{"B": 1, "when": "ACT == 'm:gelu'"}, {"B": 2, "when": "ACT == 'fp16'"}]
+        )
+        assert constexprs(expansion, "B") == [1, 2]
+
+    def test_exclude_leaves_out_and_counts(self):
+        expansion = expand(
+            params={"n": "i32"},
+            matrix={"D": [64, 128]},
+            derived={"EVEN": "n == 8"},
+            hints=[{"n": 16}],
+            exclude=[{"when": "D == 128"}, {"when": "D == 64 and not EVEN"}],
+        )
+        assert expansion.excluded == 6
+        assert constexprs(expansion, "EVEN") == [True, True]
+
+    def test_excluding_all_of_a_meaning_is_no_mistake(self):
+        assert expand(matrix={"D": [1, 2]}, exclude=[{"when": "true"}]) == Expansion((), 2)
+
+    def test_core_keeps_a_part_that_full_contains(self):
+        fields: dict[str, Any] = {"matrix": {"D": [1, 2, 3]}, "core": "D == 2"}
+        core, full = expand(profile="core", **fields), expand(**fields)
+        assert constexprs(core, "D") == [2]
+        assert set(core.variants) < set(full.variants)
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"configs": [{"archs": ["sm_91"]}]}, "got 'sm_91'; did you mean 'sm_90'? - at demo.toml kernel k.configs[0].archs"),
+            ({"configs": [{"A": 1}, {"when": "A =="}]}, " - at demo.toml kernel k.configs[1].when"),
+            ({"configs": [{"requires": ")"}]}, " - at demo.toml kernel k.configs[0].requires"),
+            ({"configs": [{"when": "1"}]}, "expected a true or false expression, got '1' = 1 - at demo.toml kernel k"),
+            ({"configs": [{"when": "nope"}]}, "'nope'"),
+            ({"exclude": [{"when": "x x"}]}, " - at demo.toml kernel k.exclude[0].when"),
+            ({"core": "1 +", "configs": [{}]}, " - at demo.toml kernel k.core"),
+            ({"configs": [{"A": 1}, {"A": 1}]}, "expected configs to differ, got configs[0] again - at demo.toml kernel k.configs[1]"),
+            ({"configs": [{"A": 1}, {"A": 1, "num_warps": 4}]}, "expected configs to differ, got configs[0] again"),
+            ({"configs": [{"A": 1}, {"A": 1, "when": "true or A == 1"}]}, "expected each variant once, got twice: k sm_90 A=1"),
+        ],
+    )  # fmt: skip
+    def test_rules_that_are_refused(self, fields, message):
+        assert message in refusal(**fields)
+
+    def test_an_arch_that_does_not_exist(self):
+        with pytest.raises(ManifestError, match="expected an arch of sm_75"):
+            expand("sm_1")
+
+
+ALIGNED = [{"A": 1, "requires": "aligned(x, 16)"}]
+
+
+class TestEveryCallIsServed:
+    def test_a_meaning_without_a_variant_for_every_call_is_refused(self):
+        message = refusal(params={"x": "*{d}"}, matrix={"d": ["fp16"], "F": [True]}, configs=ALIGNED)
+        expected = (
+            "expected a config without `requires` for d = 'fp16', F = True on sm_90, so that every call is served; "
+            "add one, or say why not in `aligned_only` - at demo.toml kernel k"
+        )
+        assert message == expected
+
+    def test_a_kernel_without_axes_too(self):
+        assert "for the kernel on sm_90" in refusal(params={"x": "*fp16"}, configs=ALIGNED)
+
+    def test_a_reason_allows_it(self):
+        expansion = expand(params={"x": "*fp16"}, configs=ALIGNED, aligned_only="TMA needs 16 bytes")
+        assert hint_sets(expansion) == [{"x": 16}]
+
+    def test_each_meaning_counts_for_itself(self):
+        configs = [*ALIGNED, {"A": 2, "when": "d == 'fp16'"}]
+        assert "d = 'bf16'" in refusal(params={"x": "*{d}"}, matrix={"d": ["fp16", "bf16"]}, configs=configs)
+
+    def test_a_meaning_that_is_not_built_needs_none(self):
+        configs = [{"A": 1, "requires": "n > 4", "when": "d == 'fp16'"}, {"A": 2, "when": "d == 'fp16'"}]
+        expansion = expand(params={"x": "*{d}", "n": "i32"}, matrix={"d": ["fp16", "bf16"]}, configs=configs)
+        assert constexprs(expansion, "A") == [1, 2]
+
+    def test_excluding_the_general_variant_is_refused(self):
+        configs = [*ALIGNED, {"A": 2}]
+        assert "so that every call is served" in refusal(
+            params={"x": "*fp16"}, configs=configs, exclude=[{"when": "A == 2"}]
+        )
+
+
+class TestAxes:
+    def test_tell_types_from_constexprs(self):
+        axes = axes_of(spec(params={"x": "*{d}"}, matrix={"d": ["fp16"], "F": [True, {"dtype": "fp16"}]}), "here")
+        assert [(axis.name, axis.is_type, axis.values) for axis in axes] == [
+            ("d", True, ("fp16",)),
+            ("F", False, (True, DType("fp16"))),
+        ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "manifests").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_manifest_of_the_project_expands_for_every_arch_it_can(path):
+    manifest = load_manifest(path)
+    for entry in manifest.kernel:
+        for arch in manifest.bundle.archs:
+            full = expand_kernel(entry, arch, str(path)).variants
+            core = expand_kernel(entry, arch, str(path), "core").variants
+            assert set(core) <= set(full)
+            assert full
+        for arch in ARCHS:
+            expand_kernel(entry, arch, str(path))
+
+
+# -- an independent count --------------------------------------------------------------------------------------------
+
+ARCH_NUMBERS = {"sm_80": 80, "sm_90": 90}
+VALUES: tuple[Any, ...] = (True, False, 1, 0, 1.0, "a", 64)
+KINDS = ("*fp16", "i32", "i64", "fp32")
+# each rule as the manifest says it, and as Python means it, of (arch, FLAG, X, whether param 0 is there)
+RULES = {
+    "true": lambda arch, flag, x, there: True,
+    "arch == 90": lambda arch, flag, x, there: arch == 90,
+    "FLAG == 1": lambda arch, flag, x, there: type(flag) is int and flag == 1,
+    "FLAG == true and X == 2": lambda arch, flag, x, there: flag is True and x == 2,
+    "X != 1 or FLAG == 'a'": lambda arch, flag, x, there: x != 1 or flag == "a",
+    "has(p0)": lambda arch, flag, x, there: there,
+}
+REQUIRES = {"": {}, "p0_len > 3": {}, "aligned(p0, 16)": {"p0": 16}, "p0_len % 16 == 0 and aligned(p0, 64)": {"p0_len": 16, "p0": 16}}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A manifest entry of a form that the reference below understands."""
+
+    optional: bool
+    others: tuple[tuple[str, bool], ...]
+    flags: tuple[Any, ...]
+    hints: tuple[tuple[tuple[str, int], ...], ...]
+    configs: tuple[tuple[int, tuple[str, ...] | None, str, str], ...]
+    derived: str
+    exclude: str | None
+    reason: str
+
+    def spec(self) -> KernelSpec:
+        params = {"p0": "*fp16?" if self.optional else "*fp16", "p0_len": "i32"}
+        params |= {f"q{i}": kind + "?" * optional for i, (kind, optional) in enumerate(self.others)}
+        configs = []
+        for x, archs, when, requires in self.configs:
+            config: dict[str, Any] = {"X": x, "when": when, "requires": requires}
+            configs.append(config | ({"archs": list(archs)} if archs else {}))
+        derived: dict[str, Any] = {
+            "bool": {"D": "p0_len == X"},
+            "values": {"D": {"expr": "p0_len", "values": [1, 2, 3]}},
+            "folded": {"D": "X + 1"},
+        }.get(self.derived, {})
+        return spec(
+            params=params,
+            matrix={"FLAG": list(self.flags)},
+            hints=[dict(hints) for hints in self.hints],
+            configs=configs,
+            derived=derived,
+            exclude=[{"when": self.exclude}] if self.exclude else [],
+            aligned_only=self.reason,
+        )
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    return list({identity(value): value for value in values}.values())
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    others = tuple(draw(st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), max_size=2)))
+    hintable = ["p0", "p0_len"] + [f"q{i}" for i, (kind, _) in enumerate(others) if kind != "fp32"]
+    hint_set = st.dictionaries(st.sampled_from(hintable), st.just(16), min_size=1).map(lambda d: tuple(d.items()))
+    config = st.tuples(
+        st.none() | st.sampled_from([("sm_80",), ("sm_90", "sm_80")]),
+        st.sampled_from(sorted(RULES)),
+        st.sampled_from(sorted(REQUIRES)),
+    )
+    configs = draw(st.lists(config, min_size=1, max_size=3))
+    return Entry(
+        optional=draw(st.booleans()),
+        others=others,
+        flags=tuple(distinct(draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3)))),
+        hints=tuple(draw(st.lists(hint_set, max_size=2))),
+        configs=tuple((x, *rest) for x, rest in enumerate(configs, 1)),
+        derived=draw(st.sampled_from(["none", "bool", "values", "folded"])),
+        exclude=draw(st.none() | st.sampled_from(sorted(RULES))),
+        reason=draw(st.sampled_from(["", "a reason"])),
+    )
+
+
+def count(entry: Entry, arch: str) -> int | None:
+    """Count variants by the rules of the design alone; None if some meaning would not serve every call."""
+    total = 0
+    optional = {"p0": entry.optional} | {f"q{i}": mark for i, (_, mark) in enumerate(entry.others)}
+    for flag in entry.flags:
+        for presence in product(*((True, False) if mark else (True,) for mark in optional.values())):
+            absent = {name for name, there in zip(optional, presence, strict=True) if not there}
+            facts = (ARCH_NUMBERS[arch], flag)
+            built, serves_all = 0, False
+            for x, archs, when, requires in entry.configs:
+                there = "p0" not in absent
+                if (archs and arch not in archs) or not RULES[when](*facts, x, there):
+                    continue
+                if entry.exclude and RULES[entry.exclude](*facts, x, there):
+                    continue
+                sets = {
+                    frozenset(
+                        (param, hint) for param, hint in (REQUIRES[requires] | dict(raw)).items() if param not in absent
+                    )
+                    for raw in (*entry.hints, ())
+                }
+                built += len(sets) * {"none": 1, "bool": 2, "values": 3, "folded": 1}[entry.derived]
+                serves_all |= not requires
+            if built and not serves_all and not entry.reason:
+                return None
+            total += built
+    return total
+
+
+def meaning_of(variant: Variant) -> tuple[Any, ...]:
+    return (tuple((name, identity(value)) for name, value in variant.axes), variant.signature)
+
+
+@given(entries(), st.sampled_from(sorted(ARCH_NUMBERS)))
+def test_the_count_is_that_of_an_independent_reference(entry, arch):
+    expected = count(entry, arch)
+    if expected is None:
+        with pytest.raises(ManifestError, match="so that every call is served"):
+            expand_kernel(entry.spec(), arch, "here")
+        return
+    variants = expand_kernel(entry.spec(), arch, "here").variants
+    assert len(variants) == expected
+    identities = {
+        (v.signature, tuple((n, identity(x)) for n, x in v.constexprs), v.hints, v.config.options, v.config.requires)
+        for v in variants
+    }
+    assert len(identities) == len(variants)
+    if not entry.reason:
+        general = {meaning_of(v) for v in variants if not v.hints and not v.config.requires}
+        assert general == {meaning_of(v) for v in variants}

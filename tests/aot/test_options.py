@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.runtime.errors import ManifestError
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_default_is_a_value_that_can_be_given_or_means_unset(name):
+    option = OPTIONS[name]
+    if option.optional:
+        assert option.default is None
+    else:
+        option.check(option.default, "here")
+
+
+def test_bools_and_floats_are_no_ints():
+    for value in (True, 4.0, "4", None):
+        with pytest.raises(ManifestError, match=r"expected int, got .* - at here"):
+            OPTIONS["num_warps"].check(value, "here")
+    with pytest.raises(ManifestError, match="expected bool, got 1 - at here"):
+        OPTIONS["debug"].check(1, "here")
+
+
+def test_few_values_are_listed_and_many_are_a_range():
+    with pytest.raises(ManifestError, match="expected one of 1, 2, 4, 8, 16, 32, got 64"):
+        OPTIONS["num_warps"].check(64, "here")
+    with pytest.raises(ManifestError, match="expected one of 8 to 255, got 7"):
+        OPTIONS["maxnreg"].check(7, "here")
+
+
+def test_what_a_call_can_choose_by_is_an_option():
+    assert set(TUNABLE) <= OPTIONS.keys()
+
+
+@pytest.mark.triton
+def test_every_option_is_one_of_tritons():
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    assert OPTIONS.keys() <= CUDAOptions.__dataclass_fields__.keys()

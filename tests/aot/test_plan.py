@@ -1,0 +1,148 @@
+"""Manifests to plans: merging, archs, and what is refused because the kernel's source does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.aot.plan import Plan, make_plans
+from nojit.runtime.errors import ManifestError
+
+from tests.aot.conftest import HEADER, KERNEL
+from tests.aot.fake_compiler import FakeCompiler, FakeSource
+
+SOURCES = {
+    "demo:add_kernel": FakeSource(("x_ptr", "n"), ("BLOCK",)),
+    "demo:mul_kernel": FakeSource(("x_ptr",)),
+}
+ADD = KERNEL + '[kernel.params]\nx_ptr = "*fp16"\nn = "i32"\n[[kernel.configs]]\nBLOCK = 64\n'
+MUL = '[[kernel]]\nname = "mul"\nsource = "demo:mul_kernel"\n[kernel.params]\nx_ptr = "*fp32"\n'
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> FakeCompiler:
+    return FakeCompiler(tmp_path / "journal", SOURCES)
+
+
+@pytest.fixture
+def plan(write_manifest, compiler):
+    def make(text: str, archs: tuple[str, ...] = (), **arguments: Any) -> list[Plan]:
+        return make_plans([write_manifest(text)], archs, arguments.pop("profile", "full"), compiler, **arguments)
+
+    return make
+
+
+def refusal(plan, text: str, **arguments: Any) -> str:
+    with pytest.raises(ManifestError) as caught:
+        plan(text, **arguments)
+    return str(caught.value)
+
+
+def names(plans: list[Plan]) -> list[str]:
+    return [kernel.spec.name for kernel in plans[0].kernels]
+
+
+def test_one_plan_per_bundle_and_arch(write_manifest, compiler):
+    other = HEADER.replace('"demo"', '"other"').replace('["sm_90"]', '["sm_80", "sm_100"]')
+    manifests = [write_manifest(ADD), write_manifest(MUL, name="other.toml", header=other)]
+    plans = make_plans(manifests, (), "full", compiler)
+    assert [plan.file_name for plan in plans] == [
+        "demo-1.0-sm_90.nojit",
+        "other-1.0-sm_80.nojit",
+        "other-1.0-sm_100.nojit",
+    ]
+    assert [plan.count() for plan in plans] == [1, 1, 1]
+
+
+def test_archs_that_are_asked_for_replace_the_manifests(plan):
+    assert [made.arch for made in plan(ADD, ("sm_80", "sm_120"))] == ["sm_80", "sm_120"]
+
+
+def test_manifests_of_one_bundle_merge_in_the_order_of_kernel_names(write_manifest, compiler):
+    paths = [write_manifest(MUL, name="a.toml"), write_manifest(ADD, name="b.toml")]
+    assert names(make_plans(paths, (), "full", compiler)) == ["add", "mul"]
+    assert names(make_plans(paths[::-1], (), "full", compiler)) == ["add", "mul"]
+
+
+def test_kernels_can_be_picked(plan):
+    assert names(plan(ADD + MUL, kernels=["mul"])) == ["mul"]
+    assert "expected a kernel of the manifests, got 'mull'; did you mean 'mul'?" in refusal(
+        plan, ADD + MUL, kernels=["mull"]
+    )
+
+
+def test_kernels_without_a_variant_are_left_out_and_their_source_never_sought(plan):
+    gone = '[[kernel]]\nname = "gone"\nsource = "nowhere:gone"\ncore = "false"\n'
+    assert names(plan(ADD + gone, profile="core")) == ["add"]
+    assert "nowhere:gone" in refusal(plan, ADD + gone)
+
+
+def test_manifests_of_one_bundle_must_agree(write_manifest, compiler):
+    paths = [write_manifest(ADD), write_manifest(MUL, name="b.toml", header=HEADER.replace('"1.0"', '"1.1"'))]
+    with pytest.raises(ManifestError) as caught:
+        make_plans(paths, (), "full", compiler)
+    assert str(caught.value) == (
+        "expected manifests of bundle 'demo' to agree on version '1.0' and archs ['sm_90'], "
+        f"got version '1.1' and archs ['sm_90'] - at {paths[1]} $.bundle"
+    )
+
+
+def test_one_kernel_in_two_manifests(write_manifest, compiler):
+    paths = [write_manifest(ADD), write_manifest(ADD, name="b.toml")]
+    with pytest.raises(ManifestError) as caught:
+        make_plans(paths, (), "full", compiler)
+    assert str(caught.value) == f"expected kernel 'add' once in bundle 'demo', got it in {paths[0]} too - at {paths[1]}"
+
+
+@pytest.mark.parametrize("archs", [("sm_91",), ("sm_90", "90")])
+def test_archs_that_do_not_exist(plan, archs):
+    message = refusal(plan, ADD, archs=archs)
+    assert message.startswith("expected an arch of sm_75")
+    assert message.endswith(" - at --arch")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('n = "i32"\n', "", "expected a type in params for the kernel's 'n', got none"),
+        ('n = "i32"\n', 'n = "i32"\nm = "i32"\n', "expected a runtime param of the kernel (x_ptr, n), got 'm'"),
+        ("x_ptr", "x_prt", "got 'x_prt'; did you mean 'x_ptr'?"),
+        ('n = "i32"\n', 'n = "i32"\nBLOCK = "i32"\n', "expected 'BLOCK' in one place"),
+        ("BLOCK = 64\n", "", "expected a value in matrix, configs or derived for the kernel's 'BLOCK', got none"),
+        ("BLOCK = 64\n", "BLOCK = 64\nBLOK = 1\n", "expected a constexpr of the kernel (BLOCK), got 'BLOK'; did you mean 'BLOCK'?"),
+        ("BLOCK = 64\n", "BLOCK = 64\nnum_warp = 8\n", "got 'num_warp'; did you mean 'num_warps'?"),
+        ('n = "i32"\n', "[kernel.matrix]\nn = [1]\n", "got 'n', which is a runtime param"),
+    ],
+)  # fmt: skip
+def test_entries_that_do_not_fit_the_source(plan, old, new, expected):
+    assert expected in refusal(plan, ADD.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("addition", "expected"),
+    [
+        ('[[kernel.configs]]\nBLOCK = 32\nrequires = "aligned(x_prt, 16)"\n', "expected a param, constexpr or axis, got 'x_prt'; did you mean 'x_ptr'? - at {path} kernel add.configs[1].requires"),
+        ('[kernel.tuning]\nkey = ["n", "m"]\n', "expected a runtime param of the kernel, got 'm' - at {path} kernel add.tuning.key"),
+        ('[kernel.tuning]\nkey = ["BLOCK"]\n', "expected a runtime param of the kernel, got 'BLOCK' - at {path} kernel add.tuning.key"),
+    ],
+)  # fmt: skip
+def test_names_that_nothing_gives_a_value_to(plan, tmp_path, addition, expected):
+    assert refusal(plan, ADD + addition) == expected.format(path=tmp_path / "demo.toml")
+
+
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        ('["cdiv(m, BLOCK)"]', "expected a param, constexpr or axis, got 'm' - at {path} kernel add.grid[0]"),
+        ('["1", "cdiv(n"]', " - at {path} kernel add.grid[1]"),
+    ],
+)
+def test_grids_that_fail_at_every_call(plan, tmp_path, grid, expected):
+    text = ADD.replace("[kernel.params]", f"grid = {grid}\n[kernel.params]")
+    assert refusal(plan, text).endswith(expected.format(path=tmp_path / "demo.toml"))
+
+
+def test_grids_and_rules_may_name_whatever_has_a_value(plan):
+    text = ADD.replace("[kernel.params]", 'grid = ["cdiv(n, BLOCK)", "arch", "num_warps"]\n[kernel.params]')
+    assert plan(text + '[[kernel.configs]]\nBLOCK = 32\nrequires = "n > BLOCK"\n')[0].count() == 2
