@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime.cubin import CubinKernel, check_image, read_cubin
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
@@ -255,6 +255,7 @@ def test_many_symbols_cost_no_more_than_their_number():
 GOLDEN = Image(info=kernel_info(cluster=(2, 1, 1))).build()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(GOLDEN) - 1), st.integers(0, 255)), max_size=4))
 def test_mutations_raise_only_our_errors(changes):
     image = bytearray(GOLDEN)
@@ -276,6 +277,7 @@ def test_one_bit_flips_raise_only_our_errors():
             assert error.rule.startswith("cubin-")  # noqa: PT017 - some flips are harmless
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_raises_only_our_errors(garbage):
     refused(garbage)

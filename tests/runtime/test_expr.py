@@ -567,6 +567,7 @@ PYTHON = {
 }
 
 
+@settings(deadline=None)
 @given(_typed())
 def test_agrees_with_python_on_well_typed_text(text):
     try:
@@ -578,12 +579,14 @@ def test_agrees_with_python_on_well_typed_text(text):
         assert expr.same(value, eval(text, {"__builtins__": {}}, PYTHON))
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_text_reads_back_as_an_equal_tree(text):
     expression = parse(text)
     assert parse(expression.text) == expression
 
 
+@settings(deadline=None)
 @given(ANY_TEXT)
 def test_program_and_tree_agree(text):
     expression = parse(text)
@@ -599,6 +602,7 @@ def test_program_and_tree_agree(text):
     assert outcome(by_program) == expected
 
 
+@settings(deadline=None)
 @given(ANY_TEXT, st.sets(st.sampled_from(sorted(VALUES))))
 def test_substitution_keeps_value_and_errors(text, names):
     expression = parse(text)
@@ -607,7 +611,7 @@ def test_substitution_keeps_value_and_errors(text, names):
     assert outcome(lambda: partial.evaluate(VALUES)) == outcome(lambda: expression.evaluate(VALUES))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=40) | st.text(alphabet="ab01 +-*/%()<>=!'\",._\nxandortue", max_size=40))
 def test_parse_accepts_or_refuses_any_text(text):
     try:

@@ -4,7 +4,7 @@ from array import array
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import expr
 from nojit.runtime.call import hint_holds
@@ -668,6 +668,7 @@ def calls(draw):
     return CallFacts({"p": p, "n": integer(draw(st.sampled_from(NUMBERS)))}, constexprs, options)
 
 
+@settings(deadline=None)
 @given(tables(), calls(), st.lists(st.integers(0, 3), unique=True))
 def test_agrees_with_a_brute_force_reading(table, facts, preference):
     expected = sorted(
