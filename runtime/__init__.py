@@ -1,1 +1,67 @@
-"""Load a bundle of ahead-of-time compiled Triton kernels and launch them: no Triton, no compiler, no writable cache."""
+"""Load a bundle of ahead-of-time compiled Triton kernels and launch them: no Triton, no compiler, no writable cache.
+
+::
+
+    from nojit import runtime
+
+    bundle = runtime.load("artifacts/")
+    add = bundle.kernel("vector_add")
+    add[(cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nojit.runtime._core import healthy
+    from nojit.runtime.errors import (
+        ArgumentError,
+        BundleError,
+        BundleFormatError,
+        BundleIntegrityError,
+        DriverError,
+        KernelNotFoundError,
+        NojitError,
+        NoMatchingVariantError,
+    )
+    from nojit.runtime.kernel import Kernel
+    from nojit.runtime.loader import Bundle, load
+    from nojit.runtime.select import Explanation
+
+__all__ = [
+    "ArgumentError",
+    "Bundle",
+    "BundleError",
+    "BundleFormatError",
+    "BundleIntegrityError",
+    "DriverError",
+    "Explanation",
+    "Kernel",
+    "KernelNotFoundError",
+    "NoMatchingVariantError",
+    "NojitError",
+    "healthy",
+    "load",
+]
+
+_HOMES = {
+    "Bundle": "loader",
+    "Explanation": "select",
+    "Kernel": "kernel",
+    "healthy": "_core",
+    "load": "loader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # a name costs its modules only when it is first asked for
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,74 @@
+from collections.abc import Callable
+from typing import Any, Self
+
+ARGUMENTS_MAX: int
+OPAQUE_BASE: int
+OPAQUE_KIND_SHIFT: int
+
+def driver_version() -> int: ...
+def device_count() -> int: ...
+def device_capability(device: int, /) -> int: ...
+def current_device() -> int: ...
+def healthy() -> bool: ...
+def run_program(program: bytes, slots: tuple[tuple[int, int], ...], /) -> tuple[int, int] | None: ...
+
+class Library:
+    def __new__(cls, image: bytes, where: str) -> Self: ...
+    def function(self, symbol: str, /) -> Function: ...
+
+class Function:
+    def params(self, device: int, /) -> list[tuple[int, int]] | None: ...
+    def load(self, device: int, /) -> None: ...
+
+class Plan:
+    label: str
+    payload: Any
+    device: int
+
+    def __new__(
+        cls,
+        *,
+        label: str,
+        function: Function,
+        device: int,
+        arguments: int,
+        slots: tuple[tuple[int, str], ...],
+        grid: tuple[bytes, ...],
+        meta: dict[str, Any],
+        payload: Any,
+        block_threads: int,
+        num_ctas: int,
+        shared_bytes: int,
+        cooperative: bool,
+        pdl: bool,
+        global_scratch: tuple[int, int],
+        profile_scratch: tuple[int, int],
+    ) -> Self: ...
+
+class Spec:
+    def __new__(
+        cls,
+        params: tuple[tuple[tuple[str, ...], bool, bool] | tuple[int, int], ...],
+        programs: tuple[bytes, ...],
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+
+class Launcher:
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+
+class Dispatcher:
+    name: str
+
+    def __init__(
+        self,
+        name: str,
+        params: tuple[tuple[str, bool] | tuple[str, bool, Any], ...],
+        options: tuple[str, ...],
+        strings: dict[str, int],
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __getitem__(self, grid: tuple[int, ...] | list[int] | Callable[[dict[str, Any]], Any], /) -> Launcher: ...
+    def _facts(
+        self, *args: Any, **kwargs: Any
+    ) -> tuple[int | None, tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]]: ...
+    def _forget(self) -> None: ...

@@ -1,0 +1,119 @@
+/* Binding: which object of a call belongs to which param, and on which stream to run. */
+#include "call.h"
+#include "errors.h"
+#include "tensor.h"
+
+/* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the
+ * function and write interned names, so that the first look from `start` on finds it. */
+static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ssize_t start)
+{
+    Py_ssize_t count = signature->count + 1;
+    for (Py_ssize_t i = start; i < count; i++) {
+        if (signature->names[i] == name) {
+            return i;
+        }
+    }
+    for (Py_ssize_t i = 0; i < start; i++) {
+        if (signature->names[i] == name) {
+            return i;
+        }
+    }
+    for (Py_ssize_t i = 0; i < count; i++) { /* a name made at run time */
+        if (PyUnicode_Compare(signature->names[i], name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObject *const *values, PyObject *keywords,
+                         nj_call *call)
+{
+    Py_ssize_t next = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
+        PyObject *name = PyTuple_GET_ITEM(keywords, i);
+        Py_ssize_t at = find_name(signature, name, next);
+        if (at < 0) {
+            Py_XDECREF(PyObject_CallMethod(owner, "_refuse_keyword", "O", name));
+            return -1;
+        }
+        Py_ssize_t place = at == signature->count ? NJ_ARGUMENTS_MAX : at;
+        if (call->objects[place] != NULL) {
+            nj_refuse(signature->kernel, name, NULL, "expected one value, by position or by name");
+            return -1;
+        }
+        call->objects[place] = values[i];
+        next = at + 1;
+    }
+    return 0;
+}
+
+static int fill_defaults(const nj_signature *signature, nj_call *call)
+{
+    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
+        if (call->objects[i] != NULL || signature->constexprs[i]) {
+            continue;
+        }
+        if (signature->defaults[i] == NULL) {
+            nj_refuse(signature->kernel, signature->names[i], PyUnicode_FromString("nothing"), "expected a value");
+            return -1;
+        }
+        call->objects[i] = signature->defaults[i];
+    }
+    return 0;
+}
+
+int nj_bind(const nj_signature *signature, PyObject *owner, PyObject *const *arguments, Py_ssize_t positional,
+            PyObject *keywords, nj_call *call)
+{
+    if (positional > signature->param_count) {
+        nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%zd", positional),
+                  "expected at most %zd positional arguments", signature->param_count);
+        return -1;
+    }
+    memcpy(call->objects, arguments, (size_t)positional * sizeof *arguments);
+    memset(call->objects + positional, 0, (size_t)(signature->count - positional) * sizeof *arguments);
+    call->objects[NJ_ARGUMENTS_MAX] = NULL;
+    if (keywords != NULL && bind_keywords(signature, owner, arguments + positional, keywords, call) < 0) {
+        return -1;
+    }
+    return fill_defaults(signature, call);
+}
+
+static int as_stream(PyObject *number, void **stream)
+{
+    unsigned long long handle = PyLong_AsUnsignedLongLong(number);
+    *stream = (void *)(uintptr_t)handle;
+    return handle == (unsigned long long)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* `stream.cuda_stream` (torch, cupy's `ptr` aside), else the second of `stream.__cuda_stream__()`. */
+static int read_stream(PyObject *object, void **stream)
+{
+    PyObject *handle = PyObject_GetAttrString(object, "cuda_stream");
+    if (handle == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        PyObject *pair = PyObject_CallMethod(object, "__cuda_stream__", NULL);
+        handle = pair == NULL ? NULL : PySequence_GetItem(pair, 1);
+        Py_XDECREF(pair);
+    }
+    int status = handle == NULL ? -1 : as_stream(handle, stream);
+    Py_XDECREF(handle);
+    return status;
+}
+
+int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream)
+{
+    PyObject *given = call->objects[NJ_ARGUMENTS_MAX];
+    *stream = NULL;
+    if (given == NULL || given == Py_None) {
+        return call->api == NULL ? 0 : call->api->current_work_stream(kDLCUDA, call->device, stream);
+    }
+    bool number = PyLong_Check(given) && !PyBool_Check(given);
+    if ((number ? as_stream(given, stream) : read_stream(given, stream)) < 0) {
+        nj_refuse_pending(signature->kernel, signature->names[signature->count],
+                          "expected a stream: an int, or an object with cuda_stream or __cuda_stream__");
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,467 @@
+/* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`, and what `kernel[grid]` gives. */
+#include "dispatcher.h"
+
+#include <structmember.h>
+
+#include "errors.h"
+#include "spec.h"
+#include "tensor.h"
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    nj_signature signature; /* `names` is NULL until __init__ has run */
+    nj_spec *specs[NJ_DEVICES_MAX];
+} nj_dispatcher;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    nj_dispatcher *kernel;
+    PyObject *callable; /* NULL: `grid` holds */
+    int64_t grid[3];
+} nj_launcher;
+
+static PyTypeObject *launcher_type;
+
+static int parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3])
+{
+    Py_ssize_t count = PyTuple_Check(object) || PyList_Check(object) ? PySequence_Fast_GET_SIZE(object) : 0;
+    if (count < 1 || count > 3) {
+        nj_refuse(signature->kernel, NULL, nj_describe(object), "expected a grid of 1 to 3 ints, or a callable");
+        return -1;
+    }
+    grid[1] = grid[2] = 1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(object, i);
+        PyObject *number = PyBool_Check(item) || !PyIndex_Check(item) ? NULL : PyNumber_Index(item);
+        int overflow = 0;
+        grid[i] = number == NULL ? 0 : PyLong_AsLongLongAndOverflow(number, &overflow);
+        if (number == NULL || overflow != 0) {
+            PyErr_Clear();
+            PyObject *argument = PyUnicode_FromFormat("grid[%zd]", i);
+            nj_refuse(signature->kernel, argument, argument == NULL ? NULL : nj_describe(item), "expected an int");
+            Py_XDECREF(argument);
+            Py_XDECREF(number);
+            return -1;
+        }
+        Py_DECREF(number);
+    }
+    return 0;
+}
+
+/* Calls `grid(meta)`: the constexprs and options of the variant, and the arguments, by name. */
+static int call_grid(const nj_signature *signature, const nj_plan *plan, const nj_call *call, PyObject *callable,
+                     int64_t grid[3])
+{
+    PyObject *meta = PyDict_Copy(plan->meta);
+    int status = meta == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i < signature->param_count && status == 0; i++) {
+        if (!signature->constexprs[i]) {
+            status = PyDict_SetItem(meta, signature->names[i], call->objects[i]);
+        }
+    }
+    PyObject *result = status < 0 ? NULL : PyObject_CallOneArg(callable, meta);
+    Py_XDECREF(meta);
+    status = result == NULL ? -1 : parse_grid(signature, result, grid);
+    Py_XDECREF(result);
+    return status;
+}
+
+/* Computes the bundle's grid. What C cannot compute Python words. */
+static int compute_grid(nj_dispatcher *self, const nj_plan *plan, const nj_call *call, int64_t grid[3])
+{
+    grid[0] = grid[1] = grid[2] = 1;
+    if (plan->grid_count == 0) {
+        nj_refuse(self->signature.kernel, NULL, NULL,
+                  "the bundle has no grid for this kernel: expected kernel[grid](...)");
+        return -1;
+    }
+    for (int i = 0; i < plan->grid_count; i++) {
+        nj_value result;
+        if (!nj_run(&plan->grid[i], call->values, &result) || result.tag != NJ_TAG_INT) {
+            PyObject *facts = nj_call_facts(&self->signature, call);
+            if (facts != NULL) {
+                Py_XDECREF(PyObject_CallMethod((PyObject *)self, "_refuse_grid", "OiN", plan, i, facts));
+            }
+            return -1;
+        }
+        grid[i] = result.bits;
+    }
+    return 0;
+}
+
+/* The spec of a device, borrowed; asks Python for it at the first call there. */
+static nj_spec *find_spec(nj_dispatcher *self, int device)
+{
+    if (device >= 0 && device < NJ_DEVICES_MAX && self->specs[device] != NULL) {
+        return self->specs[device];
+    }
+    PyObject *spec = PyObject_CallMethod((PyObject *)self, "_prepare", "i", device);
+    if (spec == NULL) {
+        return NULL;
+    }
+    if (!Py_IS_TYPE(spec, nj_spec_type) || ((nj_spec *)spec)->argument_count != self->signature.count || device < 0 ||
+        device >= NJ_DEVICES_MAX) {
+        PyErr_SetString(PyExc_TypeError, "expected a Spec of this kernel for a device that there is");
+        Py_DECREF(spec);
+        return NULL;
+    }
+    if (self->specs[device] == NULL) { /* else another thread was faster */
+        self->specs[device] = (nj_spec *)Py_NewRef(spec);
+    }
+    Py_DECREF(spec);
+    return self->specs[device];
+}
+
+/* Asks Python which variant serves the call. */
+static nj_plan *resolve(nj_dispatcher *self, const nj_call *call)
+{
+    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *plan =
+        facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_resolve", "iN", call->device, facts);
+    if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan *)plan)->ordinal != call->device ||
+                         ((nj_plan *)plan)->argument_count != self->signature.count)) {
+        PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the device of the call");
+        Py_CLEAR(plan);
+    }
+    return (nj_plan *)plan;
+}
+
+/* The plan for a call, new: found by its key, or made. */
+static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
+{
+    if (call->device == NJ_DEVICE_ANY && (call->device = nj_current_device()) < 0) {
+        return NULL;
+    }
+    nj_spec *spec = find_spec(self, call->device);
+    if (spec == NULL) {
+        return NULL;
+    }
+    nj_key key;
+    bool cacheable = nj_spec_key(spec, call, &key);
+    nj_plan *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
+    if (plan != NULL) {
+        return (nj_plan *)Py_NewRef((PyObject *)plan);
+    }
+    Py_INCREF(spec); /* `_resolve` may end in anything */
+    plan = resolve(self, call);
+    if (plan != NULL && cacheable && nj_cache_publish(&spec->cache, &key, plan) < 0) {
+        Py_CLEAR(plan);
+    }
+    Py_DECREF(spec);
+    return plan;
+}
+
+/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid. */
+static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
+                        size_t positional, PyObject *keywords)
+{
+    if (self->signature.names == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
+        return NULL;
+    }
+    nj_call call;
+    Py_ssize_t count = PyVectorcall_NARGS(positional);
+    if (nj_bind(&self->signature, (PyObject *)self, arguments, count, keywords, &call) < 0 ||
+        nj_classify(&self->signature, (PyObject *)self, false, &call) < 0) {
+        return NULL;
+    }
+    nj_plan *plan = find_plan(self, &call);
+    if (plan == NULL) {
+        return NULL;
+    }
+    int64_t grid[3];
+    int status = 0;
+    if (launcher == NULL) {
+        status = compute_grid(self, plan, &call, grid);
+    } else if (launcher->callable != NULL) {
+        status = call_grid(&self->signature, plan, &call, launcher->callable, grid);
+    } else {
+        memcpy(grid, launcher->grid, sizeof grid);
+    }
+    if (status == 0) {
+        status = nj_plan_launch(plan, &self->signature, &call, grid);
+    }
+    Py_DECREF(plan);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    return launch((nj_dispatcher *)self, NULL, arguments, positional, keywords);
+}
+
+static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
+{
+    nj_launcher *launcher = (nj_launcher *)self;
+    return launch(launcher->kernel, launcher, arguments, positional, keywords);
+}
+
+static PyObject *dispatcher_subscript(nj_dispatcher *self, PyObject *grid)
+{
+    if (self->signature.names == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
+        return NULL;
+    }
+    int64_t parsed[3] = {0};
+    bool callable = !PyTuple_CheckExact(grid) && PyCallable_Check(grid);
+    if (!callable && parse_grid(&self->signature, grid, parsed) < 0) {
+        return NULL;
+    }
+    nj_launcher *launcher = PyObject_GC_New(nj_launcher, launcher_type);
+    if (launcher == NULL) {
+        return NULL;
+    }
+    launcher->vectorcall = launcher_call;
+    launcher->kernel = (nj_dispatcher *)Py_NewRef((PyObject *)self);
+    launcher->callable = callable ? Py_NewRef(grid) : NULL;
+    memcpy(launcher->grid, parsed, sizeof parsed);
+    PyObject_GC_Track(launcher);
+    return (PyObject *)launcher;
+}
+
+static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT((PyObject *)self->kernel);
+    Py_VISIT(self->callable);
+    return 0;
+}
+
+static void launcher_dealloc(nj_launcher *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->callable);
+    Py_DECREF(self->kernel);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+/* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
+{
+    PyObject *name, *fallback = NULL;
+    int is_constexpr;
+    if (!PyTuple_Check(param) || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
+        return -1;
+    }
+    signature->constexprs[at] = is_constexpr;
+    signature->defaults[at] = Py_XNewRef(fallback);
+    signature->names[at] = Py_NewRef(name);
+    PyUnicode_InternInPlace(&signature->names[at]);
+    return 0;
+}
+
+static int read_names(nj_signature *signature, PyObject *params, PyObject *options)
+{
+    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
+        if (read_param(signature, i, PyTuple_GET_ITEM(params, i)) < 0) {
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(options); i++) {
+        PyObject *name = PyTuple_GET_ITEM(options, i);
+        if (!PyUnicode_CheckExact(name)) {
+            PyErr_SetString(PyExc_TypeError, "expected the names of options");
+            return -1;
+        }
+        signature->names[signature->param_count + i] = Py_NewRef(name);
+        PyUnicode_InternInPlace(&signature->names[signature->param_count + i]);
+    }
+    signature->names[signature->count] = PyUnicode_InternFromString("stream");
+    return signature->names[signature->count] == NULL ? -1 : 0;
+}
+
+static void free_signature(nj_signature *signature)
+{
+    for (Py_ssize_t i = 0; signature->names != NULL && i <= signature->count; i++) {
+        Py_XDECREF(signature->names[i]);
+    }
+    for (Py_ssize_t i = 0; signature->defaults != NULL && i < signature->param_count; i++) {
+        Py_XDECREF(signature->defaults[i]);
+    }
+    PyMem_Free(signature->names);
+    PyMem_Free(signature->defaults);
+    PyMem_Free(signature->constexprs);
+    Py_XDECREF(signature->kernel);
+    Py_XDECREF(signature->interned);
+    memset(signature, 0, sizeof *signature);
+}
+
+static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "params", "options", "strings", NULL};
+    PyObject *name, *params, *options, *strings;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO!O!O!:Dispatcher", names, &name, &PyTuple_Type, &params,
+                                     &PyTuple_Type, &options, &PyDict_Type, &strings)) {
+        return -1;
+    }
+    if (self->signature.names != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was called before");
+        return -1;
+    }
+    nj_signature signature = {.param_count = PyTuple_GET_SIZE(params)};
+    signature.count = signature.param_count + PyTuple_GET_SIZE(options);
+    if (signature.count > NJ_ARGUMENTS_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+        return -1;
+    }
+    signature.names = PyMem_Calloc((size_t)signature.count + 1, sizeof *signature.names);
+    signature.defaults = PyMem_Calloc((size_t)signature.param_count + 1, sizeof *signature.defaults);
+    signature.constexprs = PyMem_Calloc((size_t)signature.param_count + 1, sizeof *signature.constexprs);
+    signature.kernel = Py_NewRef(name);
+    signature.interned = Py_NewRef(strings);
+    if (signature.names == NULL || signature.defaults == NULL || signature.constexprs == NULL) {
+        PyErr_NoMemory();
+    } else if (read_names(&signature, params, options) == 0) {
+        self->signature = signature;
+        return 0;
+    }
+    free_signature(&signature);
+    return -1;
+}
+
+static PyObject *dispatcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
+{
+    nj_dispatcher *self = (nj_dispatcher *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->vectorcall = dispatcher_call;
+    }
+    return (PyObject *)self;
+}
+
+static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->signature.interned);
+    for (Py_ssize_t i = 0; i < self->signature.param_count; i++) {
+        Py_VISIT(self->signature.defaults[i]);
+    }
+    for (int i = 0; i < NJ_DEVICES_MAX; i++) {
+        Py_VISIT((PyObject *)self->specs[i]);
+    }
+    return 0;
+}
+
+static int dispatcher_clear(nj_dispatcher *self)
+{
+    for (int i = 0; i < NJ_DEVICES_MAX; i++) {
+        Py_CLEAR(self->specs[i]);
+    }
+    return 0;
+}
+
+static void dispatcher_dealloc(nj_dispatcher *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    dispatcher_clear(self);
+    free_signature(&self->signature);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* (device or None, arguments, constexprs, options) of a call, tensors in host memory included. */
+static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                                  PyObject *keywords)
+{
+    nj_call call;
+    if (nj_bind(&self->signature, (PyObject *)self, arguments, positional, keywords, &call) < 0 ||
+        nj_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
+        return NULL;
+    }
+    PyObject *facts = nj_call_facts(&self->signature, &call);
+    if (facts == NULL) {
+        return NULL;
+    }
+    return call.device == NJ_DEVICE_ANY ? Py_BuildValue("(ON)", Py_None, facts)
+                                        : Py_BuildValue("(iN)", call.device, facts);
+}
+
+static PyObject *dispatcher_forget(nj_dispatcher *self, PyObject *Py_UNUSED(none))
+{
+    dispatcher_clear(self);
+    Py_RETURN_NONE;
+}
+
+/* Up to Python 3.11 a class written in Python does not inherit the flag that makes calls of it fast. */
+static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(none))
+{
+    PyTypeObject *type = (PyTypeObject *)cls;
+    if (type->tp_call == PyVectorcall_Call) {
+        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef dispatcher_methods[] = {
+    {"_facts", (PyCFunction)(void (*)(void))dispatcher_facts, METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("Say what a call passes: (device or None, (arguments, constexprs, options)). Launches nothing.")},
+    {"_forget", (PyCFunction)dispatcher_forget, METH_NOARGS, PyDoc_STR("Drop every plan.")},
+    {"__init_subclass__", (PyCFunction)dispatcher_init_subclass, METH_NOARGS | METH_CLASS, NULL},
+    {NULL},
+};
+
+static PyMemberDef dispatcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_dispatcher, vectorcall), READONLY, NULL},
+    {"name", T_OBJECT, offsetof(nj_dispatcher, signature.kernel), READONLY, PyDoc_STR("The kernel's name.")},
+    {NULL},
+};
+
+static PyType_Slot dispatcher_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("Launches a kernel; a subclass finds the variants.")},
+    {Py_tp_new, dispatcher_new},
+    {Py_tp_init, dispatcher_init},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, dispatcher_traverse},
+    {Py_tp_clear, dispatcher_clear},
+    {Py_tp_dealloc, dispatcher_dealloc},
+    {Py_tp_methods, dispatcher_methods},
+    {Py_tp_members, dispatcher_members},
+    {Py_mp_subscript, dispatcher_subscript},
+    {0, NULL},
+};
+
+static PyType_Spec dispatcher_spec = {
+    .name = "nojit.runtime._core.Dispatcher",
+    .basicsize = sizeof(nj_dispatcher),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .slots = dispatcher_slots,
+};
+
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_launcher, vectorcall), READONLY, NULL},
+    {NULL},
+};
+
+static PyType_Slot launcher_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("A kernel with its grid.")},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_dealloc, launcher_dealloc},
+    {Py_tp_members, launcher_members},
+    {0, NULL},
+};
+
+static PyType_Spec launcher_spec = {
+    .name = "nojit.runtime._core.Launcher",
+    .basicsize = sizeof(nj_launcher),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = launcher_slots,
+};
+
+int nj_dispatcher_init(PyObject *module)
+{
+    PyObject *dispatcher = PyType_FromSpec(&dispatcher_spec);
+    launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
+    int status = dispatcher != NULL && launcher_type != NULL &&
+                         PyModule_AddType(module, (PyTypeObject *)dispatcher) == 0 &&
+                         PyModule_AddType(module, launcher_type) == 0
+                     ? 0
+                     : -1;
+    Py_XDECREF(dispatcher);
+    return status;
+}

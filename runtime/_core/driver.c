@@ -1,0 +1,247 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "errors.h"
+
+nj_driver_calls nj_cuda;
+
+/* guards everything below but the atomics; taken without the GIL only, so that it can never wait for itself */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *library;
+static nj_device devices[NJ_DEVICES_MAX];
+static atomic_bool ready;
+static atomic_bool started; /* cuInit was called: a fork from here on is beyond repair */
+static atomic_bool forked;
+static atomic_bool broken;
+
+static void after_fork_in_child(void)
+{
+    atomic_store(&forked, atomic_load(&started));
+    /* another thread of the parent may have held it */
+    pthread_mutex_init(&lock, NULL);
+}
+
+bool nj_forked(void)
+{
+    return atomic_load_explicit(&forked, memory_order_relaxed);
+}
+
+bool nj_broken(void)
+{
+    return atomic_load_explicit(&broken, memory_order_relaxed);
+}
+
+void nj_raise_forked(PyObject *where)
+{
+    PyObject *what = PyUnicode_FromString(
+        "CUDA was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier");
+    if (what != NULL) {
+        nj_driver_error("cuInit", CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", what, where);
+        Py_DECREF(what);
+    }
+}
+
+/* Errors after which the context is lost (cuda.h: "the process must be terminated and relaunched"). */
+static bool is_sticky(CUresult code)
+{
+    return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static PyObject *sticky_message(const char *call, const nj_device *device)
+{
+    const char *start = "%s failed: a kernel broke the CUDA context, and the process must be restarted";
+    PyObject *what = PyUnicode_FromFormat(start, call);
+    if (what == NULL || device == NULL || device->last_label == NULL) {
+        return what;
+    }
+    PyObject *whole = PyUnicode_FromFormat("%U; last launch: %U with grid (%u, %u, %u)", what, device->last_label,
+                                           device->last_grid[0], device->last_grid[1], device->last_grid[2]);
+    Py_DECREF(what);
+    return whole;
+}
+
+int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where)
+{
+    if (outcome.call == NULL) {
+        return 0;
+    }
+    /* cuInit always comes first here, so that this code only ever means a fork */
+    if (outcome.code == CUDA_ERROR_NOT_INITIALIZED) {
+        nj_raise_forked(where);
+        return -1;
+    }
+    const char *name = NULL;
+    if (nj_cuda.cuGetErrorName(outcome.code, &name) != CUDA_SUCCESS) {
+        name = NULL;
+    }
+    PyObject *what = NULL;
+    if (is_sticky(outcome.code)) {
+        atomic_store(&broken, true);
+        what = sticky_message(outcome.call, device);
+        if (what == NULL) {
+            return -1;
+        }
+    }
+    nj_driver_error(outcome.call, outcome.code, name, what, where);
+    Py_XDECREF(what);
+    return -1;
+}
+
+/* Fills `nj_cuda`; the name of a symbol that is missing, or NULL. */
+static const char *find_symbols(void)
+{
+#define NJ_FIND(name, symbol, parameters, required)                                                                    \
+    *(void **)&nj_cuda.name = dlsym(library, symbol);                                                                  \
+    if (required && nj_cuda.name == NULL) {                                                                            \
+        return symbol;                                                                                                 \
+    }
+    NJ_DRIVER_CALLS(NJ_FIND)
+#undef NJ_FIND
+    return NULL;
+}
+
+typedef struct {
+    char problem[512]; /* of dlopen or dlsym; empty if neither failed */
+    const char *call;
+    nj_outcome outcome;
+} load_result;
+
+static void load_locked(load_result *result)
+{
+    if (library == NULL) {
+        const char *path = getenv("NOJIT_LIBCUDA");
+        library = dlopen(path != NULL && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL) {
+            result->call = "dlopen";
+            snprintf(result->problem, sizeof result->problem, "%s", dlerror());
+            return;
+        }
+        pthread_atfork(NULL, NULL, after_fork_in_child);
+    }
+    const char *missing = find_symbols();
+    if (missing != NULL) {
+        result->call = "dlsym";
+        snprintf(result->problem, sizeof result->problem, "no %s", missing);
+        return;
+    }
+    atomic_store(&started, true);
+    result->outcome = NJ_TRY(cuInit, 0);
+    atomic_store(&ready, result->outcome.call == NULL);
+}
+
+int nj_driver_ready(void)
+{
+    if (nj_forked()) {
+        nj_raise_forked(NULL);
+        return -1;
+    }
+    if (atomic_load_explicit(&ready, memory_order_acquire)) {
+        return 0;
+    }
+    load_result result = {.outcome = NJ_SUCCESS};
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&ready)) {
+        load_locked(&result);
+    }
+    pthread_mutex_unlock(&lock);
+    Py_END_ALLOW_THREADS
+    if (result.call != NULL) {
+        PyObject *what = PyUnicode_FromString("expected a CUDA driver of version 12.0 or later (libcuda.so.1)");
+        if (what != NULL) {
+            nj_driver_error(result.call, -1, result.problem, what, NULL);
+            Py_DECREF(what);
+        }
+        return -1;
+    }
+    return nj_check(result.outcome, NULL, NULL);
+}
+
+static nj_outcome retain_primary(nj_device *device)
+{
+    CUcontext context = NULL;
+    nj_outcome outcome = NJ_TRY(cuDevicePrimaryCtxRetain, &context, device->handle);
+    if (outcome.call == NULL) {
+        device->primary = context;
+    }
+    return outcome;
+}
+
+nj_device *nj_device_ready(int ordinal)
+{
+    if (nj_driver_ready() < 0) {
+        return NULL;
+    }
+    if (ordinal < 0 || ordinal >= NJ_DEVICES_MAX) {
+        nj_driver_error("cuDeviceGet", CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", NULL, NULL);
+        return NULL;
+    }
+    nj_device *device = &devices[ordinal];
+    nj_outcome outcome = NJ_SUCCESS;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&lock);
+    if (device->primary == NULL) {
+        outcome = NJ_TRY(cuDeviceGet, &device->handle, ordinal);
+        if (outcome.call == NULL) {
+            outcome = retain_primary(device);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    Py_END_ALLOW_THREADS
+    return nj_check(outcome, device, NULL) < 0 ? NULL : device;
+}
+
+nj_outcome nj_device_renew(nj_device *device)
+{
+    pthread_mutex_lock(&lock);
+    /* the reset dropped our share of the old one, so there is nothing to release */
+    nj_outcome outcome = retain_primary(device);
+    pthread_mutex_unlock(&lock);
+    return outcome;
+}
+
+nj_outcome nj_context_enter(const nj_device *device, bool *pushed)
+{
+    CUcontext current = NULL;
+    CUcontext primary = atomic_load_explicit(&device->primary, memory_order_relaxed);
+    *pushed = false;
+    nj_outcome outcome = NJ_TRY(cuCtxGetCurrent, &current);
+    if (outcome.call != NULL || current == primary) {
+        return outcome;
+    }
+    CUdevice handle;
+    /* a green context, or one that the host program made: its streams are launched on in it, not in the primary */
+    if (current != NULL && nj_cuda.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device->handle) {
+        return NJ_SUCCESS;
+    }
+    outcome = NJ_TRY(cuCtxPushCurrent, primary);
+    *pushed = outcome.call == NULL;
+    return outcome;
+}
+
+void nj_context_leave(bool pushed)
+{
+    CUcontext popped;
+    if (pushed) {
+        /* what was pushed is still on top, so that this cannot fail but where the launch has failed already */
+        (void)nj_cuda.cuCtxPopCurrent(&popped);
+    }
+}
+
+int nj_current_device(void)
+{
+    CUcontext current = NULL;
+    CUdevice device = 0;
+    if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuCtxGetCurrent, &current) < 0) {
+        return -1;
+    }
+    if (current != NULL && NJ_CUDA(NULL, cuCtxGetDevice, &device) < 0) {
+        return -1;
+    }
+    return device;
+}

@@ -1,0 +1,110 @@
+/* The CUDA driver: loaded when first needed, never linked. */
+#ifndef NOJIT_DRIVER_H
+#define NOJIT_DRIVER_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+/* result, name, parameters, whether every driver that we support has it; names with a version are what cuda.h maps to */
+#define NJ_DRIVER_CALLS(X)                                                                                             \
+    X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
+    X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \
+    X(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name), true)                                     \
+    X(cuDeviceGetCount, "cuDeviceGetCount", (int *count), true)                                                        \
+    X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal), true)                                              \
+    X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device), true)                \
+    X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device), true)              \
+    X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device), true)                              \
+    X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context), true)                                                 \
+    X(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device), true)                                                     \
+    X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context), true)                                              \
+    X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context), true)                                              \
+    X(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr address), true)         \
+    X(cuLibraryLoadData, "cuLibraryLoadData",                                                                          \
+      (CUlibrary * library, const void *code, int *jit_options, void **jit_values, unsigned int jit_count,             \
+       int *options, void **values, unsigned int count),                                                               \
+      true)                                                                                                            \
+    X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name), true)        \
+    X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel), true)                      \
+    X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device),      \
+      true)                                                                                                            \
+    X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
+      (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
+    X(cuLaunchKernel, "cuLaunchKernel",                                                                                \
+      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
+       unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,          \
+       void **extra),                                                                                                  \
+      true)                                                                                                            \
+    X(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
+      (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), true)
+
+typedef struct {
+#define NJ_DECLARE(name, symbol, parameters, required) CUresult(*name) parameters;
+    NJ_DRIVER_CALLS(NJ_DECLARE)
+#undef NJ_DECLARE
+} nj_driver_calls;
+
+/* Filled once, before `nj_driver_ready` first succeeds. */
+extern nj_driver_calls nj_cuda;
+
+/* One GPU as this process sees it. */
+typedef struct {
+    CUdevice handle;
+    _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
+    PyObject *last_label;       /* of the last kernel that was enqueued here, for the error that comes after it */
+    unsigned int last_grid[3];
+} nj_device;
+
+#define NJ_DEVICES_MAX 64
+
+/* What a driver call gave, for code that runs without the GIL. */
+typedef struct {
+    const char *call; /* NULL: nothing failed */
+    CUresult code;
+} nj_outcome;
+
+#define NJ_SUCCESS ((nj_outcome){NULL, CUDA_SUCCESS})
+
+/* Calls the driver and yields an outcome. */
+#define NJ_TRY(function, ...) nj_outcome_of(nj_cuda.function(__VA_ARGS__), #function)
+
+/* Calls the driver and yields 0, or -1 with DriverError raised at `where` (a str or NULL). */
+#define NJ_CUDA(where, function, ...) nj_check(NJ_TRY(function, __VA_ARGS__), NULL, where)
+
+static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
+{
+    return (nj_outcome){code == CUDA_SUCCESS ? NULL : call, code};
+}
+
+/* Yields 0, or -1 with DriverError raised; `device` (may be NULL) says what ran last. */
+int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where);
+
+/* Loads and initialises the driver; 0, or -1 with DriverError raised. Tries again after a failure. */
+int nj_driver_ready(void);
+
+/* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
+bool nj_forked(void);
+
+/* Raises the DriverError of a forked process. */
+void nj_raise_forked(PyObject *where);
+
+/* Whether a driver call has reported an error that only a new process mends. */
+bool nj_broken(void);
+
+/* The device with its primary context retained; NULL with DriverError raised. */
+nj_device *nj_device_ready(int ordinal);
+
+/* Retains the primary context again after a reset destroyed it; needs no GIL. */
+nj_outcome nj_device_renew(nj_device *device);
+
+/* Makes the device's primary context current for a moment, unless a context of the device is; needs no GIL. */
+nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
+void nj_context_leave(bool pushed);
+
+/* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
+int nj_current_device(void);
+
+#endif

@@ -1,0 +1,110 @@
+#include "errors.h"
+
+/* Set once by `nj_errors_init` under the import lock, and never changed. */
+static struct {
+    PyObject *argument_error;
+    PyObject *driver_error;
+} classes;
+
+int nj_errors_init(void)
+{
+    PyObject *module = PyImport_ImportModule("nojit.runtime.errors");
+    if (module == NULL) {
+        return -1;
+    }
+    Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
+    Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
+    Py_DECREF(module);
+    return classes.argument_error != NULL && classes.driver_error != NULL ? 0 : -1;
+}
+
+/* Raises `cls(*args, **kwargs)`; steals both. */
+static void raise_instance(PyObject *cls, PyObject *args, PyObject *kwargs)
+{
+    if (args != NULL && kwargs != NULL) {
+        PyObject *error = PyObject_Call(cls, args, kwargs);
+        if (error != NULL) {
+            PyErr_SetObject(cls, error);
+            Py_DECREF(error);
+        }
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+}
+
+static void refuse(PyObject *kernel, PyObject *argument, PyObject *got, PyObject *what)
+{
+    PyObject *where = argument == NULL ? PyUnicode_FromFormat("kernel %U", kernel)
+                                       : PyUnicode_FromFormat("argument %U of kernel %U", argument, kernel);
+    PyObject *empty = PyUnicode_FromString("");
+    if (what != NULL && where != NULL && empty != NULL) {
+        raise_instance(classes.argument_error, Py_BuildValue("(O)", what),
+                       Py_BuildValue("{s:O,s:O,s:O}", "got", got == NULL ? empty : got, "where", where, "argument",
+                                     argument == NULL ? empty : argument));
+    }
+    Py_XDECREF(where);
+    Py_XDECREF(empty);
+    Py_XDECREF(what);
+    Py_XDECREF(got);
+}
+
+void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...)
+{
+    if (PyErr_Occurred()) { /* `got` could not be made */
+        Py_XDECREF(got);
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, what_format);
+    PyObject *what = PyUnicode_FromFormatV(what_format, arguments);
+    va_end(arguments);
+    refuse(kernel, argument, got, what);
+}
+
+void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
+{
+    PyObject *type, *cause, *traceback;
+    PyErr_Fetch(&type, &cause, &traceback);
+    PyErr_NormalizeException(&type, &cause, &traceback);
+    if (!PyErr_GivenExceptionMatches(type, PyExc_Exception)) { /* KeyboardInterrupt is nobody's argument */
+        PyErr_Restore(type, cause, traceback);
+        return;
+    }
+    nj_refuse(kernel, argument, PyUnicode_FromFormat("%s: %S", Py_TYPE(cause)->tp_name, cause), "%s", what);
+    PyObject *new_type, *error, *new_traceback;
+    PyErr_Fetch(&new_type, &error, &new_traceback);
+    PyErr_NormalizeException(&new_type, &error, &new_traceback);
+    PyException_SetCause(error, Py_NewRef(cause));
+    PyErr_Restore(new_type, error, new_traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(cause);
+    Py_XDECREF(traceback);
+}
+
+void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
+{
+    PyObject *kwargs = PyDict_New();
+    if (kwargs != NULL && ((what != NULL && PyDict_SetItemString(kwargs, "what", what) < 0) ||
+                           (where != NULL && PyDict_SetItemString(kwargs, "where", where) < 0))) {
+        Py_CLEAR(kwargs);
+    }
+    raise_instance(classes.driver_error, Py_BuildValue("(sis)", call, code, name == NULL ? "unknown error" : name),
+                   kwargs);
+}
+
+PyObject *nj_describe(PyObject *object)
+{
+    const char *type = Py_TYPE(object)->tp_name;
+    if (object == Py_None) {
+        return PyUnicode_FromString("None");
+    }
+    if (!PyLong_Check(object) && !PyFloat_Check(object) && !PyUnicode_Check(object)) {
+        return PyUnicode_FromString(type);
+    }
+    PyObject *shown = PyObject_Repr(object);
+    PyObject *cut = shown == NULL ? NULL : PyUnicode_Substring(shown, 0, 80);
+    PyObject *text = cut == NULL ? NULL : PyUnicode_FromFormat("%s %U", type, cut);
+    Py_XDECREF(shown);
+    Py_XDECREF(cut);
+    return text;
+}

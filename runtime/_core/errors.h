@@ -1,0 +1,23 @@
+/* Raising the typed errors of runtime/errors.py. Every function needs the GIL. */
+#ifndef NOJIT_ERRORS_H
+#define NOJIT_ERRORS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Finds the error classes; once, at import. */
+int nj_errors_init(void);
+
+/* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. */
+void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...);
+
+/* Turns the pending exception into an ArgumentError at `argument` that quotes it, cause included. */
+void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
+
+/* Raises DriverError; `name` and `what` may be NULL, and so may `where`. */
+void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);
+
+/* "int 3", "str 'x'", or the type alone where a value says nothing. */
+PyObject *nj_describe(PyObject *object);
+
+#endif

@@ -1,0 +1,97 @@
+/* Keys: what of a call decides which variant runs. */
+#include "spec.h"
+
+/* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
+enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
+
+static bool accepts(const nj_type *type, const nj_value *value)
+{
+    if ((type->tags & NJ_BIT(value->tag)) == 0) {
+        return false;
+    }
+    switch (value->tag) {
+    case NJ_TAG_INT: return value->bits >= type->low && value->bits <= type->high;
+    case NJ_TAG_POINTER: return value->dtype == type->dtype || value->dtype == NJ_DTYPE_NONE;
+    default: return true;
+    }
+}
+
+/* The bits that an argument leaves: which types take it, which hints hold. */
+static uint64_t argument_bits(const nj_field *field, nj_value *value)
+{
+    if (field->address && (value->tag == NJ_TAG_UINT || (value->tag == NJ_TAG_INT && value->bits >= 0))) {
+        *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = NJ_DTYPE_NONE, .bits = value->bits};
+    }
+    uint64_t bits = 0;
+    for (unsigned int i = 0; i < field->type_count; i++) {
+        bits |= (uint64_t)accepts(&field->types[i], value) << i;
+    }
+    bool whole = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT;
+    if (field->hint_16 && (whole || value->tag == NJ_TAG_POINTER) && (value->bits & 15) == 0) {
+        bits |= UINT64_C(1) << field->type_count;
+    }
+    if (field->hint_1 && value->tag == NJ_TAG_INT && value->bits == 1) {
+        bits |= UINT64_C(2) << field->type_count;
+    }
+    return bits;
+}
+
+/* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
+static uint64_t mark(const nj_value *value, nj_key *key)
+{
+    switch (value->tag) {
+    case NJ_TAG_NONE: return MARK_NONE;
+    case NJ_TAG_BOOL: return value->bits ? MARK_TRUE : MARK_FALSE;
+    case NJ_TAG_INT: key->words[key->count++] = (uint64_t)value->bits; return MARK_INT;
+    case NJ_TAG_OPAQUE: key->words[key->count++] = (uint64_t)value->bits; return MARK_OPAQUE;
+    default: return MARK_NOTHING;
+    }
+}
+
+static bool add_arguments(const nj_spec *spec, nj_call *call, nj_key *key)
+{
+    bool known = true;
+    for (Py_ssize_t i = 0; i < spec->argument_count; i++) {
+        const nj_field *field = &spec->fields[i];
+        nj_value *value = &call->values[i];
+        known &= value->tag != NJ_TAG_UNKNOWN;
+        uint64_t bits = field->types == NULL ? mark(value, key) : argument_bits(field, value);
+        key->words[field->word] |= bits << field->shift;
+        if (value->tag == NJ_TAG_MISSING) {
+            *value = field->fallback;
+        }
+        if (field->types == NULL && value->tag == NJ_TAG_OPAQUE && value->bits >= NJ_OPAQUE_BASE && value->bits < 0) {
+            value->bits &= ~NJ_OPAQUE_KIND_MASK;
+        }
+    }
+    return known;
+}
+
+/* A program that fails leaves nothing, which tells it from every result. */
+static void add_programs(const nj_spec *spec, const nj_call *call, nj_key *key)
+{
+    for (Py_ssize_t i = 0; i < spec->program_count; i++) {
+        const nj_field *field = &spec->fields[spec->argument_count + i];
+        nj_value result;
+        if (nj_run(&spec->programs[i], call->values, &result)) {
+            key->words[field->word] |= mark(&result, key) << field->shift;
+        }
+    }
+}
+
+bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key)
+{
+    memset(key->words, 0, spec->packed_words * sizeof *key->words);
+    key->count = spec->packed_words;
+    if (!add_arguments(spec, call, key)) {
+        return false;
+    }
+    add_programs(spec, call, key);
+    uint64_t hash = key->count;
+    for (uint32_t i = 0; i < key->count; i++) {
+        hash = (hash ^ key->words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    key->hash = hash;
+    return true;
+}

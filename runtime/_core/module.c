@@ -1,0 +1,132 @@
+/* The module `nojit.runtime._core`. */
+#include "dispatcher.h"
+#include "driver.h"
+#include "errors.h"
+#include "spec.h"
+#include "tensor.h"
+
+static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    int version;
+    if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuDriverGetVersion, &version) < 0) {
+        return NULL;
+    }
+    return PyLong_FromLong(version);
+}
+
+static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    int count;
+    if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuDeviceGetCount, &count) < 0) {
+        return NULL;
+    }
+    return PyLong_FromLong(count);
+}
+
+static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    long ordinal = PyLong_AsLong(number);
+    CUdevice device;
+    int major, minor;
+    if ((ordinal == -1 && PyErr_Occurred()) || nj_driver_ready() < 0) {
+        return NULL;
+    }
+    if (NJ_CUDA(NULL, cuDeviceGet, &device, ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : (int)ordinal) < 0 ||
+        NJ_CUDA(NULL, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) < 0 ||
+        NJ_CUDA(NULL, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) < 0) {
+        return NULL;
+    }
+    return PyLong_FromLong(10 * major + minor);
+}
+
+static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    int device = nj_current_device();
+    return device < 0 ? NULL : PyLong_FromLong(device);
+}
+
+static PyObject *healthy(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(!nj_broken() && !nj_forked());
+}
+
+/* Turns (tag, bits) pairs into values; 0, or -1 with an exception raised. */
+static int read_values(PyObject *pairs, nj_value *values)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
+        int tag;
+        long long bits;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "iL", &tag, &bits)) {
+            return -1;
+        }
+        values[i] = (nj_value){.tag = (uint8_t)tag, .bits = bits};
+    }
+    return 0;
+}
+
+static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *bytes, *slots;
+    if (!PyArg_ParseTuple(args, "SO!:run_program", &bytes, &PyTuple_Type, &slots)) {
+        return NULL;
+    }
+    nj_value values[NJ_ARGUMENTS_MAX];
+    nj_program program;
+    if (PyTuple_GET_SIZE(slots) > NJ_ARGUMENTS_MAX) {
+        return PyErr_Format(PyExc_ValueError, "expected at most %d slots", NJ_ARGUMENTS_MAX);
+    }
+    if (read_values(slots, values) < 0 || nj_program_from_bytes(bytes, PyTuple_GET_SIZE(slots), &program) < 0) {
+        return NULL;
+    }
+    nj_value result;
+    bool done = nj_run(&program, values, &result);
+    PyMem_Free(program.code);
+    return done ? Py_BuildValue("(iL)", result.tag, (long long)result.bits) : Py_NewRef(Py_None);
+}
+
+static PyMethodDef functions[] = {
+    {"driver_version", driver_version, METH_NOARGS, PyDoc_STR("The CUDA version of the driver: 13000 for 13.0.")},
+    {"device_count", device_count, METH_NOARGS, PyDoc_STR("How many devices the driver sees.")},
+    {"device_capability", device_capability, METH_O, PyDoc_STR("The compute capability of a device: 90 for 9.0.")},
+    {"current_device", current_device, METH_NOARGS,
+     PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
+    {"healthy", healthy, METH_NOARGS,
+     PyDoc_STR("False once a driver call has told of an error that only a new process mends.")},
+    {"run_program", run_program, METH_VARARGS,
+     PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
+    {NULL},
+};
+
+static int add_types(PyObject *module)
+{
+    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
+        nj_spec_init(module) < 0 || nj_dispatcher_init(module) < 0) {
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||
+                   PyModule_AddIntConstant(module, "OPAQUE_KIND_SHIFT", NJ_OPAQUE_KIND_SHIFT) < 0 ||
+                   PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0
+               ? -1
+               : 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, add_types},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "nojit.runtime._core",
+    .m_doc = PyDoc_STR("The hot path: CUDA driver, argument packing, plan cache, launch."),
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

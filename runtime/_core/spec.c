@@ -1,0 +1,233 @@
+#include "spec.h"
+
+PyTypeObject *nj_spec_type;
+
+#define WORD_BITS 64
+#define TYPES_MAX 60
+
+static nj_type int_type(nj_dtype dtype)
+{
+    switch (dtype) {
+    case NJ_I8: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT8_MIN, .high = INT8_MAX};
+    case NJ_I16: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT16_MIN, .high = INT16_MAX};
+    case NJ_I32: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT32_MIN, .high = INT32_MAX};
+    case NJ_I64: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT64_MIN, .high = INT64_MAX};
+    case NJ_U8: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT8_MAX};
+    case NJ_U16: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT16_MAX};
+    case NJ_U32: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT32_MAX};
+    default: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT) | NJ_BIT(NJ_TAG_UINT), .high = INT64_MAX}; /* NJ_U64 */
+    }
+}
+
+/* Types that this runtime cannot pass yet accept nothing. */
+static nj_type read_type(const char *text)
+{
+    if (strcmp(text, "none") == 0) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
+    }
+    bool pointer = *text == '*';
+    /* "*k" is a pointer to const */
+    nj_dtype dtype = nj_dtype_parse(pointer ? text + 1 + (text[1] == 'k') : text);
+    if (dtype == NJ_DTYPE_COUNT) {
+        return (nj_type){0};
+    }
+    if (pointer) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER), .dtype = (uint8_t)dtype};
+    }
+    if (dtype == NJ_I1 || dtype == NJ_U1) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
+    }
+    if (dtype >= NJ_FP16) {
+        return (nj_type){.tags = dtype <= NJ_FP64 ? NJ_BIT(NJ_TAG_OPAQUE) : 0};
+    }
+    return int_type(dtype);
+}
+
+/* Whether every type is a pointer, None apart. */
+static bool takes_addresses(const nj_field *field)
+{
+    bool any = false;
+    for (int i = 0; i < field->type_count; i++) {
+        uint8_t tags = field->types[i].tags;
+        if (tags != NJ_BIT(NJ_TAG_NONE) && tags != NJ_BIT(NJ_TAG_POINTER)) {
+            return false;
+        }
+        any |= tags == NJ_BIT(NJ_TAG_POINTER);
+    }
+    return any;
+}
+
+static int read_types(nj_field *field, PyObject *types)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(types);
+    if (count > TYPES_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d types of one param, got %zd", TYPES_MAX, count);
+        return -1;
+    }
+    field->types = PyMem_Calloc((size_t)count + 1, sizeof *field->types);
+    if (field->types == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(types, i));
+        if (text == NULL) {
+            return -1;
+        }
+        field->types[i] = read_type(text);
+        field->type_count++;
+    }
+    field->address = takes_addresses(field);
+    return 0;
+}
+
+/* One of `params`: (types, whether hint 16 matters, whether hint 1 does), or (tag, bits) of a constexpr's default. */
+static int read_field(nj_field *field, PyObject *param)
+{
+    if (PyTuple_Check(param) && PyTuple_GET_SIZE(param) == 3) {
+        PyObject *types;
+        int hint_16, hint_1;
+        if (!PyArg_ParseTuple(param, "O!pp", &PyTuple_Type, &types, &hint_16, &hint_1)) {
+            return -1;
+        }
+        field->hint_16 = hint_16;
+        field->hint_1 = hint_1;
+        return read_types(field, types);
+    }
+    int tag;
+    long long bits;
+    if (!PyArg_ParseTuple(param, "iL", &tag, &bits)) {
+        return -1;
+    }
+    field->fallback = (nj_value){.tag = (uint8_t)tag, .bits = bits};
+    return 0;
+}
+
+/* Gives every field its bits, none across two words. */
+static int lay_out(nj_spec *self)
+{
+    unsigned int word = 0, used = 0;
+    Py_ssize_t payloads = 0;
+    for (Py_ssize_t i = 0; i < self->argument_count + self->program_count; i++) {
+        nj_field *field = &self->fields[i];
+        unsigned int bits = field->types == NULL ? NJ_MARK_BITS : field->type_count + 2u;
+        payloads += field->types == NULL;
+        if (used + bits > WORD_BITS) {
+            word++;
+            used = 0;
+        }
+        field->word = (uint16_t)word;
+        field->shift = (uint8_t)used;
+        used += bits;
+    }
+    self->packed_words = word + 1;
+    if (self->packed_words + payloads > NJ_KEY_WORDS_MAX) {
+        PyErr_SetString(PyExc_ValueError, "expected fewer facts that choose a variant");
+        return -1;
+    }
+    return 0;
+}
+
+static int read_programs(nj_spec *self, PyObject *programs)
+{
+    for (Py_ssize_t i = 0; i < self->program_count; i++) {
+        if (nj_program_from_bytes(PyTuple_GET_ITEM(programs, i), self->argument_count, &self->programs[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"params", "programs", NULL};
+    PyObject *params, *programs;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
+                                     &programs)) {
+        return -1;
+    }
+    self->argument_count = PyTuple_GET_SIZE(params);
+    self->fields = PyMem_Calloc((size_t)(self->argument_count + PyTuple_GET_SIZE(programs)) + 1, sizeof *self->fields);
+    self->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof *self->programs);
+    if (self->fields == NULL || self->programs == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->program_count = PyTuple_GET_SIZE(programs);
+    if (self->argument_count > NJ_ARGUMENTS_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < self->argument_count; i++) {
+        if (read_field(&self->fields[i], PyTuple_GET_ITEM(params, i)) < 0) {
+            return -1;
+        }
+    }
+    return read_programs(self, programs) < 0 || lay_out(self) < 0 ? -1 : nj_cache_init(&self->cache);
+}
+
+static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    nj_spec *self = (nj_spec *)type->tp_alloc(type, 0);
+    if (self != NULL && spec_init(self, args, kwargs) < 0) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static int spec_traverse(nj_spec *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    return nj_cache_traverse(&self->cache, visit, arg);
+}
+
+static int spec_clear(nj_spec *self)
+{
+    nj_cache_clear(&self->cache);
+    return 0;
+}
+
+static void spec_dealloc(nj_spec *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    spec_clear(self);
+    for (Py_ssize_t i = 0; self->fields != NULL && i < self->argument_count; i++) {
+        PyMem_Free(self->fields[i].types);
+    }
+    for (Py_ssize_t i = 0; i < self->program_count; i++) {
+        PyMem_Free(self->programs[i].code);
+    }
+    PyMem_Free(self->fields);
+    PyMem_Free(self->programs);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t spec_length(nj_spec *self)
+{
+    return (Py_ssize_t)self->cache.used;
+}
+
+static PyType_Slot spec_slots[] = {
+    {Py_tp_doc, (void *)PyDoc_STR("The facts that choose a variant on one device, and the plans found so far.")},
+    {Py_tp_new, spec_new},
+    {Py_tp_traverse, spec_traverse},
+    {Py_tp_clear, spec_clear},
+    {Py_tp_dealloc, spec_dealloc},
+    {Py_sq_length, spec_length},
+    {0, NULL},
+};
+
+static PyType_Spec spec_spec = {
+    .name = "nojit.runtime._core.Spec",
+    .basicsize = sizeof(nj_spec),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = spec_slots,
+};
+
+int nj_spec_init(PyObject *module)
+{
+    nj_spec_type = (PyTypeObject *)PyType_FromSpec(&spec_spec);
+    return nj_spec_type == NULL ? -1 : PyModule_AddType(module, nj_spec_type);
+}

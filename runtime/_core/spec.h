@@ -1,0 +1,51 @@
+/* The facts of a call that decide which variant runs, as a key; and the plans found so far, by key.
+ * One per kernel and device. Guarded by the GIL. */
+#ifndef NOJIT_SPEC_H
+#define NOJIT_SPEC_H
+
+#include "cache.h"
+
+#define NJ_BIT(tag) ((uint8_t)(1u << (tag)))
+/* bits that a constexpr, an option or a program's result takes in the packed words */
+#define NJ_MARK_BITS 3
+
+/* A type that some variant has for a param, and what it accepts. */
+typedef struct {
+    uint8_t tags;  /* bit set of nj_tag */
+    uint8_t dtype; /* of a pointer */
+    int64_t low;   /* range of ints */
+    int64_t high;
+} nj_type;
+
+/* Where a param, constexpr, option or program leaves its mark in the key. */
+typedef struct {
+    uint16_t word;
+    uint8_t shift;
+    bool hint_16; /* whether some variant was compiled for values divisible by 16 */
+    bool hint_1;  /* and for the value 1 */
+    bool address; /* whether a bare int is an address: the param takes nothing but pointers */
+    uint8_t type_count;
+    nj_type *types; /* NULL for what is not a runtime param */
+    nj_value fallback; /* of a constexpr: what programs see where the call gives none */
+} nj_field;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t argument_count;
+    Py_ssize_t program_count;
+    nj_field *fields; /* arguments, then programs */
+    nj_program *programs;
+    uint32_t packed_words;
+    nj_cache cache;
+} nj_spec;
+
+extern PyTypeObject *nj_spec_type;
+
+/* Makes the type; once, at import. */
+int nj_spec_init(PyObject *module);
+
+/* Makes the key of a call; false if only the slow path can judge the call. Turns ints into addresses where a param
+ * takes only pointers, and fills in the defaults of constexprs. */
+bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key);
+
+#endif

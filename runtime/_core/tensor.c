@@ -1,0 +1,302 @@
+#include "tensor.h"
+
+#include "driver.h"
+#include "errors.h"
+
+/* Set once by `nj_tensor_init` under the import lock. */
+static struct {
+    PyObject *exchange_api;
+    PyObject *cuda_array_interface;
+    PyObject *data_ptr;
+    PyObject *data;
+    PyObject *dtype;
+    PyObject *device;
+    PyObject *typestr;
+} names;
+
+/* The exchange API of the types that were met last; guarded by the GIL. A type in it is owned, so that no other type
+ * can come to live at its address. */
+#define CACHE_SIZE 64
+static struct {
+    PyTypeObject *type;
+    const DLPackExchangeAPI *api;
+} cache[CACHE_SIZE];
+
+int nj_tensor_init(void)
+{
+    const struct {
+        PyObject **name;
+        const char *text;
+    } wanted[] = {
+        {&names.exchange_api, "__dlpack_c_exchange_api__"},
+        {&names.cuda_array_interface, "__cuda_array_interface__"},
+        {&names.data_ptr, "data_ptr"},
+        {&names.data, "data"},
+        {&names.dtype, "dtype"},
+        {&names.device, "device"},
+        {&names.typestr, "typestr"},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
+        if (*wanted[i].name == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
+static PyObject *optional_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return value;
+}
+
+/* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */
+static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
+{
+    *api = NULL;
+    PyObject *capsule = optional_attribute((PyObject *)type, names.exchange_api);
+    if (capsule == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    /* the framework keeps the table for the life of the process (dlpack.h) */
+    Py_DECREF(capsule);
+    if (header == NULL) {
+        return -1;
+    }
+    while (header != NULL && header->version.major != 1) {
+        header = header->prev_api;
+    }
+    *api = (const DLPackExchangeAPI *)header;
+    return 0;
+}
+
+static int exchange_api_of(PyTypeObject *type, const DLPackExchangeAPI **api)
+{
+    size_t at = ((uintptr_t)type >> 4) % CACHE_SIZE;
+    if (cache[at].type == type) {
+        *api = cache[at].api;
+        return 0;
+    }
+    if (find_exchange_api(type, api) < 0) {
+        return -1;
+    }
+    PyTypeObject *old = cache[at].type;
+    cache[at].type = (PyTypeObject *)Py_NewRef((PyObject *)type);
+    cache[at].api = *api;
+    Py_XDECREF(old);
+    return 0;
+}
+
+static nj_dtype dtype_of(DLDataType type)
+{
+    static const uint8_t ints[] = {[8] = NJ_I8, [16] = NJ_I16, [32] = NJ_I32, [64] = NJ_I64};
+    static const uint8_t uints[] = {[8] = NJ_U8, [16] = NJ_U16, [32] = NJ_U32, [64] = NJ_U64};
+    static const uint8_t floats[] = {[16] = NJ_FP16, [32] = NJ_FP32, [64] = NJ_FP64};
+    nj_dtype dtype = NJ_DTYPE_NONE;
+    if (type.lanes != 1 || type.bits > 64) {
+        return NJ_DTYPE_COUNT;
+    }
+    switch (type.code) {
+    case kDLInt: dtype = ints[type.bits]; break;
+    case kDLUInt: dtype = uints[type.bits]; break;
+    case kDLFloat: dtype = floats[type.bits]; break;
+    case kDLBfloat: dtype = type.bits == 16 ? NJ_BF16 : NJ_DTYPE_NONE; break;
+    case kDLBool: dtype = type.bits == 8 ? NJ_I1 : NJ_DTYPE_NONE; break;
+    case kDLFloat8_e4m3fn: dtype = NJ_FP8E4NV; break;
+    case kDLFloat8_e4m3fnuz: dtype = NJ_FP8E4B8; break;
+    case kDLFloat8_e5m2: dtype = NJ_FP8E5; break;
+    case kDLFloat8_e5m2fnuz: dtype = NJ_FP8E5B16; break;
+    default: break;
+    }
+    return dtype == NJ_DTYPE_NONE ? NJ_DTYPE_COUNT : dtype;
+}
+
+static int device_of(DLDevice device)
+{
+    switch (device.device_type) {
+    case kDLCUDA: return device.device_id;
+    case kDLCUDAHost:
+    case kDLCUDAManaged: return NJ_DEVICE_ANY;
+    default: return NJ_DEVICE_HOST;
+    }
+}
+
+/* A view of the tensor without shape and strides, which may be gone by the time this returns. */
+static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
+{
+    if (api->dltensor_from_py_object_no_sync != NULL) {
+        return api->dltensor_from_py_object_no_sync(object, raw);
+    }
+    DLManagedTensorVersioned *managed;
+    if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) {
+        return -1;
+    }
+    *raw = managed->dl_tensor;
+    if (managed->deleter != NULL) {
+        managed->deleter(managed);
+    }
+    return 0;
+}
+
+static int read_exchanged(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+{
+    DLTensor raw;
+    if (exchange(object, tensor->api, &raw) != 0) {
+        nj_refuse_pending(kernel, argument, "expected a tensor that DLPack can describe");
+        return -1;
+    }
+    nj_dtype dtype = dtype_of(raw.dtype);
+    if (dtype == NJ_DTYPE_COUNT) {
+        PyObject *got = PyUnicode_FromFormat("DLPack type code %d, %d bits, %d lanes", raw.dtype.code, raw.dtype.bits,
+                                             raw.dtype.lanes);
+        nj_refuse(kernel, argument, got, "expected a tensor of a dtype that Triton has");
+        return -1;
+    }
+    tensor->value = (nj_value){
+        .tag = NJ_TAG_POINTER, .dtype = (uint8_t)dtype, .bits = (int64_t)((uintptr_t)raw.data + raw.byte_offset)};
+    tensor->device = device_of(raw.device);
+    return 1;
+}
+
+/* Takes an int as an address. */
+static int read_address(PyObject *number, nj_tensor *tensor)
+{
+    unsigned long long address = PyLong_AsUnsignedLongLong(number);
+    if (address == (unsigned long long)-1 && PyErr_Occurred()) {
+        return -1;
+    }
+    tensor->value.tag = NJ_TAG_POINTER;
+    tensor->value.bits = (int64_t)address;
+    return 0;
+}
+
+/* Reads ``str(dtype)`` into the value: 1, or 0 if Triton has none such; -1 with an exception. */
+static int read_dtype(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *text = PyObject_Str(object);
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    nj_dtype dtype = utf8 == NULL ? NJ_DTYPE_COUNT : nj_dtype_parse(utf8);
+    Py_XDECREF(text);
+    tensor->value.dtype = (uint8_t)dtype;
+    return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
+}
+
+/* `__cuda_array_interface__`: 1 if it says all we need, 0 if there is none or it does not, -1 with an exception. */
+static int read_array_interface(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *interface = PyObject_GetAttr(object, names.cuda_array_interface);
+    if (interface == NULL) {
+        /* torch refuses some tensors that have a data_ptr all the same, those that need a gradient say */
+        PyErr_Clear();
+        return 0;
+    }
+    int status = 0;
+    if (PyDict_Check(interface)) {
+        PyObject *data = PyDict_GetItemWithError(interface, names.data);
+        PyObject *typestr = data == NULL ? NULL : PyDict_GetItemWithError(interface, names.typestr);
+        if (typestr != NULL && PyTuple_Check(data) && PyTuple_GET_SIZE(data) > 0) {
+            status = read_dtype(typestr, tensor);
+            if (status > 0 && read_address(PyTuple_GET_ITEM(data, 0), tensor) < 0) {
+                status = -1;
+            }
+        }
+    }
+    Py_DECREF(interface);
+    tensor->device = NJ_DEVICE_UNSAID;
+    return PyErr_Occurred() ? -1 : status;
+}
+
+/* Reads "cuda:1", "cuda", "cpu" and the like; "cuda" alone leaves the driver to say which. */
+static int parse_device(const char *text)
+{
+    if (strncmp(text, "cuda", 4) != 0) {
+        return NJ_DEVICE_HOST;
+    }
+    return text[4] == ':' ? (int)strtol(text + 5, NULL, 10) : NJ_DEVICE_UNSAID;
+}
+
+static int read_device(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *device = optional_attribute(object, names.device);
+    if (device == NULL) {
+        tensor->device = NJ_DEVICE_UNSAID;
+        return PyErr_Occurred() ? -1 : 1;
+    }
+    PyObject *text = PyObject_Str(device);
+    Py_DECREF(device);
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    if (utf8 != NULL) {
+        tensor->device = parse_device(utf8);
+    }
+    Py_XDECREF(text);
+    return utf8 == NULL ? -1 : 1;
+}
+
+/* ``data_ptr()``, ``dtype`` and ``device``: torch before 2.10, Triton's TensorWrapper. As `read_array_interface`. */
+static int read_data_ptr(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *data_ptr = optional_attribute(object, names.data_ptr);
+    if (data_ptr == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *address = PyObject_CallNoArgs(data_ptr);
+    Py_DECREF(data_ptr);
+    int status = address == NULL ? -1 : read_address(address, tensor);
+    Py_XDECREF(address);
+    PyObject *dtype = status < 0 ? NULL : PyObject_GetAttr(object, names.dtype);
+    if (dtype == NULL) {
+        return -1;
+    }
+    status = read_dtype(dtype, tensor);
+    if (status == 0) {
+        PyErr_Format(PyExc_TypeError, "Triton has no dtype %S", dtype);
+    }
+    Py_DECREF(dtype);
+    return status == 1 ? read_device(object, tensor) : -1;
+}
+
+/* Asks the driver where an address lies. */
+static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+{
+    if (tensor->value.bits == 0) { /* an empty tensor */
+        tensor->device = NJ_DEVICE_ANY;
+        return 1;
+    }
+    if (nj_driver_ready() < 0) {
+        return -1;
+    }
+    if (nj_cuda.cuPointerGetAttribute(&tensor->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                      (CUdeviceptr)tensor->value.bits) != CUDA_SUCCESS) {
+        PyObject *got = PyUnicode_FromFormat("address %p", (void *)(uintptr_t)tensor->value.bits);
+        nj_refuse(kernel, argument, got, "expected memory that the CUDA driver knows");
+        return -1;
+    }
+    return 1;
+}
+
+int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+{
+    if (exchange_api_of(Py_TYPE(object), &tensor->api) < 0) {
+        nj_refuse_pending(kernel, argument, "expected a type with a DLPack exchange API");
+        return -1;
+    }
+    if (tensor->api != NULL) {
+        return read_exchanged(object, kernel, argument, tensor);
+    }
+    tensor->value = (nj_value){0};
+    int status = read_array_interface(object, tensor);
+    if (status == 0) {
+        status = read_data_ptr(object, tensor);
+    }
+    if (status < 0) {
+        nj_refuse_pending(kernel, argument, "expected a tensor that says where its data lies");
+        return -1;
+    }
+    return status == 1 && tensor->device == NJ_DEVICE_UNSAID ? find_device(kernel, argument, tensor) : status;
+}

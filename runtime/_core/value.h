@@ -1,0 +1,84 @@
+/* The value of an argument, a constexpr or an expression, and the names of Triton's dtypes. */
+#ifndef NOJIT_VALUE_H
+#define NOJIT_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The first six are `Tag` of runtime/expr_ops.py; programs know no other. */
+typedef enum {
+    NJ_TAG_MISSING = 0,
+    NJ_TAG_NONE = 1,
+    NJ_TAG_BOOL = 2,
+    NJ_TAG_INT = 3,
+    NJ_TAG_OPAQUE = 4, /* a double's bits, or the id of an interned value; never equal (see NJ_OPAQUE_BASE) */
+    NJ_TAG_POINTER = 5,
+    NJ_TAG_UINT = 6,    /* an int of 2^63 to 2^64 - 1 */
+    NJ_TAG_UNKNOWN = 7, /* a value that no plan is cached for: only the slow path can judge it */
+} nj_tag;
+
+/* Ids of interned values start here: among the NaNs, which `nj_opaque_double` makes all one. Two bits of an id say
+ * whether it is a string, a dtype or a function: these differ as constexprs, but not in expressions, where a dtype is
+ * its name. */
+#define NJ_OPAQUE_BASE (-((int64_t)1 << 50))
+#define NJ_OPAQUE_KIND_SHIFT 40
+#define NJ_OPAQUE_KIND_MASK ((int64_t)3 << NJ_OPAQUE_KIND_SHIFT)
+
+typedef enum {
+    NJ_DTYPE_NONE = 0, /* an untyped address */
+    NJ_I1,
+    NJ_U1,
+    NJ_I8,
+    NJ_I16,
+    NJ_I32,
+    NJ_I64,
+    NJ_U8,
+    NJ_U16,
+    NJ_U32,
+    NJ_U64,
+    NJ_FP16,
+    NJ_BF16,
+    NJ_FP32,
+    NJ_FP64,
+    NJ_FP8E4NV,
+    NJ_FP8E5,
+    NJ_FP8E4B8,
+    NJ_FP8E5B16,
+    NJ_FP8E4B15,
+    NJ_DTYPE_COUNT,
+} nj_dtype;
+
+typedef struct {
+    int64_t bits; /* int, bool as 0 or 1, address, a double's bits, or an id */
+    uint8_t tag;
+    uint8_t dtype; /* of what a pointer points to */
+} nj_value;
+
+static inline double nj_as_double(int64_t bits)
+{
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static inline int64_t nj_double_bits(double number)
+{
+    int64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return bits;
+}
+
+/* The bits that stand for a float constexpr: every NaN is the same one. */
+static inline int64_t nj_opaque_double(double number)
+{
+    return nj_double_bits(number != number ? __builtin_nan("") : number);
+}
+
+/* Triton's spelling, "" for an untyped address. */
+const char *nj_dtype_name(nj_dtype dtype);
+
+/* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
+nj_dtype nj_dtype_parse(const char *text);
+
+#endif

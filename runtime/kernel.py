@@ -1,0 +1,276 @@
+"""The user's handle on a kernel. The C core launches; what it has not met before is decided here, once per kind of call.
+
+`Kernel` knows which bundle serves which device, chooses the variant (`nojit.runtime.select`), loads its image
+(`nojit.runtime.images`) and hands the core a plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from nojit.runtime import _core, expr
+from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, slot_kind
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
+from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.images import Images
+from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec, row_names, row_programs
+from nojit.runtime.select import Explanation, choose, explain
+from nojit.runtime.table import KernelTable, Launch, Missing
+from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
+from nojit.runtime.values import Value
+
+__all__ = ["Kernel", "Source"]
+
+Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
+"""What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
+
+_PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
+_SCRATCH_SOURCES = {GLOBAL_SCRATCH: -1, PROFILE_SCRATCH: -2}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A bundle file that holds the kernel for one arch."""
+
+    images: Images
+    image_arch: ImageArch
+    arch: int
+    """What ``arch`` stands for in expressions: 90."""
+
+    @staticmethod
+    def of(images: Images) -> Source:
+        """Describe a file by its target."""
+        target = images.file.index.target
+        return Source(images, parse_image_arch(target.image_arch), arch_number(target.arch))
+
+    def table(self, kernel: str) -> KernelTable:
+        """Read the variants of a kernel."""
+        return self.images.file.table(kernel)
+
+    def __str__(self) -> str:
+        return f"{self.images.file.path} ({self.image_arch})"
+
+
+class Kernel(_core.Dispatcher):
+    """One kernel of a bundle: call it, or give it a grid first as in Triton.
+
+    ``kernel[grid](*arguments, **named)`` launches on the current stream of the arguments' framework, or on ``stream=``.
+    Arguments come in the order of the kernel function, constexprs included, or by name; options such as ``num_warps``
+    only by name. `grid` is a tuple of one to three ints, or a function of a mapping that holds the constexprs and
+    options of the chosen variant and the arguments, by name. ``kernel(...)`` takes the grid from the bundle. Launches
+    return None and do not wait.
+
+    Get one from `nojit.runtime.loader.Bundle.kernel`. Safe to use from several threads.
+
+    Raises:
+        ArgumentError: on a call, for an argument that the kernel cannot take.
+        NoMatchingVariantError: on a call, where nothing in the bundle serves it; says why, and what to build.
+        BundleError: at a variant's first launch, where its image is not what was built.
+        DriverError: where the CUDA driver refuses.
+    """
+
+    def __init__(self, name: str, sources: Sequence[Source]) -> None:
+        table = sources[0].table(name)
+        self._sources = tuple(sources)
+        self._params = table.params
+        self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
+        self._interner = Interner()
+        self._plans: dict[tuple[int, int], _core.Plan] = {}
+        self._lock = threading.Lock()
+        params = tuple(
+            (param.name, param.constexpr)
+            if param.constexpr or isinstance(param.default, Missing)
+            else (param.name, param.constexpr, param.default)
+            for param in table.params
+        )
+        super().__init__(name, params, self._options, self._interner.strings)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {', '.join(str(source.image_arch) for source in self._sources)})"
+
+    def explain(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
+        """Say which variant a call would run, and why each other one would not. Launches and loads nothing.
+
+        Args:
+            args: as in a call; tensors may lie in host memory.
+            device: instead of the tensors' own device.
+            arch: ``sm_90``; instead of a device, so that no driver is needed.
+            kwargs: as in a call.
+        """
+        there, facts = self._facts(*args, **kwargs)
+        source = self._source_for(self._capability(arch, there if device is None else device))
+        return explain(self._table(source), self._call_facts(source, facts))
+
+    def preload(self, device: int | None = None) -> int:
+        """Load every image that fits a device now, so that no launch does.
+
+        Args:
+            device: the current one if None.
+
+        Returns:
+            How many images the kernel has there.
+        """
+        ordinal = _core.current_device() if device is None else device
+        source = self._source_for(_core.device_capability(ordinal))
+        table = self._table(source)
+        used = dict.fromkeys(zip(table.columns["image"], table.columns["launch"], strict=True))
+        for image, launch in used:
+            source.images.function(image, table.launches[launch], ordinal).load(ordinal)
+        return len({image for image, _ in used})
+
+    def fits(self, device: int | None = None) -> bool:
+        """Say whether some bundle of the kernel runs on a device; on the current one if None."""
+        capability = _core.device_capability(_core.current_device() if device is None else device)
+        return any(source.image_arch.runs_on(capability) for source in self._sources)
+
+    # what the core asks for
+
+    def _prepare(self, device: int) -> _core.Spec:
+        """Make the spec of a device that has none."""
+        source = self._source_for(_core.device_capability(device))
+        with self._lock:
+            return make_spec(self._table(source), self._options, self._interner, source.arch, self._where(source))
+
+    def _resolve(self, device: int, facts: Facts) -> _core.Plan:
+        """Choose the variant for a call that has no plan."""
+        source = self._source_for(_core.device_capability(device))
+        table = self._table(source)
+        row = choose(table, self._call_facts(source, facts)).row
+        with self._lock:
+            plan = self._plans.get((device, row))
+            if plan is None:
+                plan = self._plans[device, row] = self._plan(source, table, row, device)
+        return plan
+
+    def _constexpr_key(self, value: Any) -> tuple[int, int]:
+        """Say what a constexpr of a type that C does not know stands for."""
+        try:
+            return self._interner.key(constexpr_value(value, "", self.name))
+        except ArgumentError:
+            # `_resolve` knows the constexpr's name and says so
+            return UNKNOWN
+
+    def _refuse_keyword(self, name: str) -> None:
+        known = [param.name for param in self._params] + [*self._options, "stream"]
+        what = f"unexpected argument {name!r}{did_you_mean(name, known)}"
+        raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
+
+    def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
+        source, row = plan.payload
+        table = self._table(source)
+        names: dict[str, Argument | Value] = {**row_names(table, row), **self._call_facts(source, facts).arguments}
+        text = table.grid[dimension]
+        try:
+            value = expr.parse(text).evaluate(
+                {name: expression_value(value) for name, value in names.items()} | {"arch": source.arch}
+            )
+        except expr.ExpressionError as error:
+            got = error.message
+        else:
+            got = f"{type(value).__name__} {value!r}"
+        raise ArgumentError(
+            f"expected an int for grid[{dimension}], which is {text!r}", got=got, where=f"kernel {self.name}"
+        )
+
+    # the slow path
+
+    def _source_for(self, capability: int) -> Source:
+        fitting = [source for source in self._sources if source.image_arch.runs_on(capability)]
+        if fitting:
+            return min(fitting, key=lambda source: source.image_arch.closeness(capability))
+        built = sorted(self._sources, key=lambda source: abs(source.image_arch.number - capability))
+        raise NoMatchingVariantError(
+            f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}",
+            where=f"kernel {self.name}",
+            reasons=tuple((str(source), f"does not run on sm_{capability}") for source in built),
+        )
+
+    def _capability(self, arch: str | None, device: int | None) -> int:
+        if arch is not None:
+            try:
+                return arch_number(arch)
+            except ValueError as error:
+                raise ArgumentError(str(error), where=f"kernel {self.name}", argument="arch") from None
+        if device is None and len(self._sources) == 1:
+            return self._sources[0].image_arch.number
+        return _core.device_capability(_core.current_device() if device is None else device)
+
+    def _table(self, source: Source) -> KernelTable:
+        table = source.table(self.name)
+        if table.params != self._params:
+            raise BundleError(
+                f"expected kernel {self.name} to have the same params in every bundle",
+                got=f"others in {source}",
+                where=str(self._sources[0]),
+            )
+        return table
+
+    def _where(self, source: Source) -> str:
+        return f"{source} kernel {self.name}"
+
+    def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
+        arguments, constexprs, options = facts
+        types = self._types(source)
+        return CallFacts(
+            arguments={name: self._argument(name, *fact, types[name]) for name, fact in arguments.items()},
+            constexprs={name: constexpr_value(value, name, self.name) for name, value in constexprs.items()},
+            options={name: constexpr_value(value, name, self.name) for name, value in options.items()},
+            arch=source.arch,
+        )
+
+    def _types(self, source: Source) -> dict[str, list[str]]:
+        table = self._table(source)
+        return {
+            name: list(dict.fromkeys(signature[place] for signature in table.signatures))
+            for place, name in enumerate(table.runtime_params())
+        }
+
+    def _argument(self, name: str, kind: str, dtype: str, value: Any, types: list[str]) -> Argument:
+        if kind == "int" and value >= 0 and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}:
+            return Argument("pointer", value)
+        if kind == "pointer":
+            return Argument("pointer", value, dtype)
+        for known in _PLAIN_KINDS:
+            if kind == known:
+                return Argument(known, value)
+        later = isinstance(value, tuple) or hasattr(value, "block_shape")
+        raise ArgumentError(
+            f"expected {' or '.join(types)}"
+            + ("; tuples and tensor descriptors are not supported yet" if later else ""),
+            got=type(value).__name__,
+            where=f"argument {name} of kernel {self.name}",
+            argument=name,
+        )
+
+    def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
+        launch = table.launches[table.columns["launch"][row]]
+        label = f"{table.variant_id(row)} ({table.label(row)}) of bundle {source.images.file.id}"
+        return _core.Plan(
+            label=label,
+            function=source.images.function(table.columns["image"][row], launch, device),
+            device=device,
+            arguments=len(self._params) + len(self._options),
+            slots=tuple(self._slots(launch)),
+            grid=row_programs(table, row, self._interner, source.arch, self._where(source)),
+            meta=self._meta(table, row),
+            payload=(source, row),
+            block_threads=32 * launch.num_warps,
+            num_ctas=launch.num_ctas,
+            shared_bytes=launch.shared_bytes,
+            cooperative=launch.cooperative,
+            pdl=launch.pdl,
+            global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
+            profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
+        )
+
+    def _slots(self, launch: Launch) -> Iterator[tuple[int, str]]:
+        places = {param.name: place for place, param in enumerate(self._params)} | _SCRATCH_SOURCES
+        for slot in launch.layout:
+            yield places[slot.source], slot.type
+
+    def _meta(self, table: KernelTable, row: int) -> dict[str, Value]:
+        types: Mapping[str, None] = {axis.name: None for axis in table.axes if axis.is_type}
+        return {name: value for name, value in row_names(table, row).items() if name not in types}

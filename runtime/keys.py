@@ -1,0 +1,236 @@
+"""What the C core needs to know of a table: types, hints and programs, with every constexpr as a tag and 64 bits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import struct
+from collections.abc import Hashable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from nojit.runtime import _core, expr
+from nojit.runtime.call import expression_value
+from nojit.runtime.errors import ArgumentError, BundleError
+from nojit.runtime.expr import Expression, ExpressionError, Tag
+from nojit.runtime.select import Interests, interests
+from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.values import DType, FunctionRef, Value
+
+__all__ = ["UNKNOWN", "Interner", "constexpr_value", "make_spec", "row_names", "row_programs"]
+
+Key: TypeAlias = tuple[int, int]
+"""A value as C sees it: its tag and 64 bits."""
+
+# beyond `Tag`, as _core/value.h numbers it: a value that no variant and no expression knows
+UNKNOWN: Key = (7, 0)
+_MISSING: Key = (Tag.MISSING, 0)
+
+
+class _Kind(IntEnum):
+    """What an interned value is: these differ as constexprs, while expressions see a dtype's or function's name."""
+
+    TEXT = 0
+    DTYPE = 1
+    FUNCTION = 2
+    OTHER = 3
+
+
+class Interner:
+    """Numbers the strings, dtypes, functions and tuples that some variant or expression knows.
+
+    Attributes:
+        strings: ids of strings, which C looks up by itself.
+    """
+
+    def __init__(self) -> None:
+        self.strings: dict[str, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+
+    def add(self, value: expr.Value) -> int:
+        """Return the 64 bits that stand for a float, or for anything else that is neither int, bool nor None."""
+        bits = self._find(value)
+        if bits is not None:
+            return bits
+        name, kind = _name_and_kind(value)
+        number = self._numbers.setdefault(name, len(self._numbers))
+        bits = _core.OPAQUE_BASE + (kind << _core.OPAQUE_KIND_SHIFT) + number
+        if isinstance(name, str):
+            self.strings.setdefault(name, _core.OPAQUE_BASE + number)
+        return bits
+
+    def key(self, value: Value) -> Key:
+        """Return a constexpr's tag and bits; `UNKNOWN` if no variant knows it."""
+        if isinstance(value, bool):
+            return Tag.BOOL, int(value)
+        if value is None:
+            return Tag.NONE, 0
+        if isinstance(value, int):
+            return (Tag.INT, value) if expr.INT64_MIN <= value <= expr.INT64_MAX else UNKNOWN
+        bits = self._find(value)
+        return UNKNOWN if bits is None else (Tag.OPAQUE, bits)
+
+    def _find(self, value: expr.Value) -> int | None:
+        if isinstance(value, float):
+            (bits,) = struct.unpack("<q", struct.pack("<d", math.nan if math.isnan(value) else value))
+            return int(bits)
+        name, kind = _name_and_kind(value)
+        number = self._numbers.get(name)
+        return None if number is None else _core.OPAQUE_BASE + (kind << _core.OPAQUE_KIND_SHIFT) + number
+
+
+def _name_and_kind(value: expr.Value) -> tuple[Hashable, _Kind]:
+    if isinstance(value, str):
+        return value, _Kind.TEXT
+    if isinstance(value, DType):
+        return value.name, _Kind.DTYPE
+    if isinstance(value, FunctionRef):
+        return value.name, _Kind.FUNCTION
+    return (None, expr.identity(value)), _Kind.OTHER
+
+
+def constexpr_value(value: Any, name: str, kernel: str) -> Value:
+    """Turn what a caller passes for a constexpr into the value that a bundle stores.
+
+    Numbers of numpy become Python's, ``tl.float16`` becomes `DType`, a ``@triton.jit`` function `FunctionRef`.
+
+    Raises:
+        ArgumentError: nothing that a constexpr can be.
+    """
+    if value is None or type(value) in (bool, int, float, str, DType, FunctionRef):
+        return value  # type: ignore[no-any-return] # its type was just compared
+    for kind in (int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, tuple | list):
+        return tuple(constexpr_value(item, name, kernel) for item in value)
+    found = _of_triton(value) or _of_numpy(value)
+    if found is None:
+        where = f"constexpr {name} of kernel {kernel}"
+        what = "expected int, float, bool, str, None, a tuple, a dtype or a jit function"
+        raise ArgumentError(what, got=type(value).__name__, where=where, argument=name)
+    return found[0]
+
+
+def _of_triton(value: Any) -> tuple[Value] | None:
+    """Know Triton's own objects by their class's name: Triton itself may not be there."""
+    kind = type(value)
+    if not kind.__module__.startswith("triton."):
+        return None
+    if kind.__name__ == "dtype":
+        return (DType(str(value.name)),)
+    if kind.__name__ in ("JITFunction", "GluonJITFunction"):
+        return (FunctionRef(f"{value.__module__}:{value.__name__}"),)
+    return None
+
+
+def _of_numpy(value: Any) -> tuple[Value] | None:
+    if type(value).__module__ != "numpy":
+        return None
+    if type(value).__name__.startswith("bool"):
+        return (bool(value),)
+    try:
+        return (operator.index(value),)
+    except TypeError:
+        pass
+    try:
+        return (float(value),)
+    except (TypeError, ValueError):
+        return None
+
+
+def make_spec(table: KernelTable, options: Iterable[str], interner: Interner, arch: int, where: str) -> _core.Spec:
+    """Say what the key of a call consists of, for one table.
+
+    Args:
+        table: the kernel's variants for one target.
+        options: the names that follow the params in a call's arguments.
+        interner: gets every value that a key can hold.
+        arch: what ``arch`` stands for: 90.
+        where: the bundle and kernel, for errors.
+
+    Raises:
+        BundleError: an expression of the table is too long, or asks for a name that is no param.
+    """
+    _intern_values(table, interner)
+    asked = interests(table, arch)
+    slots = {param.name: place for place, param in enumerate(table.params)}
+    expressions = _without_type_axes(asked, table)
+    programs = tuple(_compile(expression, slots, interner, where) for expression in expressions)
+    return _core.Spec((*_fields(table, asked, interner), *(_MISSING for _ in options)), programs)
+
+
+def _fields(table: KernelTable, asked: Interests, interner: Interner) -> list[Any]:
+    runtime = {param.name: (param.types, param.hint_16, param.hint_1) for param in asked.params}
+    matrix = {axis.name for axis in table.axes}
+    fields: list[Any] = []
+    for param in table.params:
+        if not param.constexpr:
+            fields.append(runtime[param.name])
+        elif param.name in matrix and not isinstance(param.default, Missing):
+            fields.append(_program_key(param.default, interner))
+        else:
+            fields.append(_MISSING)
+    return fields
+
+
+def _program_key(value: Value, interner: Interner) -> Key:
+    seen = expression_value(value)
+    if isinstance(seen, bool) or seen is None or type(seen) is int:
+        return interner.key(seen)
+    return Tag.OPAQUE, interner.add(seen)
+
+
+def _intern_values(table: KernelTable, interner: Interner) -> None:
+    values = itertools.chain(
+        (value for axis in table.axes if not axis.is_type for value in axis.values),
+        (value for config in table.configs for _, value in config.constexprs + config.options),
+        (param.default for param in table.params if not isinstance(param.default, Missing)),
+    )
+    for value in values:
+        if value is not None and not isinstance(value, int):
+            interner.add(value)
+
+
+def _without_type_axes(asked: Interests, table: KernelTable) -> list[Expression]:
+    """Put each type in place of its axis: a call has no value for such a name."""
+    grounded: dict[Expression, None] = {}
+    for expression in (*asked.predicates, *asked.derived):
+        axes = [axis for axis in table.axes if axis.is_type and axis.name in expression.names]
+        for point in itertools.product(*(axis.values for axis in axes)):
+            values = {axis.name: expression_value(value) for axis, value in zip(axes, point, strict=True)}
+            grounded[expr.substitute(expression, values)] = None
+    return list(grounded)
+
+
+def _compile(expression: Expression, slots: Mapping[str, int], interner: Interner, where: str) -> bytes:
+    try:
+        return expr.compile(expression, slots, interner.add)
+    except ExpressionError as error:
+        raise BundleError("expected an expression over the kernel's params", got=str(error), where=where) from None
+
+
+def row_names(table: KernelTable, row: int) -> dict[str, Value]:
+    """Return what each constexpr, option and axis is for one row."""
+    meaning, config, _, _ = table.key(row)
+    values = {
+        param.name: param.default
+        for param in table.params
+        if param.constexpr and not isinstance(param.default, Missing)
+    }
+    values.update(
+        (axis.name, axis.values[place]) for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True)
+    )
+    return values | dict(table.configs[config].options) | table.constexprs(row)
+
+
+def row_programs(table: KernelTable, row: int, interner: Interner, arch: int, where: str) -> tuple[bytes, ...]:
+    """Compile the grid of one row, every constexpr in place.
+
+    Raises:
+        BundleError: as `make_spec`.
+    """
+    known = {name: expression_value(value) for name, value in row_names(table, row).items()} | {"arch": arch}
+    slots = {param.name: place for place, param in enumerate(table.params) if not param.constexpr}
+    return tuple(_compile(expr.substitute(expr.parse(text), known), slots, interner, where) for text in table.grid)

@@ -1,0 +1,136 @@
+"""Load bundles: a file, or a folder of them for several archs. No driver is touched until the first launch."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError, KernelNotFoundError, did_you_mean
+from nojit.runtime.format import SUFFIX
+from nojit.runtime.images import Images
+from nojit.runtime.kernel import Kernel, Source
+
+__all__ = ["Bundle", "load"]
+
+
+def load(path: str | os.PathLike[str]) -> Bundle:
+    """Open a bundle file, or every ``*.nojit`` in a folder.
+
+    Args:
+        path: a folder may hold the bundles of several archs, and of several sets of kernels.
+
+    Raises:
+        FileNotFoundError: nothing is there, or the folder holds no bundle.
+        BundleError: a file is no whole, unaltered bundle, or two of them hold the same kernel for one arch.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        return Bundle([place])
+    paths = sorted(place.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none")
+    return Bundle(paths)
+
+
+class Bundle:
+    """Kernels by name, from one file or several. Safe to use from several threads.
+
+    Attributes:
+        files: the bundle files, in the order given.
+
+    Args:
+        paths: the files.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        self.files: tuple[BundleFile, ...] = ()
+        try:
+            for path in paths:
+                self.files += (BundleFile(path),)
+            self._sources = _merge(self.files)
+        except BaseException:
+            self.close()
+            raise
+        self._kernels: dict[str, Kernel] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, sorted."""
+        return tuple(self._sources)
+
+    def kernel(self, name: str) -> Kernel:
+        """Return a kernel; the same object each time.
+
+        Raises:
+            KernelNotFoundError: no file holds it.
+            BundleError: its table is not what the bundle pins, or breaks a rule.
+        """
+        with self._lock:
+            kernel = self._kernels.get(name)
+            if kernel is None:
+                kernel = self._kernels[name] = Kernel(name, self._sources_of(name))
+        return kernel
+
+    def _sources_of(self, name: str) -> list[Source]:
+        sources = self._sources.get(name)
+        if sources is None:
+            where = ", ".join(str(file.path) for file in self.files)
+            near = did_you_mean(name, self.kernels)
+            raise KernelNotFoundError(
+                f"expected one of {len(self._sources)} kernels", got=f"{name!r}{near}", where=where
+            )
+        return sources
+
+    def preload(self, kernels: Iterable[str] | None = None, device: int | None = None) -> int:
+        """Load every image that fits a device now, so that no launch ever does: before a graph capture, say.
+
+        Args:
+            kernels: their names; all that have variants for the device if None.
+            device: the current one if None.
+
+        Returns:
+            How many images these kernels have there.
+
+        Raises:
+            NoMatchingVariantError: one of `kernels` has nothing for the device.
+            BundleError: an image is not what was built.
+            DriverError: the driver refuses one.
+        """
+        if kernels is not None:
+            return sum(self.kernel(name).preload(device) for name in kernels)
+        fitting = (kernel for kernel in map(self.kernel, self.kernels) if kernel.fits(device))
+        return sum(kernel.preload(device) for kernel in fitting)
+
+    def close(self) -> None:
+        """Close the files. What is loaded stays loaded, and launches; what is not can no longer be."""
+        for file in self.files:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Bundle({len(self._sources)} kernels in {', '.join(str(file.path) for file in self.files)})"
+
+
+def _merge(files: tuple[BundleFile, ...]) -> dict[str, list[Source]]:
+    """List the sources of each kernel, by its name."""
+    sources: dict[str, list[Source]] = {}
+    for file in files:
+        source = Source.of(Images(file))
+        for kernel in file.kernels:
+            known = sources.setdefault(kernel, [])
+            for other in known:
+                if other.image_arch == source.image_arch:
+                    what = f"expected kernel {kernel} once for {source.image_arch}"
+                    raise BundleError(what, got=f"{other.images.file.path} and {file.path}")
+            known.append(source)
+    return dict(sorted(sources.items()))
