@@ -1,0 +1,245 @@
+"""Every rule of a variant table has a bundle that breaks it and is right otherwise, hashes included."""
+
+from __future__ import annotations
+
+import json
+import struct
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.runtime.errors import BundleError, BundleFormatError
+from nojit.runtime.table import COLUMNS
+
+from tests.support.hostile import golden_parts, read_everything
+from tests.support.jsonlies import (
+    Document,
+    Lie,
+    NodePath,
+    edit_index,
+    edit_raw,
+    edit_table,
+    get,
+    nodes,
+    put,
+    split_table,
+)
+
+PARTS = golden_parts()
+SCALE = 1  # tables are sorted by kernel: fill, scale
+_, ROWS, RAW_TABLE = PARTS.tables[SCALE]
+HEADER: Document = json.loads(split_table(RAW_TABLE)[0])
+JUNK = (None, True, 2, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1}, {"float": "1.5"}, {"tuple": [1]})
+
+
+def outcome(tmp_path: Path, data: bytes) -> BundleError | None:
+    path = tmp_path / "lie.nojit"
+    path.write_bytes(data)
+    error = None
+    try:
+        read_everything(path)
+    except BundleError as caught:
+        error = caught
+    assert error is None or str(path) in str(error), "an error names the file"
+    return error
+
+
+def rule_of(error: BundleError | None) -> str:
+    assert isinstance(error, BundleFormatError), f"expected a broken rule, got {error!r}"
+    return error.rule
+
+
+def at(*path: str | int) -> Callable[[object], Lie]:
+    return lambda value: lambda header: put(header, path, value)
+
+
+def add(*path: str | int) -> Callable[[object], Lie]:
+    return lambda value: lambda header: get(header, path).append(value)
+
+
+def deep_tuple(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"tuple": [value]}
+    return value
+
+
+default = at("params", 0, "default")
+first_param = at("params", 0, "name")
+requires = at("configs", 0, "requires")
+hints = at("hint_sets", 1)
+launch = lambda field: at("launches", 0, field)  # noqa: E731 - a name for the table below
+
+BROKEN: dict[str, tuple[str, Lie]] = {
+    "an unknown field": ("fields", lambda header: header.update(extra=1)),
+    "an unknown field of a param": ("fields", lambda header: header["params"][0].update(offset=0)),
+    "an unknown field of a launch": ("fields", lambda header: header["launches"][0].update(clusters=1)),
+    "no params": ("fields", lambda header: header.pop("params")),
+    "a param twice": ("duplicate", first_param("n")),
+    "a param named as a path": ("name", first_param("../x")),
+    "a param named as scratch": ("name", first_param("$global_scratch")),
+    "two defaults": ("size", default([1, 2])),
+    "a default with no kind": ("type", default([{"complex": "1"}])),
+    "a default of two kinds": ("type", default([{"float": "0x1p0", "dtype": "fp16"}])),
+    "a decimal float": ("json-canonical", default([{"float": "1.5"}])),
+    "a float spelled otherwise": ("json-canonical", default([{"float": "0x1p0"}])),
+    "a float that is none": ("type", default([{"float": "one"}])),
+    "a float past all": ("type", default([{"float": "0x1p999999"}])),
+    "an integer of 65 bits": ("size", default([1 << 64])),
+    "a tuple of 65": ("size", default([{"tuple": [1] * 65}])),
+    "tuples 9 deep": ("json-depth", default([deep_tuple(9)])),
+    "tuples 400 deep": ("json-depth", default([deep_tuple(400)])),
+    "four grid dimensions": ("size", at("grid")(["1"] * 4)),
+    "a grid that calls": ("expression", at("grid")(["__import__('os')"])),
+    "a grid with a dot": ("expression", at("grid")(["n.real"])),
+    "an empty grid expression": ("expression", at("grid")([""])),
+    "a grid that never ends": ("expression", at("grid")(["(" * 4000])),
+    "a grid past all length": ("expression", at("grid")(["1 + " * 2000 + "1"])),
+    "requires that is no expression": ("expression", requires("x_ptr 16")),
+    "requires of another type": ("type", requires(None)),
+    "a derived value more": ("size", add("derived_values", 0)(1)),
+    "a derived value less": ("size", at("derived_values", 0)([])),
+    "a derived expression of nothing": ("expression", at("derived", 0, "expression")("")),
+    "a type more in a signature": ("size", add("signatures", 0)("i32")),
+    "a type less in a signature": ("size", lambda header: header["signatures"][0].pop()),
+    "a type with escapes": ("text", at("signatures", 0, 0)("*fp16\x1b[0m")),
+    "a type of another type": ("type", at("signatures", 0, 0)(16)),
+    "a meaning of nothing": ("size", at("meanings", 0)([])),
+    "a meaning with an axis more": ("pool", add("meanings", 0)(0)),
+    "a meaning with an axis less": ("pool", at("meanings", 0)([0])),
+    "a meaning of no signature": ("pool", at("meanings", 0, 0)(2)),
+    "a meaning of no value": ("pool", at("meanings", 0, 1)(2)),
+    "a meaning of a negative value": ("size", at("meanings", 0, 1)(-1)),
+    "a meaning of a bool": ("type", at("meanings", 0, 1)(False)),
+    "a hint of 8": ("hint", hints([["x_ptr", 8]])),
+    "a hint of 0": ("hint", hints([["x_ptr", 0]])),
+    "a hint of true": ("type", hints([["x_ptr", True]])),
+    "a hint of a deep array": ("type", hints([["x_ptr", [[[[1]]]]]])),
+    "a hint of a stranger": ("param", hints([["y_ptr", 16]])),
+    "a hint of a constexpr": ("param", hints([["BLOCK", 16]])),
+    "a hint without value": ("size", hints([["x_ptr"]])),
+    "an option without value": ("size", at("configs", 0, "options", 0)(["num_warps"])),
+    "an option named as a path": ("name", at("configs", 0, "options", 0, 0)("a/b")),
+    "65 options": ("size", at("configs", 0, "options")([[f"o{i}", 1] for i in range(65)])),
+    "a layout of a stranger": ("param", at("layouts", 0, 0)(["y_ptr", "*fp16"])),
+    "a layout of a constexpr": ("param", at("layouts", 0, 0)(["BLOCK", "i32"])),
+    "a layout of triples": ("size", at("layouts", 0, 0)(["x_ptr", "*fp16", 0])),
+    "a launch of no layout": ("pool", launch("layout")(99)),
+    "a launch of a bool layout": ("type", launch("layout")(False)),
+    "no warps": ("size", launch("num_warps")(0)),
+    "65 warps": ("size", launch("num_warps")(65)),
+    "no CTAs": ("size", launch("num_ctas")(0)),
+    "17 CTAs": ("size", launch("num_ctas")(17)),
+    "a mebibyte and one of shared memory": ("size", launch("shared_bytes")((1 << 20) + 1)),
+    "negative shared memory": ("size", launch("shared_bytes")(-1)),
+    "a gibibyte and one of scratch": ("size", launch("global_scratch_bytes")((1 << 30) + 1)),
+    "scratch aligned to 0": ("size", launch("global_scratch_align")(0)),
+    "profile scratch aligned to 0": ("size", launch("profile_scratch_align")(0)),
+    "cooperative by number": ("type", launch("cooperative")(1)),
+    "a symbol with a zero byte": ("text", launch("symbol")("scale\0")),
+    "a tuning key of nine": ("size", at("tuning")({"key": ["n"] * 9, "bucket": "pow2"})),
+    "a tuning key that is a path": ("name", at("tuning")({"key": ["../n"], "bucket": "pow2"})),
+    "tuning without bucket": ("fields", at("tuning")({"key": ["n"]})),
+    "an axis of 65": ("size", at("axes")([{"name": f"a{i}", "is_type": False, "values": [1]} for i in range(65)])),
+    "an axis that is a type by number": ("type", at("axes", 0, "is_type")(1)),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_rule_is_named(tmp_path: Path, case: str) -> None:
+    rule, lie = BROKEN[case]
+    assert rule_of(outcome(tmp_path, edit_table(PARTS, SCALE, lie))) == rule
+
+
+@pytest.mark.parametrize("field", HEADER)
+def test_every_field_is_needed(tmp_path: Path, field: str) -> None:
+    assert rule_of(outcome(tmp_path, edit_table(PARTS, SCALE, lambda header: header.pop(field)))) == "fields"
+
+
+@pytest.mark.parametrize("path", list(nodes(HEADER)), ids=lambda path: "/".join(map(str, path)))
+def test_junk_is_refused_by_an_error_of_ours(tmp_path: Path, path: NodePath) -> None:
+    # constexpr values and the like take some of it; whatever they take must then be readable
+    refused = [
+        outcome(tmp_path, edit_table(PARTS, SCALE, lambda header, junk=junk: put(header, path, junk))) is not None
+        for junk in JUNK
+    ]
+    assert sum(refused) >= 4
+
+
+@pytest.mark.parametrize("path", list(nodes(HEADER)), ids=lambda path: "/".join(map(str, path)))
+def test_a_node_that_is_missing_is_refused_or_empty(tmp_path: Path, path: NodePath) -> None:
+    def lie(header: Document) -> None:
+        del get(header, path[:-1])[path[-1]]
+
+    error = outcome(tmp_path, edit_table(PARTS, SCALE, lie))
+    assert isinstance(path[-1], int) or error is not None
+
+
+def edit_column(column: str, row: int, value: int) -> bytes:
+    def change(raw: bytes) -> bytes:
+        place = len(raw) - 4 * ROWS * (len(COLUMNS) - COLUMNS.index(column)) + 4 * row
+        return raw[:place] + struct.pack("<I", value) + raw[place + 4 :]
+
+    return edit_raw(PARTS, f"table {SCALE}", change)
+
+
+POOLED = ("meaning", "config", "hints", "derived", "launch", "image")
+
+
+@pytest.mark.parametrize("column", POOLED)
+@pytest.mark.parametrize("value", [1000, 2**31, 2**32 - 1])
+def test_a_column_points_into_its_pool(tmp_path: Path, column: str, value: int) -> None:
+    assert rule_of(outcome(tmp_path, edit_column(column, ROWS - 1, value))) == "pool"
+
+
+@pytest.mark.parametrize("column", ["registers", "spill_bytes"])
+def test_a_count_may_be_anything(tmp_path: Path, column: str) -> None:
+    assert outcome(tmp_path, edit_column(column, 0, 2**32 - 1)) is None
+
+
+@pytest.mark.parametrize("column", POOLED[:4])
+def test_rows_are_sorted_and_unique(tmp_path: Path, column: str) -> None:
+    rows = array("I", split_table(RAW_TABLE)[1])
+    start = COLUMNS.index(column) * ROWS
+    row = next(i for i in range(1, ROWS) if rows[start + i] != rows[start + i - 1])
+    assert rule_of(outcome(tmp_path, edit_column(column, row, rows[start + row] ^ 1))) == "order"
+
+
+def test_every_image_is_used(tmp_path: Path) -> None:
+    assert rule_of(outcome(tmp_path, edit_column("image", 0, 6))) == "images"
+
+
+LAID_OUT: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "nothing": ("truncated", lambda raw: b""),
+    "three bytes": ("truncated", lambda raw: raw[:3]),
+    "a length past the end": ("size", lambda raw: b"\xff\xff\xff\xff" + raw[4:]),
+    "a length of 0": ("size", lambda raw: bytes(4) + raw[4:]),
+    "a byte more": ("size", lambda raw: raw + b"\0"),
+    "a byte less": ("size", lambda raw: raw[:-1]),
+    "a row more": ("size", lambda raw: raw + bytes(32)),
+    "zeros as padding": ("padding", lambda raw: _padded_with(raw, b"\0")),
+    "a space in the JSON": ("json-canonical", lambda raw: _padded_with(raw, b" ", inside=True)),
+}
+
+
+def _padded_with(raw: bytes, filler: bytes, *, inside: bool = False) -> bytes:
+    header, columns = split_table(raw)
+    # some length that needs padding
+    header = header.replace(b'"symbol":"scale"', b'"symbol":"scal"', 1) if len(header) % 4 == 0 else header
+    padding = filler * (-len(header) % 4)
+    length = len(header) + (len(padding) if inside else 0)
+    return struct.pack("<I", length) + header + padding + columns
+
+
+@pytest.mark.parametrize("case", LAID_OUT)
+def test_a_table_is_laid_out_one_way(tmp_path: Path, case: str) -> None:
+    rule, change = LAID_OUT[case]
+    assert rule_of(outcome(tmp_path, edit_raw(PARTS, f"table {SCALE}", change))) == rule
+
+
+def test_rows_and_index_agree(tmp_path: Path) -> None:
+    for step in (-1, 1):
+        data = edit_index(PARTS, lambda index, step=step: put(index, ("kernels", 1, "variants"), ROWS + step))
+        assert rule_of(outcome(tmp_path, data)) == "size"
