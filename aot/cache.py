@@ -63,8 +63,8 @@ class Cache:
         """
         path = self._path(key)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with os.fdopen(descriptor, "rb") as file:
+            # an opener, since `os.fdopen` leaks the descriptor of a folder
+            with open(path, "rb", opener=_open_no_link) as file:  # noqa: PTH123 - Path.open takes no opener
                 stored = file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -103,3 +103,7 @@ class Cache:
         if not _KEY.match(key):
             raise ValueError(f"expected a SHA-256 in hex as key, got {key!r}")
         return self.folder / key[:2] / key[2:]
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)

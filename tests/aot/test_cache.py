@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot.cache import Cache, default_cache_folder
+from nojit.runtime.errors import PackageError
+
+from tests.aot.conftest import ROOT
+
+KEY, OTHER = "a" * 64, "b" * 64
+NOBODY = 65534
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def entry(cache: Cache, key: str = KEY) -> Path:
+    return cache.folder / key[:2] / key[2:]
+
+
+def files(cache: Cache) -> list[Path]:
+    return [path for path in cache.folder.rglob("*") if not path.is_dir()]
+
+
+class TestStoring:
+    def test_round_trip(self, cache):
+        cache.put(KEY, b"one")
+        cache.put(OTHER, b"")
+        assert (cache.get(KEY), cache.get(OTHER)) == (b"one", b"")
+
+    def test_an_absent_key_is_a_miss(self, cache):
+        assert cache.get(KEY) is None
+        cache.put(KEY, b"one")
+        assert cache.get("a" * 63 + "b") is None
+
+    def test_the_last_writer_wins(self, cache):
+        cache.put(KEY, b"one")
+        cache.put(KEY, b"two")
+        assert cache.get(KEY) == b"two"
+
+    def test_another_process_finds_it(self, cache):
+        cache.put(KEY, b"one")
+        assert Cache(cache.folder).get(KEY) == b"one"
+
+    def test_nothing_lies_beside_the_entry(self, cache):
+        cache.put(KEY, b"one")
+        assert files(cache) == [entry(cache)]
+
+    @pytest.mark.parametrize("key", ["", "a" * 63, "A" * 64, "../" + "a" * 61, "a" * 64 + "\n", "g" * 64])
+    def test_keys_are_digests_and_never_paths(self, cache, key):
+        with pytest.raises(ValueError, match="expected a SHA-256 in hex as key"):
+            cache.get(key)
+        with pytest.raises(ValueError, match="expected a SHA-256 in hex as key"):
+            cache.put(key, b"")
+
+    @given(st.binary())
+    def test_any_bytes(self, tmp_path_factory, data):
+        cache = Cache(tmp_path_factory.mktemp("cache"))
+        cache.put(KEY, data)
+        assert cache.get(KEY) == data
+
+
+class TestDamage:
+    def test_every_truncation_is_a_miss(self, cache):
+        cache.put(KEY, b"some machine code")
+        whole = entry(cache).read_bytes()
+        for length in range(len(whole)):
+            entry(cache).write_bytes(whole[:length])
+            assert cache.get(KEY) is None, length
+
+    def test_every_flipped_bit_is_a_miss(self, cache):
+        cache.put(KEY, b"code")
+        whole = entry(cache).read_bytes()
+        for place in range(8 * len(whole)):
+            flipped = bytearray(whole)
+            flipped[place // 8] ^= 1 << place % 8
+            entry(cache).write_bytes(flipped)
+            assert cache.get(KEY) is None, place
+
+    def test_something_appended_is_a_miss(self, cache):
+        cache.put(KEY, b"code")
+        with entry(cache).open("ab") as file:
+            file.write(b"\0")
+        assert cache.get(KEY) is None
+
+    def test_a_damaged_entry_is_replaced(self, cache):
+        cache.put(KEY, b"code")
+        entry(cache).write_bytes(b"garbage")
+        cache.put(KEY, b"code")
+        assert cache.get(KEY) == b"code"
+
+    def test_a_folder_in_its_place_is_an_error(self, cache):
+        entry(cache).mkdir(parents=True)
+        with pytest.raises(PackageError, match=r"expected a readable cache entry, got .*Is a directory"):
+            cache.get(KEY)
+        with pytest.raises(PackageError, match=r"expected to write a cache entry, got .*Is a directory"):
+            cache.put(KEY, b"code")
+        assert files(cache) == []
+
+    def test_an_entry_that_cannot_be_read_leaks_no_descriptor(self, cache):
+        entry(cache).mkdir(parents=True)
+        before = os.listdir("/proc/self/fd")
+        for _ in range(3):
+            with pytest.raises(PackageError):
+                cache.get(KEY)
+        assert os.listdir("/proc/self/fd") == before
+
+    def test_a_file_in_place_of_a_folder_is_a_miss_and_cannot_be_written(self, cache):
+        entry(cache).parent.write_bytes(b"")
+        assert cache.get(KEY) is None
+        with pytest.raises(PackageError, match="expected to write a cache entry"):
+            cache.put(KEY, b"code")
+
+
+class TestPermissions:
+    def test_only_the_owner_may_look(self, cache):
+        old = os.umask(0)
+        try:
+            cache = Cache(cache.folder / "inner")
+            cache.put(KEY, b"code")
+        finally:
+            os.umask(old)
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (cache.folder, entry(cache).parent, entry(cache))}
+        assert list(modes.values()) == [0o700, 0o700, 0o600]
+
+    def test_a_symbolic_link_for_a_folder_is_refused(self, tmp_path):
+        (tmp_path / "real").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "real")
+        with pytest.raises(PackageError, match=r"expected a cache folder, got a symbolic link - at .*/link"):
+            Cache(tmp_path / "link")
+
+    def test_a_dangling_link_too(self, tmp_path):
+        (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+        with pytest.raises(PackageError, match="expected a cache folder"):
+            Cache(tmp_path / "link")
+        assert not (tmp_path / "nowhere").exists()
+
+    def test_a_symbolic_link_for_an_entry_is_refused(self, cache):
+        cache.put(KEY, b"code")
+        entry(cache).rename(cache.folder / "elsewhere")
+        entry(cache).symlink_to(cache.folder / "elsewhere")
+        with pytest.raises(PackageError, match=r"expected a readable cache entry, got .*symbolic links"):
+            cache.get(KEY)
+
+    def test_a_put_replaces_the_link_and_not_what_it_points_at(self, cache):
+        cache.put(OTHER, b"other")
+        entry(cache).parent.mkdir()
+        entry(cache).symlink_to(entry(cache, OTHER))
+        cache.put(KEY, b"code")
+        assert not entry(cache).is_symlink()
+        assert (cache.get(KEY), cache.get(OTHER)) == (b"code", b"other")
+
+    def test_a_folder_of_another_user_is_refused(self, tmp_path, monkeypatch):
+        me = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(
+            PackageError, match=rf"expected a cache folder of user {me + 1}, got one of user {me} - at "
+        ):
+            Cache(tmp_path)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+    def test_a_folder_that_was_given_away_is_refused(self, tmp_path):
+        folder = tmp_path / "cache"
+        folder.mkdir()
+        os.chown(folder, NOBODY, NOBODY)
+        with pytest.raises(PackageError, match=f"got one of user {NOBODY}"):
+            Cache(folder)
+
+    def test_a_file_for_a_folder_is_refused(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(PackageError, match=r"expected a cache folder, got .*File exists"):
+            Cache(tmp_path / "file")
+
+    @pytest.mark.parametrize("mode", [0o500, 0o300, 0o600, 0])
+    def test_a_folder_that_cannot_be_used_is_refused(self, public_folder, mode):
+        said = unprivileged("Cache(Path(sys.argv[1]))", public_folder, mode)
+        assert said == f"PackageError expected a cache folder to read and write, got no permission - at {public_folder}"
+
+    def test_an_entry_that_cannot_be_read_is_an_error_and_no_miss(self, public_folder):
+        code = "c = Cache(Path(sys.argv[1])); c.put(KEY, b'x'); next(c.folder.rglob('a' * 62)).chmod(0); c.get(KEY)"
+        said = unprivileged(code, public_folder, 0o700)
+        assert said.startswith("PackageError expected a readable cache entry, got [Errno 13] Permission denied")
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder whose parents everyone may enter, as pytest's own may not."""
+    with tempfile.TemporaryDirectory() as outer:
+        Path(outer).chmod(0o755)
+        folder = Path(outer) / "cache"
+        folder.mkdir()
+        yield folder
+        folder.chmod(0o700)
+
+
+def unprivileged(code: str, folder: Path, mode: int) -> str:
+    """Run `code` as a user that permissions hold for, the owner of `folder`; return the error that it ended with."""
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    folder.chmod(mode)
+    script = textwrap.dedent(f"""
+        import os, sys
+        from pathlib import Path
+        from nojit.aot.cache import Cache
+        KEY = "a" * 64
+        # after the imports, which only root may be able to read
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+            os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+        try:
+            {code}
+        except Exception as error:
+            print(type(error).__name__, error)
+    """)
+    return subprocess.check_output([sys.executable, "-c", script, folder], text=True).strip()
+
+
+@contextlib.contextmanager
+def file_size_limit(limit_bytes: int) -> Iterator[None]:
+    """Fail every write past `limit_bytes`, as a full disk would; Python ignores the signal that comes with it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class TestFullDisk:
+    def test_leaves_nothing_and_says_so(self, cache):
+        with (
+            file_size_limit(1000),
+            pytest.raises(PackageError, match=r"expected to write a cache entry, got .*too large"),
+        ):
+            cache.put(KEY, bytes(5000))
+        assert files(cache) == []
+        assert cache.get(KEY) is None
+
+    def test_leaves_the_entry_that_was_there(self, cache):
+        cache.put(KEY, b"old")
+        with file_size_limit(1000), pytest.raises(PackageError):
+            cache.put(KEY, bytes(5000))
+        assert files(cache) == [entry(cache)]
+        assert cache.get(KEY) == b"old"
+
+    def test_a_rename_that_fails_leaves_nothing(self, cache, monkeypatch):
+        def fail(self: Path, target: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", fail)
+        with pytest.raises(PackageError, match="No space left on device"):
+            cache.put(KEY, b"code")
+        assert files(cache) == []
+
+    def test_an_interrupt_leaves_nothing(self, cache, monkeypatch):
+        def interrupt(self: Path, target: Path) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Path, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            cache.put(KEY, b"code")
+        assert files(cache) == []
+
+
+def test_a_hundred_processes_share_one_key(tmp_path):
+    """Each stores its own data under the one key and reads: no error, and always somebody's data, whole."""
+    script = textwrap.dedent("""
+        import os, signal, sys
+        from pathlib import Path
+        from nojit.aot.cache import Cache
+
+        def work(number):
+            cache = Cache(Path(sys.argv[1]))
+            for _ in range(5):
+                cache.put("a" * 64, bytes([number]) * 20_000)
+                data = cache.get("a" * 64)
+                if len(data) != 20_000 or len(set(data)) != 1:
+                    return 1
+            return 0
+
+        children = []
+        for number in range(100):
+            if (pid := os.fork()) == 0:
+                signal.alarm(60)
+                code = 2
+                try:
+                    code = work(number)
+                finally:
+                    os._exit(code)
+            children.append(pid)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+        sys.exit(f"exit codes {codes}" if any(codes) else 0)
+    """)
+    folder = tmp_path / "new" / "cache"
+    subprocess.run([sys.executable, "-c", script, folder], cwd=ROOT, check=True, timeout=90)
+    assert len(files(Cache(folder))) == 1
+
+
+class TestDefaultFolder:
+    def test_is_chosen_by_the_environment(self, monkeypatch):
+        monkeypatch.setenv("NOJIT_CACHE_DIR", "/here")
+        assert default_cache_folder() == Path("/here")
+
+    def test_else_in_the_users_cache_folder(self, monkeypatch):
+        monkeypatch.delenv("NOJIT_CACHE_DIR", raising=False)
+        monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+        assert default_cache_folder() == Path("/cache/nojit")
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        monkeypatch.setenv("HOME", "/home/someone")
+        assert default_cache_folder() == Path("/home/someone/.cache/nojit")
+
+    def test_is_not_made_by_asking(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("NOJIT_CACHE_DIR", str(tmp_path / "cache"))
+        assert not default_cache_folder().exists()
