@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import triton.language as tl
 from nojit.runtime import expr
-from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle, _patch_lang
 
 from tests.kernels.interpreter import TensorArgument, read_storage
 
@@ -146,25 +146,46 @@ def _serve(manifests: dict[str, dict[str, Any]], question: Any) -> Any:
     return config, {key: content for key, content in after.items() if content != contents[key]}
 
 
-def _teach_bf16_dots() -> None:
-    """Make `tl.dot` right for bf16, which the interpreter keeps as the bits and multiplies as integers."""
-    plain = InterpreterBuilder.create_dot
+def _teach_bf16() -> None:
+    """Make bf16 right in the interpreter, which keeps it as bits, truncates to it and multiplies the bits as integers."""
+    plain_cast, plain_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
 
-    def widen(handle: TensorHandle) -> TensorHandle:
-        if handle.dtype != tl.bfloat16:
-            return handle
-        return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+    def cast(self: InterpreterBuilder, value: TensorHandle, to: tl.dtype) -> TensorHandle:
+        if (value.dtype.scalar, to.scalar) != (tl.float32, tl.bfloat16):
+            return plain_cast(self, value, to)
+        rounded = torch.from_numpy(np.ascontiguousarray(value.data)).to(torch.bfloat16)
+        return TensorHandle(rounded.view(torch.uint16).numpy(), to.scalar)
 
-    def create_dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any) -> TensorHandle:
-        return plain(self, widen(a), widen(b), *rest)
+    def dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any) -> TensorHandle:
+        wide = [plain_cast(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b)]
+        return plain_dot(self, *wide, *rest)
 
-    InterpreterBuilder.create_dot = create_dot
+    InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = cast, dot
+
+
+def _patch_once_a_launch() -> None:
+    """Spare the interpreter its patching of triton at each call of a helper: one a launch and module is enough."""
+    plain_run = InterpretedFunction.run
+    patched: set[str] = set()
+
+    def run(self: InterpretedFunction, *args: Any, **kwargs: Any) -> None:
+        patched.clear()
+        plain_run(self, *args, **kwargs)
+
+    def call(self: InterpretedFunction, *args: Any, **kwargs: Any) -> Any:
+        if self.fn.__module__ not in patched:
+            _patch_lang(self.fn)
+            patched.add(self.fn.__module__)
+        return self.rewrite()(*args, **kwargs)
+
+    InterpretedFunction.run, InterpretedFunction.__call__ = run, call
 
 
 def main() -> None:
     """Answer questions from stdin on stdout until stdin ends."""
     answers, sys.stdout = sys.stdout.buffer, sys.stderr
-    _teach_bf16_dots()
+    _teach_bf16()
+    _patch_once_a_launch()
     texts = [path.read_text() for path in sorted(Path(sys.argv[1]).glob("*.toml"))]
     manifests = {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}
     while True:

@@ -1,0 +1,28 @@
+"""The library's measure of right: as close to the exact result as torch's own operator of that precision."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def error(value: Tensor, exact: Tensor) -> float:
+    """The largest distance to the exact result; infinities and NaNs must stand where they stand there."""
+    value = value.double()
+    assert value.shape == exact.shape
+    assert torch.equal(torch.isnan(value), torch.isnan(exact))
+    endless = torch.isinf(exact)
+    assert torch.equal(value[endless], exact[endless])
+    apart = (value - exact)[torch.isfinite(exact)].abs()
+    assert torch.isfinite(apart).all(), "finite in the exact result, and not here"
+    return float(apart.max()) if apart.numel() else 0.0
+
+
+def assert_accurate(value: Tensor, exact: Tensor, torchs: Tensor, factor: float = 2.0) -> None:
+    """Hold `value` to `factor` times the error of `torchs` against `exact` (fp64), plus one unit in the last place."""
+    assert value.dtype == torchs.dtype
+    finite = exact[torch.isfinite(exact)]
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    bound = factor * error(torchs, exact) + torch.finfo(value.dtype).eps * largest
+    got = error(value, exact)
+    assert got <= bound, f"off by {got:.3g}, at most {bound:.3g} allowed"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from nojit.kernels.block_sparse import BlockLayout
+from nojit.runtime.errors import ArgumentError
+
+ACTIVE = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 7, -1]]])
+
+
+def test_sizes():
+    layout = BlockLayout(ACTIVE, 32)
+    assert (layout.heads, layout.rows, layout.cols, layout.block) == (2, 2, 3, 32)
+    assert (layout.nnz, layout.longest_row, layout.shape) == (4, 2, (64, 96))
+    assert repr(layout) == "BlockLayout(heads=2, rows=2, cols=3, block=32, nnz=4)"
+
+
+def test_tables_are_row_major_and_made_once_for_a_device():
+    layout = BlockLayout(ACTIVE, 16)
+    tables = layout.tables("cpu")
+    assert tables.row_offsets.tolist() == [0, 2, 2, 2, 4]
+    assert tables.columns.tolist() == [0, 2, 1, 2]
+    assert tables.row_offsets.dtype == tables.columns.dtype == torch.int32
+    assert layout.tables(torch.device("cpu")) is tables
+    assert layout.tables("meta").columns.device.type == "meta"
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3), (2, 3, 0)])
+def test_nothing_active(shape):
+    layout = BlockLayout(torch.ones(shape, dtype=torch.int32), 64)
+    assert (layout.nnz, layout.longest_row) == (0, 0)
+    assert layout.tables("cpu").row_offsets.tolist() == [0] * (shape[0] * shape[1] + 1)
+    assert layout.tables("cpu").columns.tolist() == []
+
+
+def test_equal_if_the_blocks_are():
+    layout = BlockLayout(ACTIVE, 16)
+    assert layout == BlockLayout(ACTIVE.bool(), 16)
+    assert hash(layout) == hash(BlockLayout(ACTIVE.bool(), 16))
+    assert len({layout, BlockLayout(ACTIVE.to(torch.uint8), 16)}) == 1
+    assert layout != BlockLayout(ACTIVE, 32)
+    assert layout != BlockLayout(ACTIVE.flip(0), 16)
+    assert layout != BlockLayout(ACTIVE.reshape(1, 4, 3), 16)
+    assert BlockLayout(ACTIVE[0], 16) != BlockLayout(ACTIVE[:1], 16)
+    assert layout != "layout"
+
+
+def test_later_changes_to_the_callers_tensor_change_nothing():
+    active = ACTIVE.bool()
+    layout = BlockLayout(active, 16)
+    active.zero_()
+    layout.active.zero_()
+    assert layout == BlockLayout(ACTIVE, 16)
+    assert layout.tables("cpu").columns.tolist() == [0, 2, 1, 2]
+
+
+def test_a_layout_for_all_heads_is_repeated():
+    shared = BlockLayout(ACTIVE[0], 16)
+    assert shared.heads is None
+    assert shared.for_heads(3) == BlockLayout(ACTIVE[:1].expand(3, -1, -1), 16)
+    assert shared.for_heads(3) is shared.for_heads(3)
+    assert (shared.heads_of(6), shared.heads_of(0)) == (3, 0)
+    with pytest.raises(ValueError, match="x: expected a multiple of 2 blocks as the layout has, got 5"):
+        shared.heads_of(5)
+    with pytest.raises(ValueError, match="layout: expected a number of heads"):
+        shared.tables("cpu")
+
+
+def test_a_layout_of_heads_keeps_them():
+    layout = BlockLayout(ACTIVE, 16)
+    assert layout.for_heads(2) is layout
+    assert layout.heads_of(4) == 2
+    with pytest.raises(ValueError, match="layout: expected 4 heads, got 2"):
+        layout.for_heads(4)
+    with pytest.raises(ValueError, match="x: expected 4 blocks as the layout has, got 8"):
+        layout.heads_of(8)
+
+
+@pytest.mark.parametrize(
+    ("layout", "block", "error", "message"),
+    [
+        (ACTIVE.float(), 16, ArgumentError, "layout: expected an integer or bool dtype, got torch.float32"),
+        ([[1]], 16, ArgumentError, "layout: expected a tensor, got list"),
+        (ACTIVE[0, 0], 16, ValueError, r"layout: expected \[H, M / block, N / block\] or .*, got \(3,\)"),
+        (ACTIVE, 48, ValueError, "block: expected 16 or 32 or 64 or 128, got 48"),
+        (ACTIVE, True, ValueError, "block: expected 16 or 32 or 64 or 128, got True"),
+    ],
+)
+def test_refuses(layout, block, error, message):
+    with pytest.raises(error, match=message):
+        BlockLayout(layout, block)

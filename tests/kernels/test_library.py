@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from nojit.kernels import library
+
+
+class Provider:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, name: str):
+        self.asked.append(name)
+        return lambda *args, **constexprs: (name, args, constexprs)
+
+
+def test_a_provider_is_asked_once_for_each_kernel():
+    provider = Provider()
+    with library.override(provider):
+        assert library.get("one")(1, B=2) == ("one", (1,), {"B": 2})
+        assert library.get("one") is library.get("one")
+        library.get("two")
+    assert provider.asked == ["one", "two"]
+
+
+def test_overrides_nest_and_end_with_an_error_too():
+    outer, inner = Provider(), Provider()
+    with library.override(outer):
+        kernel = library.get("k")
+        with library.override(inner, devices=frozenset({"xpu", "cpu"})):
+            assert library.devices() == {"xpu", "cpu"}
+            assert library.get("k") is not kernel
+        with pytest.raises(ZeroDivisionError), library.override(inner):
+            raise ZeroDivisionError
+        assert library.devices() == {"cpu"}
+        assert library.get("k") is kernel
+    assert library.devices() == {"cuda"}
+
+
+def test_a_provider_that_fails_is_asked_again():
+    provider = Provider()
+    attempts = []
+
+    def flaky(name: str):
+        attempts.append(name)
+        if len(attempts) == 1:
+            raise LookupError(name)
+        return provider(name)
+
+    with library.override(flaky):
+        with pytest.raises(LookupError):
+            library.get("k")
+        assert library.get("k")()[0] == "k"
+
+
+def test_an_override_needs_a_device():
+    with (
+        pytest.raises(ValueError, match="devices: expected at least one device type"),
+        library.override(Provider(), devices=frozenset()),
+    ):
+        pytest.fail("entered")
