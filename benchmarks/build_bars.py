@@ -38,7 +38,6 @@ def _tasks(arch: str, profile: str, limit: int | None) -> list[tuple[Any, Any]]:
 def _bare(task: tuple[Any, Any]) -> tuple[str, int]:
     """Compile as a script would: Triton's defaults, Triton's own cache folder."""
     import triton
-
     from nojit.aot.compiler import ast_source, gpu_target
 
     variant, place = task

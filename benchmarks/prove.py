@@ -1,0 +1,128 @@
+"""Prove on a GPU that bundles built elsewhere run here without Triton, are right, and are fast to launch. One table.
+
+    python benchmarks/prove.py BUNDLES [--skip-jit]
+
+BUNDLES is a folder of bundles, built on a machine without a GPU. Three parts, each in a process of its own:
+
+1. Importing triton raises. Every variant for this device is launched and held to an exact reference.
+2. The same manifests are built here by this machine's Triton; every variant gives the bits that Triton's own launcher
+   gives for it.
+3. First launches and launch overhead (`launch_bars.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+
+class _NoTriton:
+    """Makes importing triton fail, as on a machine that does not have it."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol
+        """Refuse triton and everything in it."""
+        if name.partition(".")[0] == "triton":
+            raise ModuleNotFoundError(f"No module named {name!r} (blocked by this proof)", name=name)
+
+
+def without_triton(bundles: str) -> int:
+    """Launch every variant, compare with the references; return how many calls were wrong."""
+    sys.meta_path.insert(0, _NoTriton())  # type: ignore[arg-type]
+    import torch
+    from nojit import runtime
+    from nojit.kernels import library
+
+    from tests.gpu import calls
+    from tests.gpu.replay import Steered
+    from tests.kernels.accuracy import assert_accurate
+
+    steered = Steered(runtime.load(bundles))
+    wrong = count = 0
+    started = time.monotonic()
+    with library.override(steered, devices=frozenset({"cuda"})):
+        for call in [*calls.all_calls(), *calls.huge_pointwise_calls()]:
+            exact, torchs = call.exact(), call.torchs()
+            for _ in steered.rounds():
+                count += 1
+                try:
+                    for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
+                        assert_accurate(value, right, own, factor)
+                except AssertionError as error:
+                    wrong += 1
+                    print(f"WRONG {call.label}: {error}", flush=True)
+    if "triton" in sys.modules:
+        raise RuntimeError("triton was imported after all")
+    print(
+        f"device {torch.cuda.get_device_name()}, torch {torch.__version__}, {count} calls, {wrong} wrong, {time.monotonic() - started:.0f} s"
+    )
+    print(f"{'kernel':28s} {'variants':>9s} {'launched':>9s} {'launches':>9s}")
+    for name, tally in sorted(steered.tallies.items()):
+        print(f"{name:28s} {tally.variants:9d} {len(tally.rows):9d} {tally.launches:9d}")
+    return wrong
+
+
+def against_triton() -> int:
+    """Compare every variant with Triton's own launcher, bit for bit; return how many differ."""
+    import torch
+    import triton
+    from nojit import runtime
+    from nojit.kernels import library
+
+    from tests.gpu import calls
+    from tests.gpu.replay import Replay, build_here, plan_for
+
+    major, minor = torch.cuda.get_device_capability()
+    arch = f"sm_{major}{minor}"
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        bundle = build_here(ROOT / "manifests", arch, Path(folder))
+        print(f"built {bundle.name} with Triton {triton.__version__} here in {time.monotonic() - started:.0f} s")
+        replay = Replay(runtime.load(bundle), plan_for(ROOT / "manifests", arch, "full"))
+        with library.override(replay, devices=frozenset({"cuda"})):
+            for call in [*calls.all_calls(), *calls.huge_pointwise_calls()]:
+                call.run()
+    print(
+        f"{'kernel':28s} {'variants':>9s} {'compared':>9s} {'launches':>9s} {'different':>9s}   {time.monotonic() - started:.0f} s"
+    )
+    for name, tally in sorted(replay.tallies.items()):
+        print(f"{name:28s} {tally.variants:9d} {len(tally.rows):9d} {tally.launches:9d} {len(tally.different):9d}")
+        for label in tally.different[:5]:
+            print(f"  differs: {label}")
+    return sum(len(tally.different) for tally in replay.tallies.values())
+
+
+def main() -> None:
+    """Run the parts and print their tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bundles")
+    parser.add_argument("--skip-jit", action="store_true", help="leave out the comparison with Triton")
+    parser.add_argument("--part", choices=["no-triton", "jit"], help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part == "no-triton":
+        sys.exit(1 if without_triton(given.bundles) else 0)
+    if given.part == "jit":
+        sys.exit(1 if against_triton() else 0)
+    failed = []
+    parts = ["no-triton"] if given.skip_jit else ["no-triton", "jit"]
+    for part in parts:
+        print(f"\n== {part}", flush=True)
+        if subprocess.run(
+            [sys.executable, __file__, given.bundles, "--part", part], env=os.environ, check=False
+        ).returncode:
+            failed.append(part)
+    print("\n== launches", flush=True)
+    if subprocess.run([sys.executable, ROOT / "benchmarks" / "launch_bars.py", given.bundles], check=False).returncode:
+        failed.append("launches")
+    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

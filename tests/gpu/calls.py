@@ -1,0 +1,250 @@
+"""Calls of every operator that ships: made on a device, with the exact result (fp64) and torch's own beside them.
+
+Together they reach every variant of the manifests: each dtype and meaning, operands that keep every hint and operands
+that keep none, sizes that divide nothing, sizes past 2^31 elements.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from nojit.kernels.block_sparse import reference as block_sparse_reference
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.op import block_sparse_softmax
+from nojit.kernels.flash_attention import reference as flash_reference
+from nojit.kernels.flash_attention.op import flash_attention
+from nojit.kernels.pointwise import op as pointwise
+from nojit.kernels.pointwise import reference as pointwise_reference
+from torch import Tensor
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+Outputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator call; every function makes the same inputs from the same seed."""
+
+    label: str
+    run: Callable[[], Outputs]
+    exact: Callable[[], Outputs]
+    torchs: Callable[[], Outputs]
+    factors: tuple[float, ...]
+    """For each output, how many times torch's own error it may have."""
+
+
+def view(shape: tuple[int, ...], dtype: torch.dtype, seed: int, *, offset: int = 0, scale: float = 1.0) -> Tensor:
+    """Make a random tensor whose first element lies `offset` elements past an aligned address."""
+    generator = torch.Generator("cuda").manual_seed(seed)
+    count = int(torch.Size(shape).numel())
+    flat = torch.empty(count + offset, dtype=dtype, device="cuda")
+    # normal_ in pieces: it draws 32-bit indices
+    for piece in flat.split(1 << 28):
+        piece.normal_(generator=generator)
+    return flat[offset:].view(shape).mul_(scale)
+
+
+def as_tuple(value: object) -> Outputs:
+    return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
+
+
+# -- pointwise -------------------------------------------------------------------------------------------------------
+
+_UNARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "gelu none": (pointwise.gelu, pointwise_reference.gelu, torch.nn.functional.gelu),
+    "gelu tanh": (
+        lambda x: pointwise.gelu(x, "tanh"),
+        lambda x: pointwise_reference.gelu(x, "tanh"),
+        lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    ),
+    "silu": (pointwise.silu, pointwise_reference.silu, torch.nn.functional.silu),
+}
+_BINARY: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "vector_add": (pointwise.vector_add, pointwise_reference.vector_add, torch.add),
+    "swiglu": (pointwise.swiglu, pointwise_reference.swiglu, lambda gate, up: torch.nn.functional.silu(gate) * up),
+}
+
+
+def pointwise_calls() -> Iterator[Call]:
+    for (name, functions), dtype in itertools.product((_UNARY | _BINARY).items(), DTYPES):
+        count = 2 if name in _BINARY else 1
+        for size, offset in (((1,), 0), ((1 << 20,), 0), ((1_000_003,), 0), ((1_000_003,), 1), ((3, 7, 41), 3)):
+            yield _pointwise_call(name, functions, dtype, size, offset, count)
+
+
+def huge_pointwise_calls() -> Iterator[Call]:
+    """Past 2^31 elements, aligned and not: only an i64 size serves them. Compared where 32 bits would wrap."""
+    for (name, (ours, exact, torchs)), dtype in itertools.product((_UNARY | _BINARY).items(), DTYPES):
+        for extra, offset in ((16, 0), (3, 1)):
+            size, count = (1 << 31) + extra, 2 if name in _BINARY else 1
+            part = slice(size - 100_000, size)
+
+            def inputs(dtype=dtype, size=size, offset=offset, count=count) -> list[Tensor]:
+                return [view((size,), dtype, seed, offset=offset) for seed in range(count)]
+
+            yield Call(
+                f"{name} {str(dtype)[6:]} {size} offset {offset}",
+                lambda ours=ours, inputs=inputs, part=part: (ours(*inputs())[part].clone(),),
+                lambda exact=exact, inputs=inputs, part=part: (exact(*(x[part].double() for x in inputs())),),
+                lambda torchs=torchs, inputs=inputs, part=part: (torchs(*(x[part].clone() for x in inputs())),),
+                (2.0,),
+            )
+
+
+def _pointwise_call(name, functions, dtype, size, offset, count) -> Call:  # noqa: PLR0917 - a case has six facts
+    ours, exact, torchs = functions
+
+    def inputs() -> list[Tensor]:
+        return [view(size, dtype, seed, offset=offset) for seed in range(count)]
+
+    return Call(
+        f"{name} {str(dtype)[6:]} {size} offset {offset}",
+        lambda: (ours(*inputs()),),
+        lambda: (exact(*(x.double() for x in inputs())),),
+        lambda: (torchs(*inputs()),),
+        (2.0,),
+    )
+
+
+# -- flash attention -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Attention:
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    dim: int
+    v_dim: int
+    offset: int
+    causal: bool
+    alignment: str
+    lse: bool
+
+
+def attention_calls() -> Iterator[Call]:
+    widths = [(d, d) for d in (16, 32, 64, 128, 256, 8, 40, 80, 96, 111, 160, 200)] + [(192, 128), (200, 100)]
+    for dtype, (dim, v_dim), causal, lse in itertools.product(DTYPES, widths, (False, True), (False, True)):
+        if dtype is torch.float32 and dim > 128:
+            continue
+        for offset in (0, 1):
+            yield _attention_call(dtype, _Attention(2, 4, 2, 203, 257, dim, v_dim, offset, causal, "bottom_right", lse))
+    for dtype in DTYPES:
+        for q_len, kv_len in ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024)):
+            for alignment in ("top_left", "bottom_right"):
+                yield _attention_call(dtype, _Attention(1, 8, 1, q_len, kv_len, 64, 64, 0, True, alignment, True))
+
+
+def _attention_call(dtype: torch.dtype, case: _Attention) -> Call:
+    def inputs() -> list[Tensor]:
+        q = view((case.batch, case.heads, case.q_len, case.dim), dtype, 1, offset=case.offset)
+        k = view((case.batch, case.kv_heads, case.kv_len, case.dim), dtype, 2, offset=case.offset)
+        # heads in the inner place: strides that are not those of a contiguous tensor
+        v = view((case.batch, case.kv_len, case.kv_heads, case.v_dim), dtype, 3, offset=case.offset).transpose(1, 2)
+        return [q, k, v]
+
+    options = {"is_causal": case.causal, "causal_alignment": case.alignment}
+
+    def torchs() -> Outputs:
+        """The eager operator in the same precision: products, softmax in fp32, products."""
+        q, k, v = inputs()
+        k, v = (x.repeat_interleave(case.heads // case.kv_heads, 1) for x in (k, v))
+        scores = (q @ k.transpose(2, 3)).float() * case.dim**-0.5
+        if case.causal:
+            seen = flash_reference.visible(case.q_len, case.kv_len, case.alignment, q.device)
+            scores = scores.masked_fill(~seen, float("-inf"))
+        out = torch.nan_to_num(torch.softmax(scores, -1)).to(dtype) @ v
+        return (out, torch.logsumexp(scores, -1)) if case.lse else (out,)
+
+    return Call(
+        f"flash_attention {str(dtype)[6:]} {case}",
+        lambda: as_tuple(flash_attention(*inputs(), return_lse=case.lse, **options)),
+        lambda: flash_reference.flash_attention(*(x.double() for x in inputs()), **options)[: 2 if case.lse else 1],
+        torchs,
+        (2.0, 2.0) if case.lse else (2.0,),
+    )
+
+
+# -- block-sparse softmax --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sparse:
+    rows: int
+    cols: int
+    block: int
+    density: float
+    offset: int
+    terms: tuple[bool, bool, bool]
+    """Whether a dense bias, a key padding mask and an attention mask are given."""
+    mode: str = "add"
+    causal: bool = False
+
+
+def sparse_calls() -> Iterator[Call]:
+    for dtype, terms, offset in itertools.product(DTYPES, itertools.product((False, True), repeat=3), (0, 1)):
+        # rows of 256, 1,024, 4,096 and more elements: one config each
+        for rows, cols, block in ((8, 8, 16), (5, 31, 32), (6, 30, 128), (3, 48, 128)):
+            yield _sparse_call(dtype, _Sparse(rows, cols, block, 0.8, offset, terms))
+    for dtype in DTYPES:
+        yield _sparse_call(dtype, _Sparse(9, 9, 64, 0.4, 0, (True, True, True), mode="mul", causal=True))
+        yield _sparse_call(dtype, _Sparse(2, 600, 64, 0.97, 0, (False, False, False)))
+
+
+def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
+    batch, heads = 2, 3
+    chance = torch.Generator().manual_seed(case.rows * 1009 + case.cols)
+    active = torch.rand(heads, case.rows, case.cols, generator=chance) < case.density
+    # an empty row, an empty column and an empty head
+    active[0, 0], active[:, :, -1], active[-1] = False, False, False
+    layout = BlockLayout(active, case.block)
+    m, n = case.rows * case.block, case.cols * case.block
+
+    def inputs() -> tuple[Tensor, Tensor, dict[str, object]]:
+        shape = (batch, layout.nnz, case.block, case.block)
+        x, dy = (view(shape, dtype, seed, offset=case.offset) for seed in (1, 2))
+        masks = {
+            "relative_position": view((batch, heads, m, n), dtype, 3, offset=case.offset),
+            "key_padding_mask": view((batch, n), dtype, 4, offset=case.offset),
+            "attention_mask": view((m, n), dtype, 5, offset=case.offset),
+        }
+        if case.mode == "mul":
+            masks["key_padding_mask"] = (masks["key_padding_mask"] > -1).to(dtype)
+            masks["attention_mask"] = (masks["attention_mask"] > -1).to(dtype)
+        given: dict[str, object] = {
+            name: mask for (name, mask), there in zip(masks.items(), case.terms, strict=True) if there
+        }
+        given |= {"key_padding_mask_mode": case.mode, "attention_mask_mode": case.mode, "is_causal": case.causal}
+        return x, dy, given | {"scale": 0.125}
+
+    def both(function: Callable[..., Tensor], wide: torch.dtype | None) -> Outputs:
+        """Return the output and the gradients of x and, where it is given, of the bias."""
+        x, dy, given = inputs()
+        given = {k: v.to(wide) if wide and isinstance(v, Tensor) else v for k, v in given.items()}
+        x, dy = (x.to(wide), dy.to(wide)) if wide else (x, dy)
+        sources = [x.requires_grad_()]
+        if isinstance(bias := given.get("relative_position"), Tensor):
+            sources.append(bias.requires_grad_())
+        y = function(x, layout, **given)
+        return (y.detach(), *torch.autograd.grad(y, sources, dy))
+
+    gradients = 2 if case.terms[0] else 1
+    return Call(
+        f"block_sparse_softmax {str(dtype)[6:]} {case}",
+        lambda: both(block_sparse_softmax, None),
+        lambda: both(block_sparse_reference.block_sparse_softmax, torch.float64),
+        # torch has no such operator: its eager operators over dense matrices, in the same precision
+        lambda: both(block_sparse_reference.block_sparse_softmax, None),
+        (2.0,) + (3.0,) * gradients,
+    )
+
+
+def all_calls() -> Iterator[Call]:
+    yield from pointwise_calls()
+    yield from attention_calls()
+    yield from sparse_calls()

@@ -1,0 +1,197 @@
+"""Launch what an operator launches a second time through Triton itself, and compare every bit that either writes.
+
+A `Replay` is a provider of kernels (`nojit.kernels.library.override`). Each call is resolved by the bundle once per
+config that can serve it; that very variant is then compiled by the Triton at hand and launched by Triton's own
+launcher on copies of the operands.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from nojit.aot.plan import Plan, PlannedKernel
+from nojit.aot.variant import Variant
+from nojit.runtime import expr
+from nojit.runtime.call import expression_value
+from nojit.runtime.errors import NoMatchingVariantError
+from nojit.runtime.keys import row_names
+from nojit.runtime.select import choose
+from nojit.runtime.table import KernelTable
+from nojit.runtime.values import identity
+from torch import Tensor
+
+
+@dataclass
+class Tally:
+    """What was compared of one kernel."""
+
+    variants: int
+    rows: set[int] = field(default_factory=set)
+    launches: int = 0
+    different: list[str] = field(default_factory=list)
+
+
+def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
+    """List the variants that each config which can serve a call would run, with the arguments that ask for it."""
+    device, facts = kernel._facts(*args, **named)
+    source = kernel._source_for(kernel._capability(None, device))
+    table, call = kernel._table(source), kernel._call_facts(source, facts)
+    rows = []
+    for config in table.configs:
+        wanted = replace(call, constexprs=dict(call.constexprs) | dict(config.constexprs), options=dict(config.options))
+        try:
+            row = choose(table, wanted).row
+        except NoMatchingVariantError:
+            continue
+        asked = dict(config.constexprs) | {name: value for name, value in config.options if value is not None}
+        rows.append((row, asked))
+    return rows
+
+
+class Steered:
+    """Gives kernels that run not the first config that serves a call but the one whose turn it is."""
+
+    def __init__(self, bundle: Any) -> None:
+        self._bundle = bundle
+        self.turn = 0
+        self.turns = 1
+        """How many configs the last round of calls could choose from."""
+        self.tallies: dict[str, Tally] = {}
+
+    def __call__(self, name: str) -> Callable[..., None]:
+        kernel = self._bundle.kernel(name)
+        tally = self.tallies.setdefault(name, Tally(len(kernel._table(kernel._source_for(_capability())))))
+
+        def launch(*args: Any, **named: Any) -> None:
+            rows = eligible_rows(kernel, args, named)
+            self.turns = max(self.turns, len(rows))
+            row, asked = rows[min(self.turn, len(rows) - 1)]
+            tally.rows.add(row)
+            tally.launches += 1
+            kernel(*args, **named, **asked)
+
+        return launch
+
+    def rounds(self) -> Iterator[int]:
+        """Count turns until every config of the calls in between has had one."""
+        self.turn, self.turns = 0, 1
+        while self.turn < self.turns:
+            yield self.turn
+            self.turn += 1
+
+
+def _capability() -> int:
+    major, minor = torch.cuda.get_device_capability()
+    return 10 * major + minor
+
+
+class Replay:
+    """Gives kernels that compare each launch with Triton's."""
+
+    def __init__(self, bundle: Any, plan: Plan) -> None:
+        self._bundle = bundle
+        self._planned = {kernel.spec.name: kernel for kernel in plan.kernels}
+        self.tallies: dict[str, Tally] = {}
+
+    def __call__(self, name: str) -> _Replayed:
+        kernel = self._bundle.kernel(name)
+        table = kernel._table(kernel._source_for(_capability()))
+        tally = self.tallies.setdefault(name, Tally(len(table)))
+        return _Replayed(kernel, table, self._planned[name], tally)
+
+
+class _Replayed:
+    def __init__(self, kernel: Any, table: KernelTable, planned: PlannedKernel, tally: Tally) -> None:
+        self._kernel, self._table, self._planned, self._tally = kernel, table, planned, tally
+        self._variants = {_key(variant, table): variant for variant in planned.variants}
+        self._compiled: dict[int, Any] = {}
+
+    def __call__(self, *args: Any, **constexprs: Any) -> None:
+        for row, asked in eligible_rows(self._kernel, args, constexprs):
+            self._compare(row, args, constexprs | asked)
+        self._kernel(*args, **constexprs)
+
+    def _compare(self, row: int, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        self._tally.rows.add(row)
+        self._tally.launches += 1
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        before = [tensor.clone() for tensor in tensors]
+        self._kernel(*args, **given)
+        ours = [tensor.clone() for tensor in tensors]
+        for tensor, saved in zip(tensors, before, strict=True):
+            tensor.copy_(saved)
+        self._launch_with_triton(row, args)
+        torch.cuda.synchronize()
+        if not all(same_bits(mine, theirs) for mine, theirs in zip(ours, tensors, strict=True)):
+            self._tally.different.append(self._table.label(row))
+
+    def _launch_with_triton(self, row: int, args: Sequence[Any]) -> None:
+        import triton
+        from nojit.aot.compiler import ast_source, gpu_target
+
+        table = self._table
+        runtime = dict(zip((param.name for param in table.params), args, strict=False))
+        constexprs = table.constexprs(row)
+        names = {**row_names(table, row), "arch": _capability()}
+        names |= {k: v.data_ptr() if isinstance(v, Tensor) else v for k, v in runtime.items()}
+        grid = [expr.parse(text).evaluate({k: expression_value(v) for k, v in names.items()}) for text in table.grid]
+        if row not in self._compiled:
+            variant = self._variants[_row_key(table, row)]
+            options = {name: value for name, value in variant.options if value is not None}
+            source = ast_source(variant, self._planned.place)
+            self._compiled[row] = triton.compile(source, target=gpu_target(variant.arch), options=options)
+        ordered = [runtime.get(param.name, constexprs.get(param.name, param.default)) for param in table.params]
+        self._compiled[row][(*grid, 1, 1)[:3]](*ordered)
+
+
+def same_bits(left: Tensor, right: Tensor) -> bool:
+    """Say whether two tensors hold the same bits; NaNs are compared like any others."""
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    kind = kinds[left.element_size()]
+    return torch.equal(left.contiguous().view(kind), right.contiguous().view(kind))
+
+
+def _key(variant: Variant, table: KernelTable) -> tuple[Any, ...]:
+    types = dict(variant.signature)
+    return (
+        tuple(types[name] for name in table.runtime_params()),
+        tuple(sorted((name, identity(value)) for name, value in variant.constexprs)),
+        variant.hints,
+        variant.config.options,
+        variant.config.requires,
+    )
+
+
+def _row_key(table: KernelTable, row: int) -> tuple[Any, ...]:
+    meaning, config, hints, _ = table.key(row)
+    return (
+        table.signatures[table.meanings[meaning].signature],
+        tuple(sorted((name, identity(value)) for name, value in table.constexprs(row).items())),
+        table.hint_sets[hints],
+        table.configs[config].options,
+        table.configs[config].requires,
+    )
+
+
+def plan_for(manifests: Path, arch: str, profile: str) -> Plan:
+    """Expand the manifests as the bundle's build did."""
+    from nojit.aot import compiler
+    from nojit.aot.manifest import find_manifests
+    from nojit.aot.plan import make_plans
+
+    (plan,) = make_plans(find_manifests([manifests]), [arch], profile, compiler)
+    return plan
+
+
+def build_here(manifests: Path, arch: str, out: Path) -> Path:
+    """Build every variant for `arch` with the Triton of this machine; return the bundle."""
+    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(manifests), "--arch", arch, "--profile", "full"]
+    subprocess.run([*command, "--out", str(out), "--cache-dir", str(out / "cache"), "-q"], check=True)
+    (bundle,) = out.glob("*.nojit")
+    return bundle
