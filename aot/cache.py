@@ -64,7 +64,7 @@ class Cache:
         path = self._path(key)
         try:
             # an opener, since `os.fdopen` leaks the descriptor of a folder
-            with open(path, "rb", opener=_open_no_link) as file:  # noqa: PTH123 - Path.open takes no opener
+            with open(path, "rb", opener=_open_no_link) as file:
                 stored = file.read()
         except (FileNotFoundError, NotADirectoryError):
             return None

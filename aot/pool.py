@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -23,6 +23,8 @@ from nojit.runtime.errors import CompileError
 __all__ = ["WorkerPool"]
 
 T = TypeVar("T")
+# what a worker may take to end once it has nothing to do
+_ENDING_S = 5
 _Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
@@ -96,9 +98,10 @@ class _Keeper:
         self.thread = threading.Thread(target=self._serve, name=f"nojit-worker-{number}", daemon=True)
 
     def kill(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, whatever it is doing, and what it started."""
         with self._lock:
-            if self._process is not None and self._process.poll() is None:
+            # until it is waited for, its number is nobody else's, even if it is dead
+            if self._process is not None and self._process.returncode is None:
                 # the group: ptxas is a child of the worker
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
@@ -130,12 +133,15 @@ class _Keeper:
                 )
             return _answer(read_message(stdout))
         except (EOFError, BrokenPipeError):
-            code = process.wait()
+            code = self._bury(process)
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             raise CompileError("expected the compiler to live", got=how, log=self._last_words()) from None
 
     def _running(self) -> subprocess.Popen[bytes]:
         with self._lock:
+            if self._shared.stopping.is_set():
+                # `kill` has come and gone: nothing would end a process that started now
+                raise CancelledError
             if self._process is None or self._process.poll() is not None:
                 self._close_pipes()
                 with self._words.open("wb") as words:
@@ -157,10 +163,18 @@ class _Keeper:
         if process is None:
             return
         self._close_pipes()
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self._bury(process)
+
+    def _bury(self, process: subprocess.Popen[bytes]) -> int:
+        """Give a process that is ending a moment to do so, end what it left behind, and return its exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                select.select([descriptor], [], [], _ENDING_S)
+            finally:
+                os.close(descriptor)
+        self.kill()
+        return process.wait()
 
     def _close_pipes(self) -> None:
         if self._process is not None:
