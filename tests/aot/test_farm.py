@@ -1,0 +1,294 @@
+"""Compiling many variants: what the cache has, each key once, what a failure ends, in whatever order calls finish."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot import farm
+from nojit.aot.cache import Cache
+from nojit.aot.expand import expand_kernel
+from nojit.aot.farm import Finished, Job
+from nojit.aot.manifest import KernelSpec
+from nojit.aot.pool import WorkerPool
+from nojit.aot.source import SourcePlace
+from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.runtime.errors import PackageError
+
+from tests.aot.fake_compiler import FakeCompiler, FakeSource
+
+SPEC = msgspec.convert(
+    {"name": "k", "source": "demo:k", "params": {"x": "*fp16"}, "matrix": {"D": list(range(8))}}, KernelSpec
+)
+VARIANTS = expand_kernel(SPEC, "sm_90", "here").variants
+PLACE = SourcePlace("demo:k", Path("/nowhere"), "demo.toml kernel k")
+
+
+def key_of(name: object) -> str:
+    return hashlib.sha256(str(name).encode()).hexdigest()
+
+
+def job(number: int, key: object = None) -> Job:
+    return Job(VARIANTS[number], PLACE, key_of(number if key is None else key))
+
+
+class Orderly(Executor):
+    """Runs what was submitted when the last of `expected` calls comes, in the order given by `order`."""
+
+    def __init__(self, order: list[int]) -> None:
+        self.order = order
+        self.calls: list[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = []
+        self.shut_down: list[bool] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.calls.append((future, fn, args))
+        if len(self.calls) == len(self.order):
+            for place in self.order:
+                waiting, call, given = self.calls[place]
+                try:
+                    waiting.set_result(call(*given))
+                except Exception as error:  # noqa: BLE001 - it belongs to the future
+                    waiting.set_exception(error)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.shut_down.append(cancel_futures)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> Callable[..., FakeCompiler]:
+    def make(**mishaps: str) -> FakeCompiler:
+        parts = {f"D={place[1:]} ": mishap for place, mishap in mishaps.items()}
+        return FakeCompiler(tmp_path / "journal", {"demo:k": FakeSource(("x",), ("D",))}, mishaps=parts)
+
+    return make
+
+
+def run(
+    jobs: list[Job],
+    compiler: FakeCompiler,
+    cache: Cache,
+    *,
+    keep_going: bool = False,
+    executor: Callable[[], Any] = lambda: ThreadPoolExecutor(1),
+) -> list[Finished]:
+    return list(farm.run(jobs, compiler.compile_variant, executor, cache, keep_going=keep_going))
+
+
+def no_executor() -> Any:
+    raise AssertionError("nothing has to be compiled")
+
+
+def test_every_job_is_compiled_and_kept(cache, compiler):
+    events = run([job(i) for i in range(4)], compiler(), cache)
+    assert sorted(event.job.variant.axes[0][1] for event in events) == [0, 1, 2, 3]
+    assert not any(event.cached or event.error for event in events)
+    for event in events:
+        assert event.compiled == compiler().compile_variant(event.job.variant, PLACE)
+        assert cache.get(event.job.key) == encode_compiled(event.compiled)
+
+
+def test_what_the_cache_has_needs_no_executor(cache, compiler):
+    jobs = [job(i) for i in range(4)]
+    first = {event.job: event.compiled for event in run(jobs, compiler(), cache)}
+    journal = compiler().compiled()
+    events = run(jobs, compiler(), cache, executor=no_executor)
+    assert [event.job for event in events] == jobs
+    assert all(event.cached for event in events)
+    assert {event.job: event.compiled for event in events} == first
+    assert compiler().compiled() == journal
+
+
+def test_no_jobs_need_no_executor(cache, compiler):
+    assert run([], compiler(), cache, executor=no_executor) == []
+
+
+def test_what_it_lacks_is_compiled_after_the_hits(cache, compiler):
+    run([job(1), job(3)], compiler(), cache)
+    events = run([job(i) for i in range(4)], compiler(), cache)
+    assert [event.cached for event in events] == [True, True, False, False]
+    assert len(compiler().compiled()) == 4
+
+
+def test_a_damaged_entry_is_compiled_again(cache, compiler):
+    run([job(0), job(1)], compiler(), cache)
+    path = next(path for path in cache.folder.rglob("*") if path.name == job(0).key[2:])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert {e.job: e.cached for e in run([job(0), job(1)], compiler(), cache)} == {job(0): False, job(1): True}
+    assert all(event.cached for event in run([job(0), job(1)], compiler(), cache))
+
+
+def test_each_key_is_compiled_once_and_every_job_hears(cache, compiler):
+    jobs = [job(0, "same"), job(1), job(2, "same"), job(3, "same")]
+    events = run(jobs, compiler(), cache)
+    assert {event.job for event in events} == set(jobs)
+    assert len(compiler().compiled()) == 2
+    assert [event.cached for event in events if event.job.key == key_of("same")] == [False, True, True]
+    assert len({event.compiled for event in events if event.job.key == key_of("same")}) == 1
+
+
+@given(st.permutations(range(6)))
+def test_the_order_in_which_calls_finish_changes_nothing(tmp_path_factory, order):
+    folder = tmp_path_factory.mktemp("farm")
+    compiler = FakeCompiler(folder / "journal", {"demo:k": FakeSource(("x",), ("D",))}, mishaps={"D=2 ": "fail"})
+
+    @contextmanager
+    def executor() -> Iterator[Executor]:
+        yield Orderly(list(order))
+
+    jobs = [job(i) for i in range(6)]
+    events = run(jobs, compiler, Cache(folder / "cache"), keep_going=True, executor=executor)
+    assert {event.job for event in events} == set(jobs)
+    for event in events:
+        number = event.job.variant.axes[0][1]
+        assert (event.compiled is None) == (event.error is not None) == (number == 2)
+
+
+class TestFailures:
+    def test_the_first_is_the_last_event(self, cache, compiler):
+        executor = Orderly([0, 1, 2, 3])
+        opened: list[str] = []
+
+        @contextmanager
+        def open_executor() -> Iterator[Executor]:
+            opened.append("in")
+            yield executor
+            opened.append("out")
+
+        events = run([job(i) for i in range(4)], compiler(D1="fail", D3="fail"), cache, executor=open_executor)
+        assert [event.error is not None for event in events][-1]
+        assert sum(event.error is not None for event in events) == 1
+        assert executor.shut_down == [True]
+        assert opened == ["in", "out"]
+
+    def test_leave_nothing_in_the_cache(self, cache, compiler):
+        run([job(0)], compiler(D0="fail"), cache)
+        assert cache.get(job(0).key) is None
+        (event,) = run([job(0)], compiler(), cache)
+        assert event.error is None
+
+    def test_with_keep_going_every_job_gets_its_event(self, cache, compiler):
+        events = run([job(i) for i in range(6)], compiler(D1="fail", D4="fail"), cache, keep_going=True)
+        assert sorted(e.job.variant.axes[0][1] for e in events if e.error) == [1, 4]
+        assert len(events) == 6
+
+    def test_every_job_of_a_key_that_failed_hears_of_it(self, cache, compiler):
+        events = run([job(0, "same"), job(1, "same")], compiler(D0="fail"), cache)
+        assert [str(event.error) for event in events] == ["expected to compile, got a fake failure - at fake.py:1"] * 2
+        assert not any(event.cached for event in events)
+
+    def test_keep_the_place_that_the_compiler_named(self, cache, compiler):
+        (event,) = run([job(0)], compiler(D0="fail"), cache)
+        assert event.error is not None
+        assert (event.error.where, event.error.log) == ("fake.py:1", "line 1\nline 2")
+
+    def test_that_are_no_compile_errors_end_the_build(self, cache, compiler):
+        with pytest.raises(ZeroDivisionError, match="a bug of the compiler"):
+            run([job(0), job(1)], compiler(D0="bug"), cache, keep_going=True)
+
+    def test_of_the_cache_end_the_build(self, cache, compiler, monkeypatch):
+        def full(self: Cache, key: str, data: bytes) -> None:
+            raise PackageError("expected to write a cache entry", got="no space", where=key)
+
+        left: list[object] = []
+
+        @contextmanager
+        def executor() -> Iterator[Executor]:
+            try:
+                with ThreadPoolExecutor(1) as threads:
+                    yield threads
+            except PackageError as error:
+                left.append(error)
+                raise
+
+        monkeypatch.setattr(Cache, "put", full)
+        with pytest.raises(PackageError, match="expected to write a cache entry, got no space"):
+            run([job(0), job(1)], compiler(), cache, keep_going=True, executor=executor)
+        assert len(left) == 1
+
+    def test_an_entry_that_cannot_be_read_ends_the_build_before_anything_starts(self, cache, compiler):
+        (cache.folder / job(0).key[:2] / job(0).key[2:]).mkdir(parents=True)
+        with pytest.raises(PackageError, match="expected a readable cache entry"):
+            run([job(1), job(0)], compiler(), cache, executor=no_executor)
+
+
+class TestInWorkers:
+    """With real processes, which can end without a word."""
+
+    pytestmark = pytest.mark.usefixtures("workers_find_tests")
+
+    def test_the_variant_that_killed_its_worker_is_named(self, cache, compiler):
+        jobs = [job(i) for i in range(5)]
+        events = run(jobs, compiler(D1="segv", D3="exit"), cache, keep_going=True, executor=lambda: WorkerPool(2, 60))
+        failed = {event.job.variant.axes[0][1]: str(event.error) for event in events if event.error}
+        place = "demo.toml kernel k: k sm_90 D={} num_warps=4 num_stages=3 num_ctas=1"
+        assert failed == {
+            1: f"expected the compiler to live, got SIGSEGV - at {place.format(1)}",
+            3: f"expected the compiler to live, got exit code 3 - at {place.format(3)}",
+        }
+        assert {event.job for event in events} == set(jobs)
+
+    def test_a_consumer_that_stops_listening_ends_the_workers(self, cache, compiler):
+        made: list[WorkerPool] = []
+
+        def executor() -> WorkerPool:
+            made.append(WorkerPool(2, 60))
+            return made[0]
+
+        jobs = [job(i) for i in range(5)]
+        events = farm.run(jobs, compiler(D4="hang").compile_variant, executor, cache, keep_going=True)
+        next(events)
+        events.close()
+        with pytest.raises(RuntimeError, match="shut down"):
+            made[0].submit(len, "")
+
+
+def compiled_with(variant: Variant, **changes: Any) -> CompiledVariant:
+    compiler = FakeCompiler(Path("/dev/null"), {"demo:k": FakeSource(("x",), ("D",))})
+    made = compiler.compile_variant(variant, PLACE)
+    return CompiledVariant(
+        **{name: changes.get(name, getattr(made, name)) for name in CompiledVariant.__dataclass_fields__}
+    )
+
+
+@given(st.binary(min_size=1), st.integers(0, 255), st.integers(0, 2**31), st.integers(0, 2**31))
+def test_a_compiled_variant_survives_the_cache(image, registers, spill_bytes, compile_ms):
+    compiled = compiled_with(
+        VARIANTS[0], image=image, registers=registers, spill_bytes=spill_bytes, compile_ms=compile_ms
+    )
+    assert decode_compiled(encode_compiled(compiled)) == compiled
+
+
+def test_a_label_says_what_tells_a_variant_from_others():
+    entry = msgspec.convert(
+        {
+            "name": "k",
+            "source": "demo:k",
+            "params": {"x": "*{d}", "y": "*fp16?", "n": "i32"},
+            "matrix": {"d": ["fp16"], "F": [True]},
+            "configs": [{"B": 64, "maxnreg": 64}],
+            "derived": {"EVEN": "n == 2"},
+            "hints": [{"x": 16, "n": 16}],
+        },
+        KernelSpec,
+    )
+    labels = [variant.label() for variant in expand_kernel(entry, "sm_90", "here").variants]
+    assert (
+        labels[0] == "k sm_90 d='fp16' F=True B=64 num_warps=4 num_stages=3 num_ctas=1 maxnreg=64 EVEN=True n:16 x:16"
+    )
+    assert "y=none" in labels[-1]
+    assert len(set(labels)) == len(labels) == 8
