@@ -1,0 +1,28 @@
+"""Write the generated parts of the documentation anew: ``python -m tests.spec.generate``, from the repository's root.
+
+The tests compare those parts with what this would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.spec import tiny
+from tests.spec.pages import ROOT, replace_generated
+
+__all__ = ["PARTS"]
+
+PARTS: dict[tuple[Path, str], Callable[[], str]] = {
+    (ROOT / "docs/bundle-format.md", "tiny"): lambda: tiny.render(tiny.tiny_bundle()),
+}
+
+
+def main() -> None:
+    """Write them."""
+    for (page, name), render in PARTS.items():
+        replace_generated(page, name, render())
+
+
+if __name__ == "__main__":
+    main()

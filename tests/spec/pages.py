@@ -1,0 +1,78 @@
+"""The pages of the documentation as data: their tables, code blocks, links and generated parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PAGES", "ROOT", "Block", "blocks", "generated", "replace_generated", "rows", "without_code"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "artifacts/README.md"]
+)
+
+_FENCE = re.compile(r"^```(?P<language>\w*)(?P<words>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_GENERATED = r"<!-- generated: {} -->\n(?P<text>.*?)<!-- end -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block of code."""
+
+    page: Path
+    line: int
+    """Of the fence."""
+    language: str
+    words: tuple[str, ...]
+    """What stands after the language: ``gpu``, say."""
+    text: str
+
+    @property
+    def id(self) -> str:
+        """Name it for a test."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(language: str) -> list[Block]:
+    """List the fenced blocks of all pages in one language."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            if match["language"] == language:
+                line = text.count("\n", 0, match.start()) + 1
+                found.append(Block(page, line, language, tuple(match["words"].split()), match["text"]))
+    return found
+
+
+def without_code(text: str) -> str:
+    """Blank out fenced blocks and code spans."""
+    return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text))
+
+
+def rows(page: Path, name: str) -> list[list[str]]:
+    """Return the rows of the table that stands below ``<!-- test: name -->``, without its head."""
+    text = page.read_text(encoding="utf-8")
+    _, mark, rest = text.partition(f"<!-- test: {name} -->\n")
+    if not mark:
+        raise LookupError(f"expected a table {name!r} in {page}")
+    table = rest.partition("\n\n")[0].splitlines()
+    return [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[2:]]
+
+
+def generated(page: Path, name: str) -> str:
+    """Return the generated part of a page."""
+    match = re.search(_GENERATED.format(name), page.read_text(encoding="utf-8"), re.DOTALL)
+    if match is None:
+        raise LookupError(f"expected a generated part {name!r} in {page}")
+    return match["text"]
+
+
+def replace_generated(page: Path, name: str, text: str) -> None:
+    """Put a new text in place of the generated part of a page."""
+    old = page.read_text(encoding="utf-8")
+    start = old.index(f"<!-- generated: {name} -->\n") + len(f"<!-- generated: {name} -->\n")
+    end = old.index("<!-- end -->", start)
+    page.write_text(old[:start] + text + old[end:], encoding="utf-8")

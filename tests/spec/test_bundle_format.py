@@ -1,0 +1,286 @@
+"""The format's page says what the code does, and is enough to write a reader from."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.runtime import format as layout
+from nojit.runtime import strict, table_codec, values
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.expr import MAX_LENGTH
+from nojit.runtime.expr_tree import MAX_HEIGHT
+from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning
+from nojit.runtime.table_codec import encode_table
+from nojit.runtime.target import FAMILIES
+from nojit.runtime.values import Value
+from nojit.runtime.zstd import _EMPTY
+
+from tests.spec import tiny
+from tests.spec.pages import ROOT, generated, rows
+from tests.spec.reader import Table, read_bundle, value
+from tests.support.bundles import Parts
+from tests.support.hostile import golden_parts
+from tests.support.jsonlies import edit_index, put
+
+PAGE = ROOT / "docs/bundle-format.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def column(table: str, number: int = 0) -> list[str]:
+    return [row[number] for row in rows(PAGE, table)]
+
+
+def keys_of(document: Any, *path: str | int) -> list[str]:
+    for step in path:
+        document = document[step]
+    return sorted(document)
+
+
+GOLDEN = golden_parts()
+INDEX: dict[str, Any] = {}
+edit_index(GOLDEN, INDEX.update)
+HEAD = GOLDEN.tables[1][2]
+TABLE: dict[str, Any] = json.loads(HEAD[4 : 4 + struct.unpack_from("<I", HEAD)[0]])
+
+
+# -- the page's tables against the code ------------------------------------------------------------------------------
+
+
+def test_the_header_is_as_the_page_says() -> None:
+    offset, spelled = 0, {"4": "I", "8": "Q"}
+    form = "<"
+    for place, length, field, _ in rows(PAGE, "header"):
+        assert int(place) == offset
+        offset += int(length)
+        form += spelled[length] if field not in {"magic", "index_sha256"} else f"{length}s"
+    assert form == layout._HEADER.format
+    assert offset == layout.HEADER_BYTES == struct.calcsize(form)
+    magic, version, reserved, *_ = column("header", 3)
+    assert bytes.fromhex(magic.partition("`")[0]) == layout.MAGIC
+    assert (int(version), int(reserved)) == (layout.FORMAT_VERSION, 0)
+
+
+def test_a_group_record_is_as_the_page_says() -> None:
+    sizes = [int(length) for length in column("group", 1)]
+    assert [int(place) for place in column("group")] == [sum(sizes[:i]) for i in range(len(sizes))]
+    assert sum(sizes) == layout._GROUP.size
+    assert column("group", 2) == ["images", "stored_bytes", "raw_bytes", "sha256"]
+
+
+@pytest.mark.parametrize(
+    ("table", "written"),
+    [
+        ("index", keys_of(INDEX)),
+        ("target", keys_of(INDEX, "target")),
+        ("kernel", keys_of(INDEX, "kernels", 0)),
+        ("table", keys_of(TABLE)),
+        ("param", keys_of(TABLE, "params", 0)),
+        ("axis", keys_of(TABLE, "axes", 0)),
+        ("derived", keys_of(TABLE, "derived", 0)),
+        ("config", keys_of(TABLE, "configs", 0)),
+        ("launch", keys_of(TABLE, "launches", 0)),
+    ],
+)
+def test_the_page_names_exactly_the_fields_that_are_written(table: str, written: list[str]) -> None:
+    assert sorted(column(table)) == written
+
+
+def test_the_page_names_the_fields_of_tuning() -> None:
+    raw = encode_table(replace(tiny.TABLE, tuning=Tuning(("n",), "pow2")))
+    written = json.loads(raw[4 : 4 + struct.unpack_from("<I", raw)[0]])
+    assert sorted(column("tuning")) == keys_of(written, "tuning")
+
+
+def test_the_page_names_the_fields_of_a_section() -> None:
+    assert ", ".join(f'"{field}"' for field in keys_of(INDEX, "images")) in TEXT
+
+
+def test_the_page_names_the_columns_in_order() -> None:
+    assert tuple(column("columns")) == COLUMNS
+    assert "the first four columns together" in TEXT
+    assert COLUMNS[:4] == KEY_COLUMNS
+
+
+def test_the_limits_of_a_launch() -> None:
+    said = {field: kind for field, kind, _ in rows(PAGE, "launch")}
+    for field, least, most in table_codec._LAUNCH_NUMBERS:
+        assert said[field] == f"{least} to {_power(most)}"
+
+
+def _power(number: int) -> str:
+    return f"2^{number.bit_length() - 1}" if number > 1000 else str(number)
+
+
+def test_the_limits_are_the_codes() -> None:
+    limits = {
+        "index, stored or raw": {layout.INDEX_BYTES_MAX, layout.INDEX_RAW_BYTES_MAX},
+        "a table or section, stored or raw": {layout.SECTION_RAW_BYTES_MAX},
+        "a group, stored or raw": {layout.GROUP_BYTES_MAX},
+        "an image": {layout.IMAGE_BYTES_MAX},
+        "zstd window": {1 << layout.WINDOW_LOG_MAX},
+        "JSON of one document": {strict.JSON_BYTES_MAX},
+        "commas in one document": {strict.JSON_COMMAS_MAX},
+        "kernels": {layout.KERNELS_MAX},
+        "variants of a kernel, images, groups": {layout.VARIANTS_MAX, table_codec._POOL_MAX},
+        "a text": {strict.TEXT_CHARS_MAX},
+    }
+    said = {what: {_number(most)} for what, most in rows(PAGE, "limits")}
+    assert said == limits
+
+
+def _number(words: str) -> int:
+    if power := re.match(r"2\^(\d+)", words):
+        return 1 << int(power[1])
+    number, _, unit = words.replace(",", "").partition(" ")
+    return int(number) * (layout.MIB if unit.startswith("MiB") else 1)
+
+
+def test_the_limits_in_sentences() -> None:
+    assert f"at most {strict.TEXT_CHARS_MAX:,} characters" in TEXT
+    assert f"at most {MAX_LENGTH:,} characters and {MAX_HEIGHT} levels deep" in TEXT
+    assert f"at most {table_codec._SMALL_MAX:,} items" in TEXT
+    assert f"an integer of at most {values._INT_BITS_MAX} bits" in TEXT
+    assert f"values, at most {values._DEPTH_MAX} deep" in TEXT
+    assert _EMPTY.hex(" ") in TEXT
+    for members in FAMILIES.values():
+        assert " and ".join(map(str, sorted(members))) in TEXT
+
+
+def raised_rules() -> Iterator[str]:
+    """Find the rule of every refusal in the source."""
+    for path in sorted((ROOT / "runtime").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func.id if isinstance(node.func, ast.Name) else ""
+            if called == "refuse" and isinstance(node.args[0], ast.Constant):
+                # what reads images puts their prefix before each rule
+                yield ("cubin-" if path.stem in {"elf", "cubin"} else "") + node.args[0].value
+            yield from (k.value.value for k in node.keywords if k.arg == "rule" and isinstance(k.value, ast.Constant))
+
+
+def test_the_page_names_every_rule_and_no_other() -> None:
+    assert sorted(column("rules")) == sorted(set(raised_rules()))
+
+
+# -- the example -----------------------------------------------------------------------------------------------------
+
+
+EXAMPLE = tiny.parse(generated(PAGE, "tiny"))
+
+
+def test_the_library_reads_the_example(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.nojit"
+    path.write_bytes(EXAMPLE)
+    with BundleFile(path) as bundle:
+        bundle.verify()
+        assert bundle.index.name == "tiny"
+        assert bundle.table("scale") == tiny.TABLE
+        assert tuple(bundle.images()) == tiny.IMAGES
+
+
+def test_the_example_is_shown_as_it_is() -> None:
+    assert generated(PAGE, "tiny") == tiny.render(EXAMPLE)
+
+
+def test_a_reader_written_from_the_page_reads_the_example() -> None:
+    bundle = read_bundle(EXAMPLE)
+    assert bundle.images == tiny.IMAGES
+    assert list(bundle.tables) == ["scale"]
+    assert bundle.tables["scale"].columns["hints"] == (0, 1)
+
+
+@pytest.mark.parametrize("parts", [GOLDEN, Parts.of()], ids=["golden", "empty"])
+def test_a_reader_written_from_the_page_agrees_with_the_library(tmp_path: Path, parts: Parts) -> None:
+    path = tmp_path / "some.nojit"
+    path.write_bytes(parts.seal())
+    second = read_bundle(path.read_bytes())
+    with BundleFile(path) as bundle:
+        bundle.verify()
+        assert second.digest == bundle.digest
+        assert second.index["target"] == asdict(bundle.index.target)
+        assert tuple(second.tables) == bundle.kernels
+        assert second.images == tuple(bundle.images())
+        for name in bundle.kernels:
+            _agree(second.tables[name], bundle.table(name))
+
+
+def _agree(second: Table, table: KernelTable) -> None:
+    assert second.columns == {name: tuple(entries) for name, entries in table.columns.items()}
+    facts = second.facts
+    assert [param["name"] for param in facts["params"]] == [param.name for param in table.params]
+    assert [list(map(_plain, axis["values"])) for axis in facts["axes"]] == [
+        list(map(repr, axis.values)) for axis in table.axes
+    ]
+    assert [tuple(meaning) for meaning in facts["meanings"]] == [(m.signature, *m.values) for m in table.meanings]
+    assert [config["requires"] for config in facts["configs"]] == [config.requires for config in table.configs]
+    layouts = [[(slot.source, slot.type) for slot in launch.layout] for launch in table.launches]
+    assert [[tuple(pair) for pair in facts["layouts"][one["layout"]]] for one in facts["launches"]] == layouts
+
+
+def _plain(encoded: Any) -> str:
+    decoded: Value = value(encoded)
+    return repr(decoded)
+
+
+@pytest.mark.parametrize("at", range(0, len(EXAMPLE), 7))
+def test_both_readers_refuse_a_flipped_bit(tmp_path: Path, at: int) -> None:
+    damaged = EXAMPLE[:at] + bytes([EXAMPLE[at] ^ 1 << at % 8]) + EXAMPLE[at + 1 :]
+    with pytest.raises((ValueError, struct.error)):
+        read_bundle(damaged)
+    path = tmp_path / "damaged.nojit"
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"damaged\.nojit"), BundleFile(path) as bundle:
+        bundle.verify()
+
+
+def test_both_readers_refuse_a_field_more() -> None:
+    def add_field(index: dict[str, Any]) -> None:
+        put(index, ("offset",), 64)
+
+    with pytest.raises(ValueError, match="fields"):
+        read_bundle(edit_index(GOLDEN, add_field))
+
+
+# -- what the page says of JSON --------------------------------------------------------------------------------------
+
+
+def test_the_deepest_valid_document_nests_as_the_page_says() -> None:
+    deepest: Any = {"float": "0x1.0000000000000p+0"}
+    for _ in range(values._DEPTH_MAX):
+        deepest = {"tuple": [deepest]}
+    values.decode_value(deepest, "")
+    # an object, its configs, one of them, its constexprs, one of those
+    document = {"configs": [{"constexprs": [["BLOCK", deepest]]}]}
+    assert f"nest at most {_depth(document)}\ndeep" in TEXT
+
+
+def _depth(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if children is None else 1 + max(map(_depth, children), default=0)
+
+
+def test_characters_are_escaped_as_the_page_says() -> None:
+    text = '\b\f\n\r\t\x00\x1f\x7f\x80é\U0001f600"\\/ ~'
+    written = r'"\b\f\n\r\t\u0000\u001f\u007f\u0080\u00e9\ud83d\ude00\"\\/ ~"'
+    assert strict.canonical_json(text) == written.encode()
+    assert strict.load_json(written.encode(), "") == text
+
+
+def test_floats_are_spelled_as_the_page_says() -> None:
+    for number, spelled in (
+        (1.5, "0x1.8000000000000p+0"),
+        (-0.0, "-0x0.0p+0"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ):
+        assert values.encode_value(number) == {"float": spelled}
+        assert f"`{spelled}`" in TEXT

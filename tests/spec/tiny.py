@@ -1,0 +1,170 @@
+"""The example of docs/bundle-format.md: a bundle small enough for a page, and how the page shows it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from array import array
+from collections.abc import Iterator
+
+import zstandard
+from nojit.runtime.format import (
+    GLOBAL_SCRATCH,
+    HEADER_BYTES,
+    PROFILE_SCRATCH,
+    BundleIndex,
+    Section,
+    TargetInfo,
+    decode_header,
+    decode_index,
+)
+from nojit.runtime.table import COLUMNS, Axis, Config, KernelTable, Launch, Meaning, Param, Slot
+from nojit.runtime.table_codec import encode_table
+
+from tests.support.bundles import Parts
+
+__all__ = ["IMAGES", "TABLE", "parse", "render", "tiny_bundle"]
+
+IMAGES = (b"image without hints", b"image with hints")
+_TYPES = (("x_ptr", "*fp32"), ("n", "i32"))
+_SCRATCH = ((GLOBAL_SCRATCH, "*i8"), (PROFILE_SCRATCH, "*i8"))
+TABLE = KernelTable(
+    kernel="scale",
+    params=(Param("x_ptr", constexpr=False), Param("n", constexpr=False), Param("BLOCK", constexpr=True)),
+    grid=("cdiv(n, BLOCK)",),
+    tuning=None,
+    axes=(Axis("dtype", is_type=True, values=("fp32",)),),
+    derived=(),
+    signatures=(tuple(kind for _, kind in _TYPES),),
+    meanings=(Meaning(0, (0,)),),
+    configs=(Config((("BLOCK", 256),), (("num_warps", 4),), ""),),
+    hint_sets=((), (("n", 16), ("x_ptr", 16))),
+    derived_values=((),),
+    launches=(
+        Launch(
+            "scale", tuple(Slot(*pair) for pair in _TYPES + _SCRATCH), 4, 1, 0, 0, 1, 0, 1, cooperative=False, pdl=False
+        ),
+    ),
+    columns={
+        name: array("I", column)
+        for name, column in zip(
+            COLUMNS, ([0, 0], [0, 0], [0, 1], [0, 0], [0, 0], [0, 1], [16, 14], [0, 0]), strict=True
+        )
+    },
+)
+
+
+def tiny_bundle() -> bytes:
+    """Lay out the example."""
+    empty = Section(0, 0, "")
+    index = BundleIndex(
+        name="tiny",
+        version="1.0",
+        target=TargetInfo("cuda", "sm_90", "sm_90a", 32),
+        toolchain=(("triton", "3.9.0"), ("zstandard", zstandard.__version__)),
+        min_driver=13000,
+        inputs="0" * 64,
+        kernels=(),
+        images=empty,
+        image_count=0,
+        groups=empty,
+        group_count=0,
+        payload_bytes=0,
+    )
+    return Parts(index, (("scale", 2, encode_table(TABLE)),), IMAGES, (2,)).seal()
+
+
+def render(data: bytes) -> str:
+    """Show a bundle as the page does: each part as it is stored, and what comes out of it."""
+    header = decode_header(data, "tiny")
+    index = decode_index(_open(data, HEADER_BYTES, header.index_bytes), "tiny")
+    names = [
+        "header",
+        "index",
+        *(f"table of `{kernel.name}`" for kernel in index.kernels),
+        "images",
+        "groups",
+        "group 0",
+    ]
+    tables = [kernel.table.stored_bytes for kernel in index.kernels]
+    lengths = [HEADER_BYTES, header.index_bytes, *tables, index.images.stored_bytes, index.groups.stored_bytes]
+    lengths.append(index.payload_bytes)
+    text, at = "\n", 0
+    for name, length in zip(names, lengths, strict=True):
+        text += f"{name.capitalize()}, {length} bytes at {at}:\n\n```hex\n{_dump(data[at : at + length], at)}```\n\n"
+        if name != "header":
+            text += _explain(name, _open(data, at, length))
+        at += length
+    return text
+
+
+def _open(data: bytes, at: int, length: int) -> bytes:
+    return zstandard.ZstdDecompressor().decompress(data[at : at + length])
+
+
+def _dump(data: bytes, at: int) -> str:
+    lines = (f"{at + i:06x}  {data[i : i + 32].hex(' ')}\n" for i in range(0, len(data), 32))
+    return "".join(lines)
+
+
+def _explain(name: str, raw: bytes) -> str:
+    if name == "index":
+        return f"Decompressed, {len(raw)} bytes, here with white space that is not in the file:\n\n```json\n{_pretty(raw)}\n```\n\n"
+    if name.startswith("table"):
+        (length,) = struct.unpack_from("<I", raw)
+        columns = raw[4 + length + -length % 4 :]
+        lines = "".join(f"{column:<12}{columns[8 * i : 8 * i + 8].hex(' ')}\n" for i, column in enumerate(COLUMNS))
+        return (
+            f"Decompressed, {len(raw)} bytes. First `{raw[:4].hex(' ')}`, the length of the JSON: {length}. Then the JSON, "
+            f"again with white space:\n\n```json\n{_pretty(raw[4 : 4 + length])}\n```\n\n"
+            f"Then {_counted(-length % 4)} of padding and the columns of two rows:\n\n```text\n{lines}```\n\n"
+        )
+    return f"Decompressed, {len(raw)} bytes:\n\n```text\n" + "".join(_plain(name, raw)) + "```\n\n"
+
+
+def _counted(number: int) -> str:
+    return "1 byte" if number == 1 else f"{number} bytes"
+
+
+def _plain(name: str, raw: bytes) -> Iterator[str]:
+    if name == "images":
+        yield from (f"{raw[i : i + 4].hex(' ')}  a length of {size}\n" for i, size in _words(raw))
+    elif name == "groups":
+        yield f"{raw[:4].hex(' ')}  images\n{raw[4:8].hex(' ')}  stored bytes\n{raw[8:12].hex(' ')}  raw bytes\n"
+        yield f"{raw[12:].hex(' ')}\n"
+    else:
+        yield f"{raw.decode('ascii')}\n"
+
+
+def _words(raw: bytes) -> list[tuple[int, int]]:
+    return [(4 * i, word) for i, (word,) in enumerate(struct.iter_unpack("<I", raw))]
+
+
+def _pretty(raw: bytes) -> str:
+    return _indented(json.loads(raw), "")
+
+
+def _indented(value: object, margin: str) -> str:
+    """Write what fits on one line there, and break the rest into a line per field or entry."""
+    short = json.dumps(value)
+    if len(short) + len(margin) <= 112 or not value:
+        return short
+    inner = margin + "  "
+    if isinstance(value, dict):
+        body = [f"{inner}{json.dumps(key)}: {_indented(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(body) + f"\n{margin}}}"
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + _indented(item, inner) for item in value) + f"\n{margin}]"
+    return short
+
+
+def parse(page_part: str) -> bytes:
+    """Put the bytes together again that a page shows."""
+    data = b""
+    for block in page_part.split("```hex\n")[1:]:
+        for line in block.partition("```")[0].splitlines():
+            place, _, digits = line.partition("  ")
+            if int(place, 16) != len(data):
+                raise ValueError(f"expected offset {len(data):06x}, got {place}")
+            data += bytes.fromhex(digits)
+    return data
