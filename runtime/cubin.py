@@ -287,7 +287,8 @@ def _check_params(kernel: CubinKernel, sizes: Sequence[int], where: str) -> None
         )
     end = 0
     for ordinal, (size, (offset, image_size)) in enumerate(zip(sizes, kernel.params, strict=True)):
-        align = min(size, _TENSOR_MAP_ALIGN)
+        # a type of unknown size is none that the image has, and no alignment
+        align = max(1, min(size, _TENSOR_MAP_ALIGN))
         expected = (end + align - 1) // align * align
         if (offset, image_size) != (expected, size):
             raise BundleIntegrityError(

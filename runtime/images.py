@@ -12,18 +12,16 @@ from nojit.runtime.table import Launch
 
 __all__ = ["Images", "slot_bytes"]
 
-_SCALAR_BYTES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
+_SCALAR_BYTES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8} | {
+    f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)
+}
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
 
 
 def slot_bytes(kind: str) -> int:
     """Return the bytes that a kernel parameter of a Triton type takes; 0 if this runtime cannot pass such a one."""
-    if kind.startswith("*"):
-        return 8
-    if kind in _SCALAR_BYTES:
-        return _SCALAR_BYTES[kind]
-    return int(kind[1:]) // 8 if kind[:1] in ("i", "u") and kind[1:].isdecimal() else 0
+    return 8 if kind.startswith("*") else _SCALAR_BYTES.get(kind, 0)
 
 
 class Images:

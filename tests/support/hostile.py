@@ -6,15 +6,16 @@ import functools
 from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import read_cubin
+from nojit.runtime.cubin import check_image, read_cubin
+from nojit.runtime.images import slot_bytes
 
 from tests.support.bundles import Parts, kernel
 
-__all__ = ["golden_parts", "read_everything"]
+__all__ = ["golden_parts", "read_everything", "small_parts"]
 
 
 def read_everything(path: Path) -> int:
-    """Open and verify a bundle, read every table, row and image; return how many rows it has.
+    """Open and verify a bundle, read every table, row and image, check each row against its image; count the rows.
 
     Raises:
         BundleError: as it must be for anything that is not a whole, right bundle.
@@ -22,14 +23,17 @@ def read_everything(path: Path) -> int:
     rows = 0
     with BundleFile(path) as bundle:
         bundle.verify()
-        for image in bundle.images():
-            read_cubin(image)
+        infos = [read_cubin(image) for image in bundle.images()]
         for name in bundle.kernels:
             table = bundle.table(name)
             for row in range(len(table)):
                 table.constexprs(row)
                 table.label(row)
                 table.variant_id(row)
+                launch, info = table.launches[table.columns["launch"][row]], infos[table.columns["image"][row]]
+                sizes = [slot_bytes(slot.type) for slot in launch.layout]
+                target = bundle.index.target.image_arch
+                check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, target, f"{path} row {row}")
                 rows += 1
     return rows
 
@@ -49,3 +53,18 @@ def golden_parts() -> Parts:
     )
     fill = kernel("fill", {"out_ptr": "*i8", "MODE": "constexpr"}, matrix={"MODE": ["zero", None, True, 3, (1, 2.0)]})
     return Parts.of(scale, fill, group_images=12)
+
+
+@functools.cache
+def small_parts() -> Parts:
+    """A bundle of two variants in two groups, with some of everything: quick to read, for fuzzing."""
+    scale = kernel(
+        "scale",
+        {"x_ptr": "*{dtype}", "n": "i32", "BLOCK": "constexpr", "EVEN": "constexpr"},
+        matrix={"dtype": ["fp16"]},
+        configs=[{"BLOCK": 1024, "requires": "aligned(x_ptr, 16)"}],
+        derived={"EVEN": "n % BLOCK == 0"},
+        defaults={"n": 1},
+        grid=["cdiv(n, BLOCK)"],
+    )
+    return Parts.of(scale, group_images=1)

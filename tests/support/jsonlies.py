@@ -9,7 +9,19 @@ from typing import Any, TypeAlias
 
 from tests.support.bundles import Parts
 
-__all__ = ["Document", "Lie", "NodePath", "edit_index", "edit_raw", "edit_table", "get", "nodes", "put", "split_table"]
+__all__ = [
+    "Document",
+    "Lie",
+    "NodePath",
+    "canonical",
+    "edit_index",
+    "edit_raw",
+    "edit_table",
+    "get",
+    "nodes",
+    "put",
+    "split_table",
+]
 
 Document: TypeAlias = dict[str, Any]
 Lie: TypeAlias = Callable[[Document], object]
