@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "errors.h"
+#include "grid.h"
 #include "spec.h"
 #include "tensor.h"
 
@@ -24,71 +25,32 @@ typedef struct {
 
 static PyTypeObject *launcher_type;
 
-static int parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[3])
+static int check_ready(const nj_dispatcher *self)
 {
-    Py_ssize_t count = PyTuple_Check(object) || PyList_Check(object) ? PySequence_Fast_GET_SIZE(object) : 0;
-    if (count < 1 || count > 3) {
-        nj_refuse(signature->kernel, NULL, nj_describe(object), "expected a grid of 1 to 3 ints, or a callable");
+    if (self->signature.names == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
         return -1;
-    }
-    grid[1] = grid[2] = 1;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(object, i);
-        PyObject *number = PyBool_Check(item) || !PyIndex_Check(item) ? NULL : PyNumber_Index(item);
-        int overflow = 0;
-        grid[i] = number == NULL ? 0 : PyLong_AsLongLongAndOverflow(number, &overflow);
-        if (number == NULL || overflow != 0) {
-            PyErr_Clear();
-            PyObject *argument = PyUnicode_FromFormat("grid[%zd]", i);
-            nj_refuse(signature->kernel, argument, argument == NULL ? NULL : nj_describe(item), "expected an int");
-            Py_XDECREF(argument);
-            Py_XDECREF(number);
-            return -1;
-        }
-        Py_DECREF(number);
     }
     return 0;
 }
 
-/* Calls `grid(meta)`: the constexprs and options of the variant, and the arguments, by name. */
-static int call_grid(const nj_signature *signature, const nj_plan *plan, const nj_call *call, PyObject *callable,
-                     int64_t grid[3])
+/* The grid that the bundle gives. What C cannot compute Python words. */
+static int default_grid(nj_dispatcher *self, const nj_plan *plan, const nj_call *call, int64_t grid[3])
 {
-    PyObject *meta = PyDict_Copy(plan->meta);
-    int status = meta == NULL ? -1 : 0;
-    for (Py_ssize_t i = 0; i < signature->param_count && status == 0; i++) {
-        if (!signature->constexprs[i]) {
-            status = PyDict_SetItem(meta, signature->names[i], call->objects[i]);
-        }
-    }
-    PyObject *result = status < 0 ? NULL : PyObject_CallOneArg(callable, meta);
-    Py_XDECREF(meta);
-    status = result == NULL ? -1 : parse_grid(signature, result, grid);
-    Py_XDECREF(result);
-    return status;
-}
-
-/* Computes the bundle's grid. What C cannot compute Python words. */
-static int compute_grid(nj_dispatcher *self, const nj_plan *plan, const nj_call *call, int64_t grid[3])
-{
-    grid[0] = grid[1] = grid[2] = 1;
     if (plan->grid_count == 0) {
         nj_refuse(self->signature.kernel, NULL, NULL,
                   "the bundle has no grid for this kernel: expected kernel[grid](...)");
         return -1;
     }
-    for (int i = 0; i < plan->grid_count; i++) {
-        nj_value result;
-        if (!nj_run(&plan->grid[i], call->values, &result) || result.tag != NJ_TAG_INT) {
-            PyObject *facts = nj_call_facts(&self->signature, call);
-            if (facts != NULL) {
-                Py_XDECREF(PyObject_CallMethod((PyObject *)self, "_refuse_grid", "OiN", plan, i, facts));
-            }
-            return -1;
-        }
-        grid[i] = result.bits;
+    int failed = nj_compute_grid(plan, call, grid);
+    if (failed < 0) {
+        return 0;
     }
-    return 0;
+    PyObject *facts = nj_call_facts(&self->signature, call);
+    if (facts != NULL) {
+        Py_XDECREF(PyObject_CallMethod((PyObject *)self, "_refuse_grid", "OiN", plan, failed, facts));
+    }
+    return -1;
 }
 
 /* The spec of a device, borrowed; asks Python for it at the first call there. */
@@ -157,13 +119,10 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
 static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
                         size_t positional, PyObject *keywords)
 {
-    if (self->signature.names == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
-        return NULL;
-    }
     nj_call call;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
-    if (nj_bind(&self->signature, (PyObject *)self, arguments, count, keywords, &call) < 0 ||
+    if (check_ready(self) < 0 ||
+        nj_bind(&self->signature, (PyObject *)self, arguments, count, keywords, &call) < 0 ||
         nj_classify(&self->signature, (PyObject *)self, false, &call) < 0) {
         return NULL;
     }
@@ -174,9 +133,9 @@ static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObje
     int64_t grid[3];
     int status = 0;
     if (launcher == NULL) {
-        status = compute_grid(self, plan, &call, grid);
+        status = default_grid(self, plan, &call, grid);
     } else if (launcher->callable != NULL) {
-        status = call_grid(&self->signature, plan, &call, launcher->callable, grid);
+        status = nj_call_grid(&self->signature, plan, &call, launcher->callable, grid);
     } else {
         memcpy(grid, launcher->grid, sizeof grid);
     }
@@ -200,13 +159,12 @@ static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_
 
 static PyObject *dispatcher_subscript(nj_dispatcher *self, PyObject *grid)
 {
-    if (self->signature.names == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
+    if (check_ready(self) < 0) {
         return NULL;
     }
     int64_t parsed[3] = {0};
     bool callable = !PyTuple_CheckExact(grid) && PyCallable_Check(grid);
-    if (!callable && parse_grid(&self->signature, grid, parsed) < 0) {
+    if (!callable && nj_parse_grid(&self->signature, grid, parsed) < 0) {
         return NULL;
     }
     nj_launcher *launcher = PyObject_GC_New(nj_launcher, launcher_type);
@@ -239,57 +197,6 @@ static void launcher_dealloc(nj_launcher *self)
     Py_DECREF(type);
 }
 
-/* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
-static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
-{
-    PyObject *name, *fallback = NULL;
-    int is_constexpr;
-    if (!PyTuple_Check(param) || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
-        return -1;
-    }
-    signature->constexprs[at] = is_constexpr;
-    signature->defaults[at] = Py_XNewRef(fallback);
-    signature->names[at] = Py_NewRef(name);
-    PyUnicode_InternInPlace(&signature->names[at]);
-    return 0;
-}
-
-static int read_names(nj_signature *signature, PyObject *params, PyObject *options)
-{
-    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
-        if (read_param(signature, i, PyTuple_GET_ITEM(params, i)) < 0) {
-            return -1;
-        }
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(options); i++) {
-        PyObject *name = PyTuple_GET_ITEM(options, i);
-        if (!PyUnicode_CheckExact(name)) {
-            PyErr_SetString(PyExc_TypeError, "expected the names of options");
-            return -1;
-        }
-        signature->names[signature->param_count + i] = Py_NewRef(name);
-        PyUnicode_InternInPlace(&signature->names[signature->param_count + i]);
-    }
-    signature->names[signature->count] = PyUnicode_InternFromString("stream");
-    return signature->names[signature->count] == NULL ? -1 : 0;
-}
-
-static void free_signature(nj_signature *signature)
-{
-    for (Py_ssize_t i = 0; signature->names != NULL && i <= signature->count; i++) {
-        Py_XDECREF(signature->names[i]);
-    }
-    for (Py_ssize_t i = 0; signature->defaults != NULL && i < signature->param_count; i++) {
-        Py_XDECREF(signature->defaults[i]);
-    }
-    PyMem_Free(signature->names);
-    PyMem_Free(signature->defaults);
-    PyMem_Free(signature->constexprs);
-    Py_XDECREF(signature->kernel);
-    Py_XDECREF(signature->interned);
-    memset(signature, 0, sizeof *signature);
-}
-
 static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"name", "params", "options", "strings", NULL};
@@ -302,25 +209,7 @@ static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs
         PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was called before");
         return -1;
     }
-    nj_signature signature = {.param_count = PyTuple_GET_SIZE(params)};
-    signature.count = signature.param_count + PyTuple_GET_SIZE(options);
-    if (signature.count > NJ_ARGUMENTS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
-        return -1;
-    }
-    signature.names = PyMem_Calloc((size_t)signature.count + 1, sizeof *signature.names);
-    signature.defaults = PyMem_Calloc((size_t)signature.param_count + 1, sizeof *signature.defaults);
-    signature.constexprs = PyMem_Calloc((size_t)signature.param_count + 1, sizeof *signature.constexprs);
-    signature.kernel = Py_NewRef(name);
-    signature.interned = Py_NewRef(strings);
-    if (signature.names == NULL || signature.defaults == NULL || signature.constexprs == NULL) {
-        PyErr_NoMemory();
-    } else if (read_names(&signature, params, options) == 0) {
-        self->signature = signature;
-        return 0;
-    }
-    free_signature(&signature);
-    return -1;
+    return nj_signature_init(&self->signature, name, params, options, strings);
 }
 
 static PyObject *dispatcher_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
@@ -358,7 +247,7 @@ static void dispatcher_dealloc(nj_dispatcher *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     dispatcher_clear(self);
-    free_signature(&self->signature);
+    nj_signature_clear(&self->signature);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -368,7 +257,8 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
                                   PyObject *keywords)
 {
     nj_call call;
-    if (nj_bind(&self->signature, (PyObject *)self, arguments, positional, keywords, &call) < 0 ||
+    if (check_ready(self) < 0 ||
+        nj_bind(&self->signature, (PyObject *)self, arguments, positional, keywords, &call) < 0 ||
         nj_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
         return NULL;
     }

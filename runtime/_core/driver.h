@@ -8,7 +8,7 @@
 
 #include "cuda_abi.h"
 
-/* result, name, parameters, whether every driver that we support has it; names with a version are what cuda.h maps to */
+/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every driver that we support has it */
 #define NJ_DRIVER_CALLS(X)                                                                                             \
     X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
     X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \

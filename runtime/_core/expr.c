@@ -177,18 +177,16 @@ static bool compute_unary(nj_op op, nj_value *top)
 
 static bool push(const nj_instruction *instruction, const nj_value *slots, nj_value *top)
 {
-    static const uint8_t tags[] = {
-        [NJ_OP_CONST_INT] = NJ_TAG_INT,
-        [NJ_OP_CONST_BOOL] = NJ_TAG_BOOL,
-        [NJ_OP_CONST_NONE] = NJ_TAG_NONE,
-        [NJ_OP_CONST_OPAQUE] = NJ_TAG_OPAQUE,
-    };
-    if (instruction->op == NJ_OP_LOAD) {
-        *top = slots[instruction->operand];
+    int64_t operand = instruction->operand;
+    switch (instruction->op) {
+    case NJ_OP_CONST_INT: *top = (nj_value){.tag = NJ_TAG_INT, .bits = operand}; return true;
+    case NJ_OP_CONST_BOOL: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = operand != 0}; return true;
+    case NJ_OP_CONST_NONE: *top = (nj_value){.tag = NJ_TAG_NONE}; return true;
+    case NJ_OP_CONST_OPAQUE: *top = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = operand}; return true;
+    default: /* NJ_OP_LOAD */
+        *top = slots[operand];
         return top->tag >= NJ_TAG_NONE && top->tag <= NJ_TAG_POINTER;
     }
-    *top = (nj_value){.tag = tags[instruction->op], .bits = instruction->operand};
-    return true;
 }
 
 /* A jump, or NJ_OP_CHECK_BOOL: says how many instructions to skip, -1 if the top is no bool. */

@@ -118,7 +118,9 @@ static int classify_argument(const nj_signature *signature, Py_ssize_t at, bool 
 /* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
 static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
 {
-    PyObject *pair = PyObject_CallMethod(owner, "_constexpr_key", "O", object);
+    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
+    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
+    Py_XDECREF(ask);
     int tag = NJ_TAG_UNKNOWN;
     long long bits = 0;
     int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;

@@ -94,7 +94,7 @@ static int check_scratch_stream(const nj_plan *plan, const nj_signature *signatu
     }
     if (current != (void *)launch->stream) {
         nj_refuse(signature->kernel, signature->names[signature->count], PyUnicode_FromString("another stream"),
-                  "the kernel needs scratch memory, which belongs to the framework's current stream: expected that one");
+                  "the kernel needs scratch memory, which is of the framework's current stream: expected that one");
         return -1;
     }
     return 0;
@@ -153,7 +153,7 @@ static int pack(const nj_plan *plan, const nj_signature *signature, nj_call *cal
                 return -1;
             }
         } else {
-            /* little-endian: the low bytes of the value are the value in fewer bytes; selection has checked its range */
+            /* little-endian: the low bytes of a value are the value in fewer bytes; its range has chosen the variant */
             launch->params[i] = &call->values[slot.source].bits;
         }
     }

@@ -1,0 +1,77 @@
+/* How a kernel is called: the names of its params and options. */
+#include "call.h"
+
+/* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
+{
+    PyObject *name, *fallback = NULL;
+    int is_constexpr;
+    if (!PyTuple_Check(param) || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
+        return -1;
+    }
+    signature->constexprs[at] = is_constexpr;
+    signature->defaults[at] = Py_XNewRef(fallback);
+    signature->names[at] = Py_NewRef(name);
+    PyUnicode_InternInPlace(&signature->names[at]);
+    return 0;
+}
+
+static int read_names(nj_signature *signature, PyObject *params, PyObject *options)
+{
+    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
+        if (read_param(signature, i, PyTuple_GET_ITEM(params, i)) < 0) {
+            return -1;
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(options); i++) {
+        PyObject *name = PyTuple_GET_ITEM(options, i);
+        if (!PyUnicode_CheckExact(name)) {
+            PyErr_SetString(PyExc_TypeError, "expected the names of options");
+            return -1;
+        }
+        signature->names[signature->param_count + i] = Py_NewRef(name);
+        PyUnicode_InternInPlace(&signature->names[signature->param_count + i]);
+    }
+    signature->names[signature->count] = PyUnicode_InternFromString("stream");
+    return signature->names[signature->count] == NULL ? -1 : 0;
+}
+
+void nj_signature_clear(nj_signature *signature)
+{
+    for (Py_ssize_t i = 0; signature->names != NULL && i <= signature->count; i++) {
+        Py_XDECREF(signature->names[i]);
+    }
+    for (Py_ssize_t i = 0; signature->defaults != NULL && i < signature->param_count; i++) {
+        Py_XDECREF(signature->defaults[i]);
+    }
+    PyMem_Free(signature->names);
+    PyMem_Free(signature->defaults);
+    PyMem_Free(signature->constexprs);
+    Py_XDECREF(signature->kernel);
+    Py_XDECREF(signature->interned);
+    memset(signature, 0, sizeof *signature);
+}
+
+int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
+                      PyObject *strings)
+{
+    nj_signature made = {.param_count = PyTuple_GET_SIZE(params)};
+    made.count = made.param_count + PyTuple_GET_SIZE(options);
+    if (made.count > NJ_ARGUMENTS_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+        return -1;
+    }
+    made.names = PyMem_Calloc((size_t)made.count + 1, sizeof *made.names);
+    made.defaults = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.defaults);
+    made.constexprs = PyMem_Calloc((size_t)made.param_count + 1, sizeof *made.constexprs);
+    made.kernel = Py_NewRef(kernel);
+    made.interned = Py_NewRef(strings);
+    if (made.names == NULL || made.defaults == NULL || made.constexprs == NULL) {
+        PyErr_NoMemory();
+    } else if (read_names(&made, params, options) == 0) {
+        *signature = made;
+        return 0;
+    }
+    nj_signature_clear(&made);
+    return -1;
+}

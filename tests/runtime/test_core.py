@@ -1,0 +1,242 @@
+"""The C core by itself: numbers and layouts that it shares with Python, CUDA and DLPack; programs; what it refuses."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nojit.runtime import _core, expr
+from nojit.runtime.expr import ExpressionError, Op, Opaque, Pointer, Tag
+
+SOURCES = Path(__file__).parents[2] / "runtime" / "_core"
+INT64 = st.integers(expr.INT64_MIN, expr.INT64_MAX)
+INTS = st.one_of(st.integers(-20, 20), st.sampled_from([expr.INT64_MIN, expr.INT64_MAX, 2**62, 2**62 + 1]), INT64)
+VALUES = st.one_of(
+    INTS,
+    st.booleans(),
+    st.none(),
+    st.builds(Opaque, st.integers(0, 3)),
+    st.builds(Pointer, st.one_of(st.integers(0, 64), st.just(2**64 - 16))),
+    st.just(expr.MISSING),
+)
+
+
+def enumerators(header: str, prefix: str) -> dict[str, int]:
+    text = (SOURCES / header).read_text()
+    return {name: int(number) for name, number in re.findall(rf"{prefix}(\w+) = (\d+),", text)}
+
+
+def test_opcodes_agree_with_python() -> None:
+    assert enumerators("expr.h", "NJ_OP_") == {op.name: op.value for op in Op}
+
+
+def test_tags_agree_with_python() -> None:
+    tags = enumerators("value.h", "NJ_TAG_")
+    assert {name: tags[name] for name in Tag.__members__} == {tag.name: tag.value for tag in Tag}
+
+
+# programs: the C machine against its executable specification
+
+
+def as_pair(value: Any) -> tuple[int, int]:
+    if value is expr.MISSING:
+        return Tag.MISSING, 0
+    if value is None:
+        return Tag.NONE, 0
+    if isinstance(value, bool):
+        return Tag.BOOL, int(value)
+    if isinstance(value, Opaque):
+        return Tag.OPAQUE, value.id
+    if isinstance(value, Pointer):
+        return Tag.POINTER, struct.unpack("<q", struct.pack("<Q", value.address))[0]
+    return Tag.INT, value
+
+
+def run_both(program: bytes, values: list[Any]) -> tuple[Any, Any]:
+    try:
+        expected: Any = as_pair(expr.run(program, values))
+    except ExpressionError:
+        expected = None
+    return _core.run_program(program, tuple(map(as_pair, values))), expected
+
+
+NAMES = ("a", "b", "c", "d")
+ATOMS = st.one_of(
+    st.sampled_from([*NAMES, "true", "false", "none", "'x'", "0", "1", "-1", "16", "9223372036854775807"]),
+    st.integers(0, 40).map(str),
+)
+
+
+def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    binary = ["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">=", "and", "or"]
+    return st.one_of(
+        st.tuples(inner, st.sampled_from(binary), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        st.tuples(st.sampled_from(["cdiv", "min", "max", "aligned"]), inner, inner).map(
+            lambda t: f"{t[0]}({t[1]}, {t[2]})"
+        ),
+        st.tuples(st.sampled_from(["-", "not "]), inner).map(lambda t: f"({t[0]}{t[1]})"),
+        st.tuples(st.sampled_from(["next_pow2", "has"]), inner).map(lambda t: f"{t[0]}({t[1]})"),
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.recursive(ATOMS, larger, max_leaves=12), values=st.lists(VALUES, min_size=4, max_size=4))
+def test_programs_compute_what_python_computes(text: str, values: list[Any]) -> None:
+    program = expr.compile(expr.parse(text), {name: i for i, name in enumerate(NAMES)}, lambda _: 1)
+    got, expected = run_both(program, values)
+    assert got == expected
+
+
+@settings(max_examples=400, deadline=None)
+@given(op=st.sampled_from([op for op in Op if Op.ADD <= op <= Op.MAX or op == Op.ALIGNED]), a=VALUES, b=VALUES)
+def test_every_operation_agrees_on_any_two_values(op: Op, a: Any, b: Any) -> None:
+    program = struct.pack("<B7xqB7xqB7xq", Op.LOAD, 0, Op.LOAD, 1, op, 0)
+    got, expected = run_both(program, [a, b])
+    assert got == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    code=st.lists(st.tuples(st.integers(0, 29), st.integers(-1, 6)), min_size=1, max_size=14),
+    values=st.lists(VALUES, min_size=2, max_size=2),
+)
+def test_any_instructions_are_refused_or_run_safely(code: list[tuple[int, int]], values: list[Any]) -> None:
+    program = b"".join(struct.pack("<B7xq", op, operand) for op, operand in code)
+    try:
+        got, expected = run_both(program, values)
+    except ValueError:
+        return
+    assert got == expected
+
+
+@pytest.mark.parametrize(
+    "program",
+    [b"", b"\1" * 15, struct.pack("<B7xq", Op.LOAD, 2), struct.pack("<B7xq", Op.CONST_INT, 1) * 2],
+    ids=["empty", "cut", "no such slot", "two values left"],
+)
+def test_broken_programs_are_refused(program: bytes) -> None:
+    with pytest.raises(ValueError, match="program"):
+        _core.run_program(program, ((Tag.INT, 1), (Tag.INT, 2)))
+
+
+def test_the_deepest_stack_runs() -> None:
+    deep = "1" + " + (2" * 31 + ")" * 31
+    program = expr.compile(expr.parse(deep), {}, lambda _: 0)
+    assert _core.run_program(program, ()) == (Tag.INT, 63)
+
+
+# layouts: declared here so that building needs neither CUDA nor torch, checked where they are at hand
+
+
+def package_folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        pytest.skip(f"{package} is not installed")
+    return Path(spec.origin).parent
+
+
+CUDA_FIELDS = {
+    "CUlaunchAttribute": ["id", "value"],
+    "CUlaunchConfig": ["gridDimX", "blockDimX", "sharedMemBytes", "hStream", "attrs", "numAttrs"],
+}
+DLPACK_FIELDS = {
+    "DLTensor": ["data", "device", "ndim", "dtype", "shape", "strides", "byte_offset"],
+    "DLManagedTensorVersioned": ["version", "manager_ctx", "deleter", "flags", "dl_tensor"],
+    "DLPackExchangeAPI": [
+        "header",
+        "managed_tensor_allocator",
+        "managed_tensor_from_py_object_no_sync",
+        "managed_tensor_to_py_object_no_sync",
+        "dltensor_from_py_object_no_sync",
+        "current_work_stream",
+    ],
+}
+
+
+def numbers_in(header: str, fields: dict[str, list[str]], constants: list[str], folder: Path, include: Path) -> str:
+    """Print sizes, offsets and constants as a header has them."""
+    lines = [f'printf("{kind} %zu\\n", sizeof({kind}));' for kind in fields]
+    lines += [
+        f'printf("{kind}.{name} %zu\\n", offsetof({kind}, {name}));' for kind, names in fields.items() for name in names
+    ]
+    lines += [f'printf("{name} %lld\\n", (long long){name});' for name in constants]
+    main = f"#include <stddef.h>\n#include <stdio.h>\n#include <{header}>\nint main(void) {{ {' '.join(lines)} }}\n"
+    source, binary = folder / "print.c", folder / "print"
+    source.write_text(main)
+    subprocess.run(["gcc", f"-I{include}", str(source), "-o", str(binary)], check=True)
+    return subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout
+
+
+def constants_of(header: str, pattern: str) -> list[str]:
+    return re.findall(rf"\b({pattern}) = ", (SOURCES / header).read_text())
+
+
+@pytest.mark.triton
+def test_cuda_declarations_agree_with_cuda_h(tmp_path: Path) -> None:
+    include = package_folder("triton") / "backends" / "nvidia" / "include"
+    constants = constants_of("cuda_abi.h", r"(?:CUDA|CU)_\w+")
+    assert len(constants) > 15
+    ours = numbers_in("cuda_abi.h", CUDA_FIELDS, constants, tmp_path, SOURCES)
+    assert ours == numbers_in("cuda.h", CUDA_FIELDS, constants, tmp_path, include)
+
+
+def test_dlpack_declarations_agree_with_torch(tmp_path: Path) -> None:
+    include = package_folder("torch") / "include" / "ATen"
+    constants = constants_of("dlpack.h", r"kDL\w+")
+    assert len(constants) > 10
+    ours = numbers_in("dlpack.h", DLPACK_FIELDS, constants, tmp_path, SOURCES)
+    assert ours == numbers_in("dlpack.h", DLPACK_FIELDS, constants, tmp_path, include)
+
+
+@pytest.mark.slow
+def test_the_core_compiles_without_a_warning(tmp_path: Path) -> None:
+    assert shutil.which("gcc"), "the core needs a C compiler"
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-c"]
+    for source in sorted(SOURCES.glob("*.c")):
+        include = f"-I{sysconfig.get_path('include')}"
+        subprocess.run(["gcc", *flags, include, str(source), "-o", str(tmp_path / "out.o")], check=True)
+
+
+# what the types refuse
+
+
+def test_specs_refuse_what_they_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="program"):
+        _core.Spec(((("i32",), False, False),), (b"x",))
+    with pytest.raises(ValueError, match="at most 60 types"):
+        _core.Spec(((("i32",) * 61, False, False),), ())
+    program = expr.compile(expr.parse("1 == 1"), {}, lambda _: 0)
+    with pytest.raises(ValueError, match="fewer facts"):
+        _core.Spec((), (program,) * 3000)
+    with pytest.raises(ValueError, match="at most 512"):
+        _core.Spec(((0, 0),) * 513, ())
+
+
+def test_dispatchers_refuse_misuse() -> None:
+    bare = _core.Dispatcher.__new__(_core.Dispatcher)
+    for misuse in (bare, bare._facts, lambda: bare[(1,)]):
+        with pytest.raises(RuntimeError, match="__init__ was not called"):
+            misuse()
+    made = _core.Dispatcher("k", (("x", False),), (), {})
+    with pytest.raises(RuntimeError, match="called before"):
+        made.__init__("k", (), (), {})  # type: ignore[misc] # the misuse under test
+    with pytest.raises(TypeError):
+        _core.Dispatcher("k", (("x",),), (), {})  # type: ignore[arg-type] # the misuse under test
+    with pytest.raises(ValueError, match="at most 512"):
+        _core.Dispatcher("k", tuple((f"x{i}", False) for i in range(513)), (), {})
+
+
+def test_errors_before_a_driver_is_loaded_need_none() -> None:
+    code = "from nojit.runtime import _core; assert _core.healthy(); print(_core.ARGUMENTS_MAX)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "512\n"

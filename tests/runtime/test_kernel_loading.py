@@ -1,0 +1,144 @@
+"""From an image in a bundle to a kernel in the driver: once, checked, and ahead of time if asked."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from nojit.runtime import loader
+from nojit.runtime.errors import (
+    BundleIntegrityError,
+    DriverError,
+)
+
+from tests.fakecuda import FakeCuda
+from tests.runtime.conftest import Make
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+
+# loading
+
+
+def lying(synthetic: SyntheticKernel, **launch: Any) -> SyntheticKernel:
+    """Change what the table says of every launch, and leave the images."""
+    from dataclasses import replace
+
+    launches = tuple(replace(one, **launch) for one in synthetic.table.launches)
+    return SyntheticKernel(replace(synthetic.table, launches=launches), synthetic.images)
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        ({"num_warps": 8}, "blocks of"),
+        ({"num_ctas": 2}, "clusters of"),
+        ({"symbol": "other"}, "expected kernel 'other' in the image"),
+        ({"layout": ()}, "expected 'add' to take 0 params"),
+    ],
+)
+def test_an_image_that_is_not_what_the_table_says_is_never_loaded(
+    tmp_path: Path, fakecuda: FakeCuda, lie: dict[str, Any], message: str
+) -> None:
+    path = make_bundle(tmp_path / "lie.nojit", lying(kernel("add", {"n": "i32", "m": "i64"}), **lie))
+    with pytest.raises(BundleIntegrityError, match=message):
+        loader.load(path).kernel("add")[(1,)](1, 2)
+    assert fakecuda.calls("cuLibraryLoadData") == 0
+
+
+def test_a_driver_that_disagrees_about_params_is_believed(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"}))
+    fakecuda.fail("cuKernelGetParamInfo", 1, call=1)
+    with pytest.raises(BundleIntegrityError, match=r"expected the driver to find params .* got \[\(0, 4\)\]"):
+        loader.load(path).kernel("add")[(1,)](1)
+    assert fakecuda.launch_count() == 0
+
+
+def test_an_old_driver_is_told_which_one_is_needed(make: Make, fakecuda: FakeCuda) -> None:
+    fakecuda.set_devices(90, driver_version=12080)
+    add = make({"n": "i32"}, file={"min_driver": 13000})
+    with pytest.raises(DriverError, match=r"expected a driver for CUDA 13\.0 or later, this one is for 12\.8"):
+        add[(1,)](1)
+    assert fakecuda.calls("cuLibraryLoadData") == 0
+    fakecuda.set_devices(90, driver_version=13000)
+    add[(1,)](1)
+
+
+@pytest.mark.parametrize(
+    "function", ["cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetParamInfo", "cuKernelSetAttribute"]
+)
+def test_a_load_that_fails_can_be_tried_again(make: Make, fakecuda: FakeCuda, function: str) -> None:
+    add = make({"n": "i32"}, launch={"shared_bytes": 60_000})
+    fakecuda.fail(function, 2, call=0)
+    with pytest.raises(DriverError, match=rf"{function} failed, got CUDA_ERROR_OUT_OF_MEMORY \(2\)") as caught:
+        add[(1,)](1)
+    assert (caught.value.call, caught.value.code, caught.value.name) == (function, 2, "CUDA_ERROR_OUT_OF_MEMORY")
+    add[(1,)](1)
+    assert fakecuda.launch_count() == 1
+
+
+def test_many_threads_load_an_image_once(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make()
+    for function in ("cuLibraryLoadData", "cuLibraryGetKernel", "cuCtxGetCurrent", "cuDeviceGetAttribute"):
+        fakecuda.delay(function, 50)
+    count, failures = 32, []
+    barrier = threading.Barrier(count)
+
+    def run() -> None:
+        try:
+            barrier.wait()
+            add[(1,)](tensor(0x1000), tensor(0x2000), 16)
+        except Exception as error:  # noqa: BLE001 - told to the test's thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert fakecuda.launch_count() == count
+    assert len({launch.kernel for launch in fakecuda.launches()}) == 1
+    assert fakecuda.calls("cuLibraryLoadData") == 1
+
+
+def test_a_launch_lets_other_threads_run(make: Make, fakecuda: FakeCuda) -> None:
+    add = make({"n": "i32"})
+    add[(1,)](1)
+    with fakecuda.hold("cuLaunchKernel") as held:
+        thread = threading.Thread(target=lambda: add[(1,)](2))
+        thread.start()
+        held.wait()  # it would never come here, did the launch hold the GIL
+    thread.join()
+    assert fakecuda.launch_count() == 2
+
+
+def test_preload_leaves_nothing_for_launches_to_load(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make()
+    assert add.preload(1) == 8
+    assert add.preload(device=1) == 8
+    assert fakecuda.calls("cuLibraryLoadData") == 8
+    assert fakecuda.calls("cuKernelGetFunction") == 16
+    for address in (0x1000, 0x1008):
+        for warps in (2, 4):
+            for dtype in ("float16", "float32"):
+                add[(1,)](tensor(address, dtype, device=1), tensor(0x2000, dtype, device=1), 16, num_warps=warps)
+    assert len({launch.kernel for launch in fakecuda.launches()}) == 8
+    assert fakecuda.calls("cuLibraryLoadData") == 8
+
+
+def test_a_graph_capture_survives_preloaded_launches(
+    make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    add = make(launch={"shared_bytes": 60_000, "global_scratch_bytes": 8})
+    add.preload()
+    stream = fakecuda.stream()
+    faketorch.set_stream(0, stream)
+    with fakecuda.capture(stream):
+        add[(1,)](tensor(0x1000), tensor(0x2000), 16)
+        del add
+        gc.collect()
+        assert fakecuda.capture_status(stream) == 1
+    assert fakecuda.launch_count() == 1

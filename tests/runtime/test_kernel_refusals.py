@@ -1,0 +1,130 @@
+"""Calls that no kernel can take: each says which argument, what was expected and what was got."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nojit.runtime.errors import (
+    ArgumentError,
+    NoMatchingVariantError,
+)
+from nojit.runtime.kernel import Kernel
+
+from tests.fakecuda import FakeCuda
+from tests.runtime.conftest import Make
+
+
+class Loud:
+    """Something whose attributes cannot even be asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name} today")
+
+
+WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
+    ("i32", 2**31, "which does not fit"),
+    ("i32", -(2**31) - 1, "which does not fit"),
+    ("i32", 2**70, "which does not fit"),
+    ("u32", -1, "which does not fit"),
+    ("u64", 2**64, "which does not fit"),
+    ("i32", True, "expected i32, got bool True"),
+    ("i32", 1.0, r"expected i32, got float 1\.0"),
+    ("i32", math.nan, "expected i32, got float nan"),
+    ("i32", "1", "got str"),
+    ("fp32", 1, r"pass 1\.0"),
+    ("fp32", True, "expected fp32, got bool True"),
+    ("i1", 1, "expected i1, got int 1"),
+    ("*fp16", 1.5, r"expected \*fp16, got float 1\.5"),
+    ("*fp16", -1, r"expected \*fp16, got int -1"),
+    ("*fp16", True, r"expected \*fp16, got bool True"),
+    ("*fp16", b"x", "got bytes"),
+    ("*fp16", (1, 2), "tuples and tensor descriptors are not supported yet"),
+    ("fp16", 1e6, "expected a number that fits fp16"),
+    ("i32", Loud(), "no data_ptr today"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"), WRONG_ARGUMENTS, ids=[f"{k}-{v!r:.20}" for k, v, _ in WRONG_ARGUMENTS]
+)
+def test_a_wrong_argument_is_refused_by_name(
+    make: Make, fakecuda: FakeCuda, kind: str, value: Any, message: str
+) -> None:
+    add = make({"first": "i32", "thing": kind})
+    for _ in range(2):
+        with pytest.raises((ArgumentError, NoMatchingVariantError), match=message) as caught:
+            add[(1,)](1, value)
+        assert "thing" in str(caught.value)
+        assert "add" in str(caught.value)
+    assert fakecuda.launch_count() == 0
+
+
+WRONG_CALLS: dict[str, tuple[Callable[[Kernel], Any], str, str]] = {
+    "unknown": (lambda k: k[(1,)](1, 2, BLOK=4), "unexpected argument 'BLOK'; did you mean 'BLOCK'", "BLOK"),
+    "unknown option": (lambda k: k[(1,)](1, 2, num_warp=4), "did you mean 'num_warps'", "num_warp"),
+    "twice": (lambda k: k[(1,)](1, 2, n=3), "expected one value, by position or by name - at argument n", "n"),
+    "missing": (lambda k: k[(1,)](1), "expected a value, got nothing - at argument n of kernel add", "n"),
+    "too many": (lambda k: k[(1,)](1, 2, 3, 4), "expected at most 3 positional arguments, got 4 - at kernel add", ""),
+    "grid of 0": (lambda k: k[()](1, 2), "expected a grid of 1 to 3 ints, or a callable", ""),
+    "grid of 4": (lambda k: k[(1, 1, 1, 1)](1, 2), "expected a grid of 1 to 3 ints", ""),
+    "grid int": (lambda k: k[1](1, 2), "expected a grid of 1 to 3 ints, or a callable, got int 1", ""),
+    "grid float": (lambda k: k[(1, 2.0)](1, 2), r"expected an int, got float 2\.0 - at argument grid\[1\]", "grid[1]"),
+    "grid bool": (lambda k: k[(True,)](1, 2), r"got bool - at argument grid\[0\]|got bool True", "grid[0]"),
+    "grid huge": (lambda k: k[(2**70,)](1, 2), r"expected an int, got int 1180", "grid[0]"),
+    "grid of a callable": (lambda k: k[lambda _: 5](1, 2), "expected a grid of 1 to 3 ints", ""),
+    "x": (lambda k: k[(2**31,)](1, 2), r"expected 0 to 2147483647, got 2147483648 - at argument grid\[0\]", "grid[0]"),
+    "y": (lambda k: k[(1, 65536)](1, 2), r"expected 0 to 65535, got 65536 - at argument grid\[1\]", "grid[1]"),
+    "z": (lambda k: k[(1, 1, 65536)](1, 2), r"expected 0 to 65535, got 65536 - at argument grid\[2\]", "grid[2]"),
+    "negative": (lambda k: k[(1, -1)](1, 2), r"expected 0 to 65535, got -1 - at argument grid\[1\]", "grid[1]"),
+    "no grid": (lambda k: k(1, 2), r"the bundle has no grid for this kernel: expected kernel\[grid\]", ""),
+    "stream": (lambda k: k[(1,)](1, 2, stream="x"), "expected a stream: an int, or an object with", "stream"),
+    "stream bool": (lambda k: k[(1,)](1, 2, stream=True), "expected a stream", "stream"),
+    "stream negative": (lambda k: k[(1,)](1, 2, stream=-1), "expected a stream", "stream"),
+}
+
+
+@pytest.mark.parametrize(("call", "message", "argument"), WRONG_CALLS.values(), ids=WRONG_CALLS)
+def test_a_wrong_call_says_what_was_expected(
+    make: Make, fakecuda: FakeCuda, call: Callable[[Kernel], Any], message: str, argument: str
+) -> None:
+    add = make({"m": "i32", "n": "i32", "BLOCK": "constexpr"}, configs=[{"BLOCK": 16, "num_warps": 4}])
+    with pytest.raises(ArgumentError, match=message) as caught:
+        call(add)
+    assert caught.value.argument == argument
+    assert fakecuda.launch_count() == 0
+
+
+def test_a_matrix_constexpr_is_never_chosen_for_the_caller(make: Make, fakecuda: FakeCuda) -> None:
+    add = make({"n": "i32", "CAUSAL": "constexpr"}, matrix={"CAUSAL": [False, True]})
+    with pytest.raises(ArgumentError, match="expected a value for CAUSAL, one of False, True"):
+        add[(1,)](1)
+    with pytest.raises(NoMatchingVariantError, match="CAUSAL"):
+        add[(1,)](1, CAUSAL=1)
+    add = make({"n": "i32", "CAUSAL": "constexpr"}, matrix={"CAUSAL": [False, True]}, defaults={"CAUSAL": True})
+    add[(1,)](1)
+    default = fakecuda.last_launch().kernel
+    add[(1,)](1, CAUSAL=True)
+    assert fakecuda.last_launch().kernel == default
+
+
+def test_a_derived_constexpr_is_not_passed(make: Make) -> None:
+    add = make({"k": "i32", "EVEN": "constexpr"}, derived={"EVEN": "k % 2 == 0"})
+    with pytest.raises(ArgumentError, match="EVEN"):
+        add[(1,)](4, EVEN=True)
+
+
+def test_a_grid_that_cannot_be_computed_says_why(make: Make) -> None:
+    add = make({"n": "i32", "d": "i32"}, grid=["cdiv(n, d)", "n == d"])
+    with pytest.raises(ArgumentError, match=r"expected an int for grid\[0\], which is 'cdiv\(n, d\)', got cdiv needs"):
+        add(1, 0)
+    with pytest.raises(ArgumentError, match=r"expected an int for grid\[1\], which is 'n == d', got bool False"):
+        add(1, 2)
+
+
+@pytest.mark.parametrize("grid", [(0,), (0, 5), (5, 0, 5), (65536, 1, 0)])
+def test_a_zero_grid_launches_nothing(make: Make, tensor: Any, fakecuda: FakeCuda, grid: tuple[int, ...]) -> None:
+    make()[grid](tensor(0x1000), tensor(0x2000), 5)
+    assert fakecuda.launch_count() == 0

@@ -1,0 +1,200 @@
+"""Tensors of every make, their devices, and the streams that go with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from nojit.runtime import loader
+from nojit.runtime.errors import (
+    ArgumentError,
+    DriverError,
+    NoMatchingVariantError,
+)
+
+from tests.fakecuda import FakeCuda
+from tests.runtime.conftest import Make
+from tests.support.bundles import kernel, make_bundle, target
+from tests.support.tensors import InterfaceTensor, PointerTensor, StreamObject
+
+# tensors
+
+
+def other_tensors(address: int) -> list[Any]:
+    return [
+        PointerTensor(address, "torch.float16", "cuda:0"),
+        PointerTensor(address, "fp16", "cuda"),
+        InterfaceTensor(address, "float16"),
+        address,
+    ]
+
+
+@pytest.mark.parametrize("which", range(4), ids=["data_ptr", "triton spelling", "array interface", "address"])
+def test_tensors_of_any_make_are_pointers(make: Make, fakecuda: FakeCuda, which: int) -> None:
+    fakecuda.add_memory(0x4000_0000, 4096)
+    add = make({"x": "*fp16"})
+    value = other_tensors(0x4000_0010)[which]
+    for _ in range(2):
+        add[(1,)](value)
+        assert fakecuda.last_launch().ints()[0] == 0x4000_0010
+
+
+def test_an_address_needs_a_param_of_one_dtype(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make({"x": "*{a}", "y": "*{b}"}, matrix={"a": ["fp16", "fp32"], "b": ["i32"]})
+    add[(1,)](tensor(0x1000), 2**64 - 16)
+    assert fakecuda.last_launch().ints()[1] == 2**64 - 16
+    with pytest.raises(
+        ArgumentError, match=r"x: expected a typed pointer, one of \*fp16, \*fp32, got an untyped address"
+    ):
+        add[(1,)](0x1000, 0x2000)
+
+
+def test_memory_that_the_driver_does_not_know_is_refused(make: Make) -> None:
+    with pytest.raises(ArgumentError, match="expected memory that the CUDA driver knows, got address 0x"):
+        make({"x": "*fp16"})[(1,)](InterfaceTensor(0x7FFF_0000_0000))
+
+
+def test_tensors_in_host_memory_are_refused(make: Make, tensor: Any) -> None:
+    import torch
+
+    add = make({"x": "*fp16"})
+    for value in (torch.zeros(4, dtype=torch.float16), tensor(0x1000, device_type=1), PointerTensor(16, device="cpu")):
+        with pytest.raises(
+            ArgumentError, match=r"expected a CUDA tensor, got .* in host memory - at argument x of kernel add"
+        ):
+            add[(1,)](value)
+    assert add.explain(torch.zeros(4, dtype=torch.float16)).chosen
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float32x4"])
+def test_dtypes_that_triton_has_not_are_refused(make: Make, tensor: Any, dtype: str) -> None:
+    with pytest.raises(ArgumentError, match="expected a tensor of a dtype that Triton has, got DLPack type code"):
+        make({"x": "*fp16"})[(1,)](tensor(0x1000, dtype))
+    with pytest.raises(ArgumentError, match=r"Triton has no dtype torch\.complex64"):
+        make({"x": "*fp16"})[(1,)](PointerTensor(0x1000, "torch.complex64"))
+
+
+def test_views_and_managed_memory_are_tensors_too(
+    make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    add = make({"x": "*fp16", "y": "*fp16"})
+    add[(1,)](tensor(0x1000, byte_offset=24), tensor(0, shape=(0,)))
+    assert fakecuda.last_launch().ints()[:2] == (0x1018, 0)
+    managed, pinned = 13, 3
+    add[(1,)](tensor(0x1000, device_type=managed), tensor(0x2000, device=1, device_type=2))
+    assert fakecuda.last_launch().device == 1
+    add[(1,)](tensor(0x1000, device_type=pinned), faketorch.SlowTensor(0x3000))
+    assert fakecuda.last_launch().ints()[:2] == (0x1000, 0x3000)
+    add[(1,)](faketorch.NewerTensor(0x5000), tensor(0x1000))
+    assert fakecuda.last_launch().ints()[0] == 0x5000
+    with pytest.raises(ArgumentError, match="ForeignTensor"):
+        add[(1,)](faketorch.ForeignTensor(0x5000), tensor(0x1000))
+
+
+def test_a_framework_that_fails_is_quoted(make: Make, tensor: Any, faketorch: ModuleType) -> None:
+    faketorch.fail("export")
+    with pytest.raises(ArgumentError, match="BufferError: faketorch was told to fail - at argument x") as caught:
+        make({"x": "*fp16"})[(1,)](tensor(0x1000))
+    assert isinstance(caught.value.__cause__, BufferError)
+    faketorch.fail("export", False)
+    faketorch.fail("stream")
+    with pytest.raises(RuntimeError, match="faketorch was told to fail"):
+        make({"x": "*fp16"})[(1,)](tensor(0x1000))
+
+
+def test_real_torch_tensors_are_read(make: Make) -> None:
+    import torch
+
+    add = make({"x": "*{dtype}"}, matrix={"dtype": ["fp16", "bf16", "fp32", "i64", "i1", "fp8e4nv", "fp8e5"]})
+    for dtype, name in ((torch.float16, "fp16"), (torch.bfloat16, "bf16"), (torch.bool, "i1"), (torch.float8_e4m3fn, "fp8e4nv"),
+                        (torch.float8_e5m2, "fp8e5"), (torch.int64, "i64")):  # fmt: skip
+        value = torch.zeros(4).to(dtype)[1:]
+        _, (arguments, _, _) = add._facts(value)
+        assert arguments == {"x": ("pointer", name, value.data_ptr())}
+    value = torch.nn.Parameter(torch.zeros(4))
+    assert add._facts(value)[1][0]["x"] == ("pointer", "fp32", value.data_ptr())
+
+
+# devices and streams
+
+
+def test_the_tensors_device_decides(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make(launch={"shared_bytes": 100_000})
+    for device in (1, 0, 1):
+        add[(1,)](tensor(0x1000, device=device), tensor(0x2000, device=device), 5)
+        assert fakecuda.last_launch().device == device
+    assert fakecuda.calls("cuLibraryLoadData") == 1
+    assert fakecuda.calls("cuKernelSetAttribute") == 2
+    with pytest.raises(ArgumentError, match=r"expected cuda:1, where x lies, got cuda:0 - at argument y of kernel add"):
+        add[(1,)](tensor(0x1000, device=1), tensor(0x2000, device=0), 5)
+
+
+def test_a_call_leaves_the_threads_context_as_it_was(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make()
+    add[(1,)](tensor(0x1000, device=1), tensor(0x2000, device=1), 5)
+    assert fakecuda.context() == (0, None)
+    fakecuda.make_current(0)
+    add[(1,)](tensor(0x1000, device=1), tensor(0x2000, device=1), 5)
+    assert fakecuda.last_launch().device == 1
+    assert fakecuda.context() == (1, 0)
+    pushes = fakecuda.calls("cuCtxPushCurrent_v2")
+    add[(1,)](tensor(0x1000), tensor(0x2000), 5)
+    assert fakecuda.calls("cuCtxPushCurrent_v2") == pushes
+    fakecuda.fail("cuLaunchKernel", 1)
+    with pytest.raises(DriverError):
+        add[(1,)](tensor(0x1000, device=1), tensor(0x2000, device=1), 5)
+    assert fakecuda.context() == (1, 0)
+
+
+def test_a_call_without_tensors_runs_on_the_current_device(make: Make, fakecuda: FakeCuda) -> None:
+    add = make({"n": "i32"})
+    add[(1,)](1)
+    assert fakecuda.last_launch().device == 0
+    fakecuda.make_current(1)
+    add[(1,)](1)
+    assert fakecuda.last_launch().device == 1
+
+
+def test_the_stream_is_the_frameworks_unless_given(
+    make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    class TorchStream:
+        def __init__(self, handle: int) -> None:
+            self.cuda_stream = handle
+
+    add = make({"x": "*fp16"})
+    streams = [fakecuda.stream(), fakecuda.stream(), fakecuda.stream(1)]
+    faketorch.set_stream(0, streams[0])
+    faketorch.set_stream(1, streams[2])
+    for arguments, named, expected in (
+        ((tensor(0x1000),), {}, streams[0]),
+        ((tensor(0x1000),), {"stream": None}, streams[0]),
+        ((tensor(0x1000, device=1),), {}, streams[2]),
+        ((tensor(0x1000),), {"stream": streams[1]}, streams[1]),
+        ((tensor(0x1000),), {"stream": TorchStream(streams[1])}, streams[1]),
+        ((tensor(0x1000),), {"stream": StreamObject(streams[1])}, streams[1]),
+        ((tensor(0x1000),), {"stream": 0}, 0),
+        ((PointerTensor(0x1000),), {}, 0),
+    ):
+        add[(1,)](*arguments, **named)
+        assert fakecuda.last_launch().stream == expected
+
+
+def test_the_nearest_bundle_serves_a_device(tmp_path: Path, fakecuda: FakeCuda, tensor: Any) -> None:
+    for arch in ("sm_80", "sm_90a", "sm_100f"):
+        make_bundle(tmp_path / f"{arch}.nojit", kernel("add", {"x": "*fp16"}, on=target(arch)), on=target(arch))
+    fakecuda.set_devices(86, 90, 103)
+    add = loader.load(tmp_path).kernel("add")
+    for device, arch in enumerate(("sm_80", "sm_90a", "sm_100f")):
+        add[(1,)](tensor(0x1000, device=device))
+        assert fakecuda.last_launch().device == device
+        assert add._source_for((86, 90, 103)[device]).images.file.index.target.image_arch == arch
+    fakecuda.set_devices(120)
+    fresh = loader.load(tmp_path).kernel("add")
+    message = "bundle has sm_100f, sm_90a, sm_80; device is sm_120 - at kernel add"
+    with pytest.raises(NoMatchingVariantError, match=message):
+        fresh[(1,)](tensor(0x1000))
+    with pytest.raises(NoMatchingVariantError, match="device is sm_75"):
+        fresh.explain(tensor(0x1000), arch="sm_75")

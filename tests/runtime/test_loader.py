@@ -1,0 +1,193 @@
+"""Bundles as users open them: files, folders, kernels by name; and what opening costs and needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit import runtime
+from nojit.runtime import loader
+from nojit.runtime.errors import (
+    ArgumentError,
+    BundleError,
+    BundleFormatError,
+    BundleIntegrityError,
+    KernelNotFoundError,
+    NoMatchingVariantError,
+)
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import kernel, make_bundle, target
+
+ADD = kernel("add", {"n": "i32"})
+MUL = kernel("mul", {"n": "i32"}, configs=[{"num_warps": 4}, {"num_warps": 8}])
+
+
+def test_a_file_is_a_bundle(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "a.nojit", ADD, MUL)
+    with loader.load(path) as bundle:
+        assert bundle.kernels == ("add", "mul")
+        assert [file.path for file in bundle.files] == [path]
+        assert bundle.kernel("add") is bundle.kernel("add")
+        assert bundle.kernel("add").name == "add"
+        assert repr(bundle.kernel("add")) == "Kernel('add', sm_90a)"
+        assert "2 kernels" in repr(bundle)
+    assert loader.load(str(path)).kernels == ("add", "mul")
+
+
+def test_a_folder_is_every_bundle_in_it(tmp_path: Path) -> None:
+    make_bundle(tmp_path / "a.nojit", ADD, name="one")
+    make_bundle(tmp_path / "b.nojit", MUL, name="two")
+    (tmp_path / "a.report.json").write_text("{}")
+    assert loader.load(tmp_path).kernels == ("add", "mul")
+
+
+def test_bundles_for_several_archs_merge(tmp_path: Path) -> None:
+    for arch in ("sm_80", "sm_90a"):
+        on = target(arch)
+        make_bundle(tmp_path / f"{arch}.nojit", kernel("add", {"n": "i32"}, on=on), on=on)
+    bundle = loader.load(tmp_path)
+    assert repr(bundle.kernel("add")) == "Kernel('add', sm_80, sm_90a)"
+    assert bundle.kernel("add").explain(1, arch="sm_86").chosen
+    with pytest.raises(NoMatchingVariantError, match="bundle has sm_90a, sm_80; device is sm_100"):
+        bundle.kernel("add").explain(1, arch="sm_100")
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_one_kernel_in_two_bundles_for_one_arch_is_refused(tmp_path: Path, name: str) -> None:
+    first = make_bundle(tmp_path / "a.nojit", ADD, name="one")
+    second = make_bundle(tmp_path / "b.nojit", ADD, MUL, name=name)
+    with pytest.raises(BundleError, match=f"expected kernel add once for sm_90a, got {first} and {second}"):
+        loader.load(tmp_path)
+
+
+def test_nothing_there_is_a_file_not_found(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        loader.load(tmp_path / "a.nojit")
+    with pytest.raises(FileNotFoundError, match=r"expected \*\.nojit files in .*, found none"):
+        loader.load(tmp_path)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_broken_file_closes_the_others(tmp_path: Path) -> None:
+    make_bundle(tmp_path / "a.nojit", ADD)
+    (tmp_path / "b.nojit").write_bytes(b"no bundle")
+    before = open_files()
+    with pytest.raises(BundleFormatError, match=r"b\.nojit"):
+        loader.load(tmp_path)
+    assert open_files() == before
+
+
+def test_an_unknown_kernel_names_the_nearest(tmp_path: Path) -> None:
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", ADD, MUL))
+    with pytest.raises(
+        KernelNotFoundError, match=r"expected one of 2 kernels, got 'ad'; did you mean 'add'\? - at .*a\.nojit"
+    ):
+        bundle.kernel("ad")
+
+
+def test_threads_get_the_same_kernel(tmp_path: Path) -> None:
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", ADD))
+    barrier, found = threading.Barrier(8), []
+
+    def run() -> None:
+        barrier.wait()
+        found.append(bundle.kernel("add"))
+
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(one) for one in found}) == 1
+
+
+def test_opening_and_explaining_touch_no_driver(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", ADD, MUL))
+    assert bundle.kernel("mul").explain(1, num_warps=8).chosen
+    assert fakecuda.log() == []
+
+
+def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    make_bundle(tmp_path / "a.nojit", ADD, MUL)
+    make_bundle(tmp_path / "b.nojit", kernel("old", {"n": "i32"}, on=target("sm_80")), on=target("sm_80"))
+    bundle = loader.load(tmp_path)
+    assert bundle.preload() == 3
+    assert fakecuda.calls("cuLibraryLoadData") == 3
+    assert bundle.preload(["mul"], device=1) == 2
+    assert fakecuda.calls("cuLibraryLoadData") == 3
+    with pytest.raises(NoMatchingVariantError, match="bundle has sm_80; device is sm_90"):
+        bundle.preload(["old"])
+    with pytest.raises(KernelNotFoundError):
+        bundle.preload(["none"])
+
+
+def test_what_is_loaded_outlives_the_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", MUL, group_images=1))
+    mul = bundle.kernel("mul")
+    mul[(1,)](1)
+    bundle.close()
+    mul[(1,)](2)
+    assert fakecuda.launch_count() == 2
+    with pytest.raises(ValueError, match="bundle is closed"):
+        mul[(1,)](1, num_warps=8)
+
+
+def test_a_flipped_image_never_reaches_the_driver(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(tmp_path / "a.nojit", ADD)
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BundleIntegrityError, match="SHA-256"):
+        loader.load(path).kernel("add")[(1,)](1)
+    assert fakecuda.calls("cuLibraryLoadData") == 0
+
+
+def test_expressions_that_no_call_can_feed_are_a_bundle_error(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    lost = kernel("lost", {"n": "i32"}, grid=["cdiv(m, 2)"])
+    odd = kernel("odd", {"n": "i32"}, configs=[{"num_warps": 4, "requires": "n + m == 2"}])
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", lost, odd))
+    for name in bundle.kernels:
+        with pytest.raises(
+            BundleError, match="expected an expression over the kernel's params, got no slot for name 'm'"
+        ):
+            bundle.kernel(name)(1)
+    assert fakecuda.launch_count() == 0
+
+
+# what importing costs and brings
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("statement", ["import nojit.runtime", "from nojit.runtime import load, Kernel, healthy"])
+def test_importing_brings_no_framework_and_no_driver(statement: str) -> None:
+    loaded = run(f"{statement}; import sys; print(*sys.modules)").split()
+    assert not {"triton", "torch", "numpy", "msgspec", "click", "rich"} & set(loaded)
+    assert "nojit.runtime" in loaded
+    assert "libcuda" not in run(f"{statement}; print(open('/proc/self/maps').read())")
+
+
+def test_the_package_alone_imports_nothing_of_itself() -> None:
+    code = "import sys; before = set(sys.modules); import nojit.runtime; print(*(set(sys.modules) - before))"
+    assert {name for name in run(code).split() if name.startswith("nojit")} == {"nojit", "nojit.runtime"}
+
+
+def test_every_public_name_is_there() -> None:
+    for name in runtime.__all__:
+        value: Any = getattr(runtime, name)
+        assert value is not None
+    assert runtime.load is loader.load
+    assert runtime.ArgumentError is ArgumentError
+    assert set(runtime.__all__) <= set(dir(runtime))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = runtime.nothing
