@@ -15,7 +15,7 @@ import zstandard
 from nojit.aot.likeness import group_alike
 from nojit.aot.tables import KernelContent, build_table
 from nojit.aot.variant import CompiledVariant, Variant
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import BundleFormatError, PackageError
 from nojit.runtime.format import (
     BundleIndex,
     Group,
@@ -23,12 +23,13 @@ from nojit.runtime.format import (
     KernelEntry,
     Section,
     TargetInfo,
+    decode_index,
     encode_groups,
     encode_header,
     encode_images,
     encode_index,
 )
-from nojit.runtime.table_codec import encode_table
+from nojit.runtime.table_codec import decode_table, encode_table
 
 __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
 
@@ -73,7 +74,11 @@ class PackedBundle:
 
 
 def pack(content: BundleContent) -> PackedBundle:
-    """Lay out a bundle."""
+    """Lay out a bundle.
+
+    Raises:
+        PackageError: the content breaks a rule of the format, so that no reader would take the bundle.
+    """
     kernels = sorted(content.kernels, key=lambda kernel: kernel.name)
     grouped = list(group_alike(_distinct_images(kernels), GROUP_RAW_BYTES))
     images = [image for members in grouped for image in members]
@@ -107,6 +112,7 @@ def pack(content: BundleContent) -> PackedBundle:
             payload_bytes=sum(map(len, payload)),
         )
     )
+    _check_readable(content, raw_index, tables, len(images))
     index = _compress(raw_index)
     header = Header(len(index), len(raw_index), hashlib.sha256(index).digest())
     return PackedBundle(
@@ -116,6 +122,18 @@ def pack(content: BundleContent) -> PackedBundle:
         image_bytes=sum(map(len, images)),
         payload_bytes=sum(map(len, payload)),
     )
+
+
+def _check_readable(
+    content: BundleContent, raw_index: bytes, tables: Sequence[tuple[KernelContent, bytes]], image_count: int
+) -> None:
+    """Read back what is about to be written: better no bundle than one that fails where it is used."""
+    try:
+        decode_index(raw_index, f"bundle {content.name}")
+        for kernel, raw in tables:
+            decode_table(raw, kernel.name, len(kernel.variants), image_count, f"kernel {kernel.name}")
+    except BundleFormatError as error:
+        raise PackageError("expected content that a bundle can carry", got=str(error)) from error
 
 
 def write_file(path: Path, data: bytes) -> None:

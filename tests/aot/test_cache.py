@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.cache import Cache, default_cache_folder
 from nojit.runtime.errors import PackageError
@@ -67,6 +67,7 @@ class TestStoring:
         with pytest.raises(ValueError, match="expected a SHA-256 in hex as key"):
             cache.put(key, b"")
 
+    @settings(deadline=None)
     @given(st.binary())
     def test_any_bytes(self, tmp_path_factory, data):
         cache = Cache(tmp_path_factory.mktemp("cache"))

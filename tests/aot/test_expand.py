@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.expand import Expansion, axes_of, derived_of, expand_kernel
-from nojit.aot.manifest import KernelSpec, load_manifest
+from nojit.aot.manifest import load_manifest
 from nojit.aot.options import OPTIONS
 from nojit.aot.target import ARCHS
 from nojit.aot.variant import Variant
@@ -20,10 +18,7 @@ from nojit.runtime.table import Derived
 from nojit.runtime.values import DType, FunctionRef, identity
 
 from tests.aot.conftest import ROOT
-
-
-def spec(**fields: Any) -> KernelSpec:
-    return msgspec.convert({"name": "k", "source": "demo:k", **fields}, KernelSpec)
+from tests.aot.entries import ARCH_NUMBERS, REQUIRES, RULES, Entry, entries, spec
 
 
 def expand(arch: str = "sm_90", profile: str = "full", **fields: Any) -> Expansion:
@@ -410,83 +405,6 @@ def test_every_manifest_of_the_project_expands_for_every_arch_it_can(path):
 
 # -- an independent count --------------------------------------------------------------------------------------------
 
-ARCH_NUMBERS = {"sm_80": 80, "sm_90": 90}
-VALUES: tuple[Any, ...] = (True, False, 1, 0, 1.0, "a", 64)
-KINDS = ("*fp16", "i32", "i64", "fp32")
-# each rule as the manifest says it, and as Python means it, of (arch, FLAG, X, whether param 0 is there)
-RULES = {
-    "true": lambda arch, flag, x, there: True,
-    "arch == 90": lambda arch, flag, x, there: arch == 90,
-    "FLAG == 1": lambda arch, flag, x, there: type(flag) is int and flag == 1,
-    "FLAG == true and X == 2": lambda arch, flag, x, there: flag is True and x == 2,
-    "X != 1 or FLAG == 'a'": lambda arch, flag, x, there: x != 1 or flag == "a",
-    "has(p0)": lambda arch, flag, x, there: there,
-}
-REQUIRES = {"": {}, "p0_len > 3": {}, "aligned(p0, 16)": {"p0": 16}, "p0_len % 16 == 0 and aligned(p0, 64)": {"p0_len": 16, "p0": 16}}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A manifest entry of a form that the reference below understands."""
-
-    optional: bool
-    others: tuple[tuple[str, bool], ...]
-    flags: tuple[Any, ...]
-    hints: tuple[tuple[tuple[str, int], ...], ...]
-    configs: tuple[tuple[int, tuple[str, ...] | None, str, str], ...]
-    derived: str
-    exclude: str | None
-    reason: str
-
-    def spec(self) -> KernelSpec:
-        params = {"p0": "*fp16?" if self.optional else "*fp16", "p0_len": "i32"}
-        params |= {f"q{i}": kind + "?" * optional for i, (kind, optional) in enumerate(self.others)}
-        configs = []
-        for x, archs, when, requires in self.configs:
-            config: dict[str, Any] = {"X": x, "when": when, "requires": requires}
-            configs.append(config | ({"archs": list(archs)} if archs else {}))
-        derived: dict[str, Any] = {
-            "bool": {"D": "p0_len == X"},
-            "values": {"D": {"expr": "p0_len", "values": [1, 2, 3]}},
-            "folded": {"D": "X + 1"},
-        }.get(self.derived, {})
-        return spec(
-            params=params,
-            matrix={"FLAG": list(self.flags)},
-            hints=[dict(hints) for hints in self.hints],
-            configs=configs,
-            derived=derived,
-            exclude=[{"when": self.exclude}] if self.exclude else [],
-            aligned_only=self.reason,
-        )
-
-
-def distinct(values: list[Any]) -> list[Any]:
-    return list({identity(value): value for value in values}.values())
-
-
-@st.composite
-def entries(draw: st.DrawFn) -> Entry:
-    others = tuple(draw(st.lists(st.tuples(st.sampled_from(KINDS), st.booleans()), max_size=2)))
-    hintable = ["p0", "p0_len"] + [f"q{i}" for i, (kind, _) in enumerate(others) if kind != "fp32"]
-    hint_set = st.dictionaries(st.sampled_from(hintable), st.just(16), min_size=1).map(lambda d: tuple(d.items()))
-    config = st.tuples(
-        st.none() | st.sampled_from([("sm_80",), ("sm_90", "sm_80")]),
-        st.sampled_from(sorted(RULES)),
-        st.sampled_from(sorted(REQUIRES)),
-    )
-    configs = draw(st.lists(config, min_size=1, max_size=3))
-    return Entry(
-        optional=draw(st.booleans()),
-        others=others,
-        flags=tuple(distinct(draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=3)))),
-        hints=tuple(draw(st.lists(hint_set, max_size=2))),
-        configs=tuple((x, *rest) for x, rest in enumerate(configs, 1)),
-        derived=draw(st.sampled_from(["none", "bool", "values", "folded"])),
-        exclude=draw(st.none() | st.sampled_from(sorted(RULES))),
-        reason=draw(st.sampled_from(["", "a reason"])),
-    )
-
 
 def count(entry: Entry, arch: str) -> int | None:
     """Count variants by the rules of the design alone; None if some meaning would not serve every call."""
@@ -521,6 +439,7 @@ def meaning_of(variant: Variant) -> tuple[Any, ...]:
     return (tuple((name, identity(value)) for name, value in variant.axes), variant.signature)
 
 
+@settings(deadline=None, max_examples=200)
 @given(entries(), st.sampled_from(sorted(ARCH_NUMBERS)))
 def test_the_count_is_that_of_an_independent_reference(entry, arch):
     expected = count(entry, arch)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot import farm
 from nojit.aot.cache import Cache
@@ -141,6 +141,7 @@ def test_each_key_is_compiled_once_and_every_job_hears(cache, compiler):
     assert len({event.compiled for event in events if event.job.key == key_of("same")}) == 1
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.permutations(range(6)))
 def test_the_order_in_which_calls_finish_changes_nothing(tmp_path_factory, order):
     folder = tmp_path_factory.mktemp("farm")
@@ -265,6 +266,7 @@ def compiled_with(variant: Variant, **changes: Any) -> CompiledVariant:
     )
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1), st.integers(0, 255), st.integers(0, 2**31), st.integers(0, 2**31))
 def test_a_compiled_variant_survives_the_cache(image, registers, spill_bytes, compile_ms):
     compiled = compiled_with(
