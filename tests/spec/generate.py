@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.spec import tiny
+from tests.spec import manifest_reference, tiny
 from tests.spec.pages import ROOT, replace_generated
 
 __all__ = ["PARTS"]
 
 PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/bundle-format.md", "tiny"): lambda: tiny.render(tiny.tiny_bundle()),
+    (ROOT / "docs/manifest.md", "grammar"): manifest_reference.render_grammar,
+    (ROOT / "docs/manifest.md", "reference"): manifest_reference.render_reference,
 }
 
 

@@ -1,0 +1,15 @@
+"""Launch the kernel from its bundle. Needs a GPU and torch; needs neither Triton nor a compiler."""
+
+import torch
+from nojit import runtime
+
+bundle = runtime.load("artifacts/example")  # every bundle in the folder; the one for the device is picked at a launch
+add = bundle.kernel("vector_add")
+
+x = torch.randn(1_000_003, device="cuda")
+y = torch.randn_like(x)
+out = torch.empty_like(x)
+add(x, y, out, x.numel())  # on torch's current stream; grid and config are the bundle's
+
+torch.testing.assert_close(out, x + y)
+print(add.explain(x, y, out, x.numel()).chosen)  # dtype='fp32' BLOCK=1024 num_warps=4 num_stages=3 num_ctas=1

@@ -1,0 +1,128 @@
+"""The generated parts of docs/manifest.md: the language's grammar, and every key, option and type."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+from nojit.aot import types
+from nojit.aot.manifest import json_schema
+from nojit.aot.options import OPTIONS, TUNABLE, Option
+from nojit.aot.target import ARCHS
+from nojit.runtime import expr
+
+__all__ = ["render_grammar", "render_reference"]
+
+# where each table of the schema stands in a manifest
+_PLACES = {
+    "Manifest": "Top level",
+    "BundleSpec": "`[bundle]`",
+    "KernelSpec": "`[[kernel]]`",
+    "DerivedSpec": "An entry of `[kernel.derived]` that lists its values",
+    "ExcludeSpec": "`[[kernel.exclude]]`",
+    "TuningSpec": "`[kernel.tuning]`",
+}
+_WORDS = {"array": "array", "integer": "int", "object": "table", "string": "string"}
+_OPTIONS = {
+    "num_warps": "Warps of a block.",
+    "num_stages": "Stages of software pipelining.",
+    "num_ctas": "CTAs of a cluster.",
+    "maxnreg": "Most registers of a thread.",
+    "enable_fp_fusion": "Fuse multiplications and additions.",
+    "launch_pdl": "Programmatic dependent launch.",
+    "launch_cooperative_grid": "Launch as a cooperative grid.",
+    "ptx_options": "More options for ptxas.",
+    "sanitize_overflow": "Check integer overflow where `debug` is on.",
+    "debug": "Compile device assertions in.",
+}
+
+
+def render_grammar() -> str:
+    """Quote the grammar from the module that implements it."""
+    documentation = textwrap.dedent(expr.__doc__ or "")
+    grammar = documentation.partition("::\n\n")[2].partition("\n\nINT is")[0]
+    return f"\n```text\n{textwrap.dedent(grammar)}\n```\n\n"
+
+
+def render_reference() -> str:
+    """Write a table for each table of a manifest, then options, types and architectures."""
+    schema = json_schema()
+    parts = [_table(name, schema["$defs"][name]) for name in _PLACES]
+    return "\n" + "\n".join([*parts, _options(), _types(), _archs()])
+
+
+def _table(name: str, struct: dict[str, Any]) -> str:
+    lines = [
+        f"### {_PLACES[name]}",
+        "",
+        struct["description"],
+        "",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for key, facts in struct["properties"].items():
+        default = "required" if key in struct["required"] else _default(facts)
+        lines.append(f"| `{key}` | {_type(facts)} | {default} | {facts.get('description', '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(facts: dict[str, Any]) -> str:
+    value = facts.get("default")
+    return f"`{value}`" if value not in ({}, [], "", None) else ""
+
+
+def _type(facts: dict[str, Any]) -> str:
+    if "enum" in facts:
+        return " or ".join(f"`{value}`" for value in facts["enum"])
+    if "anyOf" in facts:
+        return " or ".join(_type(one) for one in facts["anyOf"] if one != {"type": "null"})
+    word = _WORDS["object" if "$ref" in facts else facts["type"]]
+    items = facts.get("items" if word == "array" else "additionalProperties")
+    most = f", at most {facts['maxItems']}" if "maxItems" in facts else ""
+    return f"{word} of {_plural(_type(items))}{most}" if items else word
+
+
+def _plural(kind: str) -> str:
+    if kind.startswith("`"):
+        return kind
+    return " or ".join(re.sub(r"^\w+", lambda word: f"{word[0]}s", one) for one in kind.split(" or ", 1))
+
+
+def _options() -> str:
+    lines = [
+        "### Options",
+        "",
+        f"In a config or in `[kernel.options]`. {_listed(TUNABLE)} tell configs apart at a call.",
+        "",
+        "| option | values | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, option in OPTIONS.items():
+        default = "unset" if option.default is None else f"`{str(option.default).lower()}`"
+        lines.append(f"| `{name}` | {_values(option)} | {default} | {_OPTIONS[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values(option: Option) -> str:
+    if not option.values:
+        return {bool: "bool", str: "string", int: "int"}[option.kind]
+    if len(option.values) > 8:
+        return f"{option.values[0]} to {option.values[-1]}"
+    return ", ".join(map(str, option.values))
+
+
+def _types() -> str:
+    return (
+        "### Types\n\n"
+        f"Scalars: {_listed((*types.BOOLS, *types.INTS, *types.FLOATS))}; and `{types.NONE}`, for a param that is always "
+        f"None. Pointers: `*` before one of {_listed(types.ELEMENTS)}.\n"
+    )
+
+
+def _archs() -> str:
+    return f"### Architectures\n\n{_listed(ARCHS)}.\n"
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(f"`{word}`" for word in words[:-1]) + f" and `{words[-1]}`"
