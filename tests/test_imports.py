@@ -1,0 +1,209 @@
+"""Which room may import which: the graph of `import` statements, and what importing really loads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("aot", "kernels", "runtime")
+HEAVY = {"triton", "torch", "numpy"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name."""
+
+    importer: str
+    target: str
+    lazy: bool
+    """Whether it stands in a function, and so costs nothing until that runs."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("nojit", *parts)).removesuffix(".__init__")
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_name(path): path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))}
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    return tuple(found for name, path in modules().items() for found in imports_of(name, path))
+
+
+def imports_of(name: str, path: Path) -> Iterator[Import]:
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(name, alias.name, lazy) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute(node, name, path)
+            yield from (Import(name, submodule(base, alias.name), lazy) for alias in node.names)
+        elif not is_type_checking(node):
+            inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inside)
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), lazy=False)
+
+
+def absolute(node: ast.ImportFrom, name: str, path: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    return ".".join(filter(None, [*package[: len(package) - node.level + 1], node.module]))
+
+
+def submodule(base: str, name: str) -> str:
+    """``from a import b`` imports the module ``a.b`` if there is one, else ``a``."""
+    return f"{base}.{name}" if f"{base}.{name}" in modules() or base == "nojit" else base
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def top(target: str) -> str:
+    return target.split(".", maxsplit=1)[0]
+
+
+def within(target: str, package: str) -> bool:
+    return target == package or target.startswith(f"{package}.")
+
+
+def room(name: str) -> str:
+    return name.split(".")[1]
+
+
+@cache
+def loaded_by(name: str) -> frozenset[str]:
+    """List what importing a module loads at once: its eager imports, and theirs, and the packages they lie in."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        waiting += [found.target for found in imports() if found.importer == current and not found.lazy]
+        if current.startswith("nojit.") and current.count(".") > 1:
+            waiting.append(current.rpartition(".")[0])
+    return frozenset(seen)
+
+
+def test_the_graph_is_not_empty():
+    assert Import("nojit.aot.compiler", "triton", lazy=False) in imports()
+    assert Import("nojit.aot.build", "nojit.runtime.bundle", lazy=False) in imports()
+    assert {room(name) for name in modules()} == set(ROOMS)
+
+
+def test_the_runtime_needs_the_standard_library_and_zstandard_alone():
+    allowed = sys.stdlib_module_names | {"zstandard", "compression"}
+    strangers = [
+        found
+        for found in imports()
+        if room(found.importer) == "runtime"
+        and top(found.target) not in allowed
+        and not within(found.target, "nojit.runtime")
+    ]
+    assert strangers == []
+
+
+def test_of_aot_and_runtime_the_compiler_alone_imports_triton():
+    importers = {found.importer for found in imports() if top(found.target) == "triton"}
+    assert {name for name in importers if room(name) != "kernels"} == {"nojit.aot.compiler"}
+
+
+def test_nothing_loads_the_compiler_at_once():
+    # whoever needs it says so when it is needed: reading bundles must work where Triton is absent
+    eager = {name for name in modules() if name != "nojit.aot.compiler" and "nojit.aot.compiler" in loaded_by(name)}
+    assert eager == set()
+
+
+def test_the_build_finds_kernels_through_manifests_alone():
+    assert [
+        found for found in imports() if room(found.importer) == "aot" and within(found.target, "nojit.kernels")
+    ] == []
+
+
+def test_kernels_never_import_the_build():
+    assert [
+        found for found in imports() if room(found.importer) == "kernels" and within(found.target, "nojit.aot")
+    ] == []
+
+
+def test_operators_load_no_triton():
+    operators = [name for name in modules() if name.startswith("nojit.kernels.") and not name.endswith(".kernel")]
+    loading = {name: target for name in operators for target in loaded_by(name) if top(target) == "triton"}
+    assert loading == {}
+    eager = [
+        found
+        for found in imports()
+        if found.importer in operators and not found.lazy and found.target.endswith(".kernel")
+    ]
+    assert eager == []
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "diff", "extract", "doctor", "bench"])
+def test_commands_that_read_bundles_load_neither_triton_nor_msgspec(command):
+    name = f"nojit.aot.cli.{command}"
+    if name not in modules():
+        pytest.skip(f"no command {command} yet")
+    assert {top(target) for target in loaded_by(name)}.isdisjoint(HEAVY | {"msgspec"})
+
+
+def test_the_command_line_starts_without_them():
+    assert {top(target) for target in loaded_by("nojit.aot.cli")}.isdisjoint(HEAVY | {"msgspec"})
+
+
+def test_printing_and_exiting_are_the_command_lines():
+    for name, path in modules().items():
+        # a kernel's print is Triton's
+        if within(name, "nojit.aot.cli") or name.endswith(".kernel"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in {"print", "sys.exit", "exit", "quit"}, f"{path}:{node.lineno}"
+
+
+def test_the_names_that_installing_takes_away_are_never_imported():
+    """`aot`, `runtime` and `kernels` exist at the top of a checkout only; `kernels` is another package's name."""
+    folders = [ROOT / folder for folder in (*ROOMS, "tests", "benchmarks", "examples", "docs")]
+    found = [
+        f"{path}: {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name}"
+        for folder in folders
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and not node.level and top(node.module or "") in ROOMS)
+        or (isinstance(node, ast.Import) and any(top(alias.name) in ROOMS for alias in node.names))
+    ]
+    assert found == []
+
+
+MEASURE = """
+import json, sys, time
+before = set(sys.modules)
+start = time.perf_counter_ns()
+import nojit.runtime
+end = time.perf_counter_ns()
+print(json.dumps({"ms": (end - start) / 1e6, "modules": sorted(set(sys.modules) - before)}))
+"""
+
+
+def test_importing_the_runtime_is_light():
+    runs = [json.loads(subprocess.check_output([sys.executable, "-c", MEASURE], cwd=ROOT)) for _ in range(7)]
+    loaded = {top(name) for run in runs for name in run["modules"]}
+    assert loaded.isdisjoint(HEAVY | {"msgspec", "click", "rich"})
+    assert "nojit.aot" not in runs[0]["modules"]
+    assert min(run["ms"] for run in runs) < 30
