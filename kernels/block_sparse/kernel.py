@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 CHUNK = tl.constexpr(16)
+LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -58,9 +59,9 @@ def _point_at(sparse, blocks, in_block, lines):
 
 @triton.jit
 def _dense_columns(columns_ptr, blocks, in_block, block, live):
-    """Return the columns [CHUNKS, 16] of the dense matrix (int64) that the chunks of `blocks` stand for."""
+    """Return the columns [CHUNKS, 16] of the dense matrix that the chunks of `blocks` stand for."""
     block_cols = tl.load(columns_ptr + blocks, mask=live, other=0)
-    return (block_cols * block + in_block).to(tl.int64)[:, None] + tl.arange(0, CHUNK)[None, :]
+    return (block_cols * block + in_block)[:, None] + tl.arange(0, CHUNK)[None, :]
 
 
 @triton.jit
@@ -82,12 +83,6 @@ def _row_sum(tile):
 
 
 @triton.jit
-def _shift(row_max):
-    """Return the maximum to subtract: 0 for a row that has seen nothing yet, as -inf - -inf is NaN."""
-    return tl.where(row_max == float("-inf"), 0.0, row_max)
-
-
-@triton.jit
 def _load_scores(
     start,
     span,
@@ -105,7 +100,7 @@ def _load_scores(
     stride_am,
     stride_an,
     am_multiplies,
-    causal,
+    CAUSAL: tl.constexpr,
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
@@ -116,19 +111,40 @@ def _load_scores(
     blocks, in_block, live, rows, lines = _place_tile(start, span, block, ROWS, CHUNKS)
     mask = live[None, :, None]
     scores = tl.load(_point_at(x, blocks, in_block, lines), mask=mask, other=0.0).to(tl.float32) * scale
-    cols = _dense_columns(columns_ptr, blocks, in_block, block, live)
     wide_rows = rows.to(tl.int64)[:, None, None]
+    # each term finds its columns anew: a call without terms, the common one, must not pay for them
     if rpe_ptr is not None:
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
         rpe_ptrs = rpe_ptr + (wide_rows * stride_rm + (cols * stride_rn)[None, :, :])
         scores += tl.load(rpe_ptrs, mask=mask, other=0.0).to(tl.float32)
     if kpm_ptr is not None:
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
         kpm = tl.load(kpm_ptr + cols * stride_kn, mask=live[:, None], other=0.0).to(tl.float32)
         scores += _mask_term(kpm, kpm_multiplies)[None, :, :]
     if am_ptr is not None:
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
         am_ptrs = am_ptr + (wide_rows * stride_am + (cols * stride_an)[None, :, :])
         scores += _mask_term(tl.load(am_ptrs, mask=mask, other=0.0).to(tl.float32), am_multiplies)
-    visible = (cols[None, :, :] <= wide_rows) | (causal == 0)
-    return tl.where(mask & visible, scores, float("-inf"))
+    if CAUSAL:
+        nearest = _dense_columns(columns_ptr, blocks, in_block, block, live)
+        mask = mask & (nearest[None, :, :] <= rows[:, None, None])
+    return tl.where(mask, scores, float("-inf"))
+
+
+@triton.jit
+def _shift(row_max):
+    """Return what to take off a row's base-two scores: its scaled maximum, or 0 if it has seen nothing yet."""
+    return tl.where(row_max == float("-inf"), 0.0, row_max) * LOG2_E
+
+
+@triton.jit
+def _exponentials(scores, shift):
+    """Return ``exp(scores)`` divided by two to the `shift` of each row, 0 where the score is -inf.
+
+    Base two, as its exponential is one instruction. The product is not rounded before the shift is taken off, so that
+    large scores lose nothing; how the shift itself is rounded cancels out of the softmax.
+    """
+    return tl.exp2(tl.fma(scores, tl.full(scores.shape, LOG2_E, tl.float32), -shift[:, None, None]))
 
 
 @triton.jit
@@ -140,10 +156,9 @@ def _store_tile(values, start, span, block, out, ROWS: tl.constexpr, CHUNKS: tl.
 
 
 @triton.jit
-def _probabilities(scores, row_max, row_sum):
-    """Return ``exp(scores - row_max) / row_sum``; a row whose sum is 0 saw nothing and gives 0."""
-    inverse = 1.0 / tl.where(row_sum == 0.0, 1.0, row_sum)
-    return tl.exp(scores - _shift(row_max)[:, None, None]) * inverse[:, None, None]
+def _inverse(row_sum):
+    """Return ``1 / row_sum`` for [ROWS, 1, 1] tiles; a row whose sum is 0 saw nothing, and stays 0."""
+    return (1.0 / tl.where(row_sum == 0.0, 1.0, row_sum))[:, None, None]
 
 
 @triton.jit
@@ -156,7 +171,6 @@ def block_sparse_softmax_fwd_kernel(
     kpm_ptr,
     am_ptr,
     scale,
-    causal,
     kpm_multiplies,
     am_multiplies,
     batch,  # noqa: ARG001 - the manifest's grid reads it
@@ -180,6 +194,7 @@ def block_sparse_softmax_fwd_kernel(
     stride_kn,
     stride_am,
     stride_an,
+    CAUSAL: tl.constexpr,
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
     ONE_TILE: tl.constexpr,
@@ -187,7 +202,7 @@ def block_sparse_softmax_fwd_kernel(
     """Write softmax(x * scale + rpe + kpm + am) over the active columns of each row; a fully masked row gives 0.
 
     x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], each with any
-    strides, the last three optional. `causal`, `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program
+    strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program
     reads all it needs of a tile before it writes it. With `ONE_TILE` no row is wider than 16 * CHUNKS columns.
     The grid is ``batch * heads * rows * (block // ROWS)``, in x alone.
     """
@@ -202,29 +217,30 @@ def block_sparse_softmax_fwd_kernel(
     if ONE_TILE or width <= CHUNKS:
         scores = _load_scores(
             0, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies,
-            am_ptr, stride_am, stride_an, am_multiplies, causal, ROWS, CHUNKS,
+            am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
         )  # fmt: skip
-        row_max = _row_max(scores)
-        row_sum = _row_sum(tl.exp(scores - _shift(row_max)[:, None, None]))
-        _store_tile(_probabilities(scores, row_max, row_sum), 0, span, block, out, ROWS, CHUNKS)
+        weights = _exponentials(scores, _shift(_row_max(scores)))
+        _store_tile(weights * _inverse(_row_sum(weights)), 0, span, block, out, ROWS, CHUNKS)
     else:
         row_max = tl.full([ROWS], float("-inf"), tl.float32)
         row_sum = tl.zeros([ROWS], tl.float32)
         for start in range(0, width, CHUNKS):
             scores = _load_scores(
                 start, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
-                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, causal, ROWS, CHUNKS,
+                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
             )  # fmt: skip
             new_max = tl.maximum(row_max, _row_max(scores))
-            row_sum *= tl.exp(row_max - _shift(new_max))
-            row_sum += _row_sum(tl.exp(scores - _shift(new_max)[:, None, None]))
+            # a row that has seen nothing has nothing to keep, and its factor may be infinite
+            keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
+            row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
             row_max = new_max
         for start in range(0, width, CHUNKS):
             scores = _load_scores(
                 start, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
-                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, causal, ROWS, CHUNKS,
+                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
             )  # fmt: skip
-            _store_tile(_probabilities(scores, row_max, row_sum), start, span, block, out, ROWS, CHUNKS)
+            weights = _exponentials(scores, _shift(row_max)) * _inverse(row_sum)
+            _store_tile(weights, start, span, block, out, ROWS, CHUNKS)
 
 
 @triton.jit
@@ -256,7 +272,7 @@ def _store_gradients(
     _store_tile(ds * scale, start, span, block, dx, ROWS, CHUNKS)
     if drpe_ptr is not None:
         blocks, in_block, live, rows, _ = _place_tile(start, span, block, ROWS, CHUNKS)
-        cols = _dense_columns(columns_ptr, blocks, in_block, block, live)
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
         drpe_ptrs = drpe_ptr + (rows.to(tl.int64)[:, None, None] * stride_rm + (cols * stride_rn)[None, :, :])
         tl.store(drpe_ptrs, ds.to(drpe_ptr.dtype.element_ty), mask=live[None, :, None])
 

@@ -181,9 +181,10 @@ def _launch_forward(
     if not x.numel():
         return
     library.get("block_sparse_softmax_fwd")(
-        x, out, row_offsets, columns, rpe, kpm, am, scale, int(is_causal), int(kpm_multiplies), int(am_multiplies),
+        x, out, row_offsets, columns, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
         x.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
         *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
+        CAUSAL=is_causal,
     )  # fmt: skip
 
 

@@ -163,6 +163,16 @@ def _teach_bf16() -> None:
     InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = cast, dot
 
 
+def _teach_fma() -> None:
+    """Make `tl.fma` round once, as the hardware does: the product of two fp32 numbers is exact in fp64."""
+
+    def fma(self: InterpreterBuilder, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> TensorHandle:
+        wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
+        return TensorHandle(wide.astype(x.data.dtype), z.dtype.scalar)
+
+    InterpreterBuilder.create_fma = fma
+
+
 def _patch_once_a_launch() -> None:
     """Spare the interpreter its patching of triton at each call of a helper: one a launch and module is enough."""
     plain_run = InterpretedFunction.run
@@ -185,6 +195,7 @@ def main() -> None:
     """Answer questions from stdin on stdout until stdin ends."""
     answers, sys.stdout = sys.stdout.buffer, sys.stderr
     _teach_bf16()
+    _teach_fma()
     _patch_once_a_launch()
     texts = [path.read_text() for path in sorted(Path(sys.argv[1]).glob("*.toml"))]
     manifests = {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}

@@ -83,7 +83,7 @@ def test_long_rows_with_every_term_take_two_passes():
     check(make(layout, 1), layout, is_causal=False, scale=0.2, **make_terms(layout, 1, torch.float32, "mul", "mul"))
 
 
-@pytest.mark.parametrize("config", [(16, 16, True), (8, 64, True), (2, 256, True), (4, 64, False)])
+@pytest.mark.parametrize("config", [(16, 16, True), (8, 32, True), (4, 64, True), (4, 64, False)])
 def test_every_config_is_right(config, interpreter):
     """A row of 256 columns fits each tile, so that every config may be asked for."""
     settings = dict(zip(("ROWS", "CHUNKS", "ONE_TILE"), config, strict=True))
@@ -313,10 +313,10 @@ def operator_arguments(x: Tensor) -> tuple[Any, ...]:
 
 def test_operators_are_sound():
     torch.library.opcheck(
-        torch.ops.nojit.block_sparse_softmax.default, operator_arguments(make(LAYOUT, 2).requires_grad_())
+        torch.ops.nojit.block_sparse_softmax.default, operator_arguments(make(LAYOUT, 1).requires_grad_())
     )
-    torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_.default, operator_arguments(make(LAYOUT, 2)))
-    y, *layout = operator_arguments(make(LAYOUT, 2))[:8]
+    torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_.default, operator_arguments(make(LAYOUT, 1)))
+    y, *layout = operator_arguments(make(LAYOUT, 1))[:8]
     torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_backward.default, (y, y.clone(), *layout, True))
 
 
