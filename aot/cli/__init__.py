@@ -35,9 +35,14 @@ def main() -> NoReturn:
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
     """Unwind the stack, so that workers and temporaries go the way that they go after an error."""
-    # both can come twice, from the terminal and from a parent: the second must not cut the cleaning up short
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # both can come twice, from the terminal and from a parent: the second must not cut the cleaning up short. A function
+    # rather than SIG_IGN, for Python complains of a signal that arrived before it was ignored
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _pass_over)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     sys.exit(128 + number)
+
+
+def _pass_over(_number: int, _frame: FrameType | None) -> None:
+    pass

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -34,6 +35,9 @@ JSON_SCHEMA = 1
 
 # wide enough that no line breaks where no terminal bounds it
 _UNBOUNDED = 10_000
+# columns between two cells, and what a long last cell needs to be readable beside the others
+_GAP = 2
+_ROOM = 48
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,27 +91,45 @@ class Output:
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
         """Write columns; a header that starts with ``>`` is of numbers, which stand right.
 
-        On a terminal a cell that does not fit is folded; elsewhere every row is one line.
+        Off a terminal every row is one line. On one, a last column of text that is left too little room goes below its
+        row.
         """
         if self.json or self.quiet:
             return
-        from rich.padding import Padding  # noqa: PLC0415 - slow to import, and JSON needs none
-        from rich.table import Table  # noqa: PLC0415 - likewise
-        from rich.text import Text  # noqa: PLC0415 - likewise
-
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
-        for header in headers:
-            numbers = header.startswith(">")
-            table.add_column(
-                header.lstrip(">"), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold"
-            )
-        for row in rows:
-            table.add_row(*(Text(clean(cell)) for cell in row))
+        cells = [[clean(cell) for cell in row] for row in rows]
         console = rich_console(sys.stdout)
-        with console.capture() as captured:
-            console.print(Padding(table, (0, 0, 0, indent), expand=False))
-        text = captured.get()
-        click.echo("\n".join(line.rstrip() for line in text.splitlines()), color=console.color_system is not None)
+        widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
+        width = console.width
+        used = indent + sum(taken + _GAP for taken in widths[:-1])
+        if headers[-1].startswith(">") or used + min(widths[-1], _ROOM) <= width:
+            lines = _columns(console, headers, cells, indent)
+        else:
+            lines = []
+            console.width = _UNBOUNDED
+            narrow = _columns(console, headers[:-1], [row[:-1] for row in cells], indent)
+            for line, last in zip(narrow, [headers[-1], *(row[-1] for row in cells)], strict=True):
+                margin = " " * (indent + 4)
+                lines += [
+                    line,
+                    *textwrap.wrap(last, width, initial_indent=margin, subsequent_indent=margin + "  "),
+                ]
+        click.echo("\n".join(line.rstrip() for line in lines), color=console.color_system is not None)
+
+
+def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> list[str]:
+    from rich.padding import Padding  # noqa: PLC0415 - slow to import, and JSON needs none
+    from rich.table import Table  # noqa: PLC0415 - likewise
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
+    for header in headers:
+        numbers = header.startswith(">")
+        table.add_column(header.lstrip(">"), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    with console.capture() as captured:
+        console.print(Padding(table, (0, 0, 0, indent), expand=False))
+    return captured.get().splitlines()
 
 
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import re
 import sys
@@ -23,7 +24,6 @@ from nojit.runtime.errors import (
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli"]
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_UNVERIFIED = 3
 EXIT_NO_MATCH = 4
 EXIT_INTERRUPTED = 130
@@ -41,6 +41,8 @@ COMMANDS = {
 }
 # what is not installed with the runtime alone, and the extra that brings it
 _EXTRAS = {"msgspec": "build", "rich": "cli", "triton": "build", "zstandard": "build"}
+# what an error's JSON repeats of its attributes
+_ERROR_FACTS = ("what", "got", "where", "rule", "log")
 
 
 class _Commands(click.Group):
@@ -76,23 +78,26 @@ class _Commands(click.Group):
     ) -> NoReturn:
         """Run a command line and exit; a failure is one paragraph on standard error."""
         words = list(sys.argv[1:] if args is None else args)
+        sys.exit(self._run(words, prog_name))
+
+    def _run(self, words: list[str], prog_name: str | None) -> int:
         try:
             code = super().main(words, prog_name=prog_name, standalone_mode=False)
             # a full disk or a closed pipe shows here rather than after the last handler
             sys.stdout.flush()
         except click.Abort:
             click.echo("interrupted", err=True)
-            sys.exit(EXIT_INTERRUPTED)
+            return EXIT_INTERRUPTED
         except click.ClickException as error:
-            _fail(words, error, error.format_message(), EXIT_USAGE if isinstance(error, click.UsageError) else 1)
+            return _fail(words, error, error.format_message(), error.exit_code)
         except ModuleNotFoundError as error:
             extra = _EXTRAS.get(error.name or "")
             if extra is None:
                 raise
-            _fail(words, error, f"expected {error.name} to be installed: pip install 'nojit[{extra}]'", EXIT_FAILED)
+            return _fail(words, error, f"expected {error.name} to be installed: pip install 'nojit[{extra}]'")
         except (NojitError, OSError) as error:
-            _fail(words, error, str(error), _exit_code(error))
-        sys.exit(code or 0)
+            return _fail(words, error, str(error), _exit_code(error))
+        return code or 0
 
 
 def _exit_code(error: Exception) -> int:
@@ -101,7 +106,7 @@ def _exit_code(error: Exception) -> int:
     return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
 
 
-def _fail(words: Sequence[str], error: Exception, message: str, code: int) -> NoReturn:
+def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:
     """Say what failed on standard error, and as JSON on standard output if the command line asks for JSON."""
     message = clean(message.rstrip(), keep="\n")
     if sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
@@ -110,11 +115,16 @@ def _fail(words: Sequence[str], error: Exception, message: str, code: int) -> No
         click.echo(error.ctx.get_usage() if words else error.ctx.get_help(), err=True)
         message += f" (see: {error.ctx.command_path} -h)"
     click.echo(f"{error_label()} {message}", err=True)
-    if "--json" in words:
-        facts = {key: value for key, value in vars(error).items() if key in {"what", "got", "where", "rule", "log"}}
-        body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
-        click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
-    sys.exit(code)
+    try:
+        if "--json" in words:
+            facts = {key: value for key, value in vars(error).items() if key in _ERROR_FACTS}
+            body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
+            click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
+        sys.stdout.flush()
+    except OSError:
+        # it may be what failed in the first place; the interpreter would flush it again and say so
+        sys.stdout = io.StringIO()
+    return code
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:

@@ -1,0 +1,167 @@
+"""`nojit doctor`: what it finds, and which bundle each device would use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.aot.doctor import BundleState, DriverState, choose, examine_cache, probe_driver
+from nojit.runtime.errors import DriverError
+from nojit.runtime.format import TargetInfo
+
+from tests.aot.cli.conftest import Run
+from tests.support.bundles import kernel, make_bundle
+
+Document = Callable[..., dict[str, Any]]
+
+
+def state(image_arch: str, path: str = "", **facts: Any) -> BundleState:
+    base: dict[str, Any] = {"origin": "test", "problem": "", "name": "demo", "image_arch": image_arch}
+    return BundleState(path or image_arch, **base | {"min_driver": 12000} | facts)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Say which devices there are and which bundles are found."""
+
+    def arrange(*devices: int, archs: tuple[str, ...] = (), version: int = 13000) -> None:
+        driver = DriverState(version, devices, "" if devices else "no device")
+        monkeypatch.setattr("nojit.aot.doctor.probe_driver", lambda: driver)
+        for image_arch in archs:
+            on = TargetInfo("cuda", image_arch.rstrip("af"), image_arch, 32)
+            make_bundle(tmp_path / f"{image_arch}.nojit", kernel("copy", {"x_ptr": "*fp32"}, on=on), on=on)
+        monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path) if archs else "")
+        monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+
+    return arrange
+
+
+def test_exact_image_is_preferred(machine: Callable[..., None], document: Document, tmp_path: Path, run: Run) -> None:
+    machine(90, archs=("sm_80", "sm_90a"))
+    written = document("doctor")
+    assert written["devices"][0]["used"] == [str(tmp_path / "sm_90a.nojit")]
+    assert "has sm_80; the device is sm_90" in written["devices"][0]["rejected"][0]
+    assert "device 0, sm_90 would use" in run("doctor").stdout
+
+
+def test_device_that_no_bundle_fits_exits_4(machine: Callable[..., None], document: Document, run: Run) -> None:
+    machine(90, 103, archs=("sm_90a",))
+    written = document("doctor", code=4)
+    assert [bool(choice["used"]) for choice in written["devices"]] == [True, False]
+    shown = run("doctor")
+    assert "device 1, sm_103: no bundle fits" in shown.stderr
+    assert "has sm_90a; the device is sm_103" in shown.stdout
+
+
+def test_no_bundle_for_a_device_exits_4(machine: Callable[..., None], run: Run) -> None:
+    machine(90)
+    assert run("doctor").exit_code == 4
+
+
+def test_no_device_has_nothing_to_match(machine: Callable[..., None], run: Run) -> None:
+    machine()
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert "no bundle found" in result.stdout
+
+
+def test_old_driver_is_named(machine: Callable[..., None], run: Run) -> None:
+    machine(90, archs=("sm_90a",), version=11080)
+    result = run("doctor")
+    assert result.exit_code == 4
+    assert "needs a driver for CUDA 12.0; this one is for 11.8" in result.stdout
+
+
+def test_damaged_bundle_is_named(machine: Callable[..., None], run: Run, tmp_path: Path) -> None:
+    machine(90, archs=("sm_90a",))
+    (tmp_path / "bad.nojit").write_bytes(b"not a bundle")
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert str(tmp_path / "bad.nojit") in result.stderr
+
+
+def test_missing_place_is_named(
+    machine: Callable[..., None], document: Document, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(90)
+    monkeypatch.setenv("NOJIT_BUNDLES", "/no/such/place")
+    assert "/no/such/place" in document("doctor", code=4)["discovery_problem"]
+    assert "/no/such/place" in run("doctor").stderr
+
+
+@pytest.mark.parametrize(
+    ("capability", "archs", "used"),
+    [
+        (86, ["sm_80", "sm_86"], ["sm_86"]),
+        (89, ["sm_89", "sm_80"], ["sm_89"]),
+        (89, ["sm_80", "sm_86"], ["sm_86"]),
+        (80, ["sm_86"], []),
+        (103, ["sm_100a", "sm_100f"], ["sm_100f"]),
+        (103, ["sm_100f", "sm_103a"], ["sm_103a"]),
+        (90, ["sm_80", "sm_100a"], []),
+    ],
+)
+def test_choice(capability: int, archs: list[str], used: list[str]) -> None:
+    choice = choose(0, capability, 13000, [state(image_arch) for image_arch in archs])
+    assert list(choice.used) == used
+    assert {path for path, _ in choice.rejected} == set(archs) - set(used)
+    assert all(reason for _, reason in choice.rejected)
+
+
+def test_first_of_equals_and_one_per_name() -> None:
+    bundles = [state("sm_90a", "first"), state("sm_90a", "second"), state("sm_90a", "other", name="more")]
+    choice = choose(0, 90, 13000, bundles)
+    assert choice.used == ("first", "other")
+    assert choice.rejected == (("second", "first fits better or comes first"),)
+
+
+def test_driver_is_asked_through_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Core:
+        @staticmethod
+        def driver_version() -> int:
+            return 13010
+
+        @staticmethod
+        def device_count() -> int:
+            return 2
+
+        @staticmethod
+        def device_capability(device: int) -> int:
+            return (90, 103)[device]
+
+    monkeypatch.setattr("importlib.import_module", lambda _name: Core)
+    assert probe_driver() == DriverState(13010, (90, 103), "")
+    monkeypatch.setattr(Core, "device_count", lambda: 0)
+    assert probe_driver() == DriverState(13010, (), "no device")
+
+    def fail() -> int:
+        raise DriverError("cuInit", 999, "CUDA_ERROR_UNKNOWN")
+
+    monkeypatch.setattr(Core, "device_count", fail)
+    assert "CUDA_ERROR_UNKNOWN" in probe_driver().problem
+    monkeypatch.setattr(Core, "driver_version", fail)
+    assert probe_driver().problem.startswith("no NVIDIA driver: ")
+
+
+def test_core_that_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> None:
+        raise ImportError(f"no module {name}")
+
+    monkeypatch.setattr("importlib.import_module", fail)
+    assert "not built" in probe_driver().problem
+
+
+def test_cache_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    assert examine_cache(folder).exists is False
+    assert not folder.exists()
+    (folder / "ab").mkdir(parents=True)
+    (folder / "ab" / ("c" * 62)).write_bytes(bytes(10))
+    (folder / "ab" / ".temporary").write_bytes(bytes(10))
+    seen = examine_cache(folder)
+    assert (seen.entries, seen.size_bytes, seen.problem) == (1, 10, "")
+    (tmp_path / "link").symlink_to(folder)
+    assert "symbolic link" in examine_cache(tmp_path / "link").problem
+    assert "not a folder" in examine_cache(folder / "ab" / ("c" * 62)).problem

@@ -1,0 +1,206 @@
+"""Which commands there are, what loading them costs, and how failures end."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nojit.aot.cli import cli
+from nojit.aot.cli.group import COMMANDS
+
+from tests.aot.cli.conftest import Run
+
+FORBIDDEN_TO_MOST = ("triton", "msgspec", "torch", "numpy")
+
+
+def python(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_and_the_shared_options(run: Run, name: str) -> None:
+    for flag in ("-h", "--help"):
+        result = run(name, flag)
+        assert result.exit_code == 0
+        for option in ("--json", "-q, --quiet", "-v, --verbose", "-h, --help"):
+            assert option in result.stdout
+
+
+def test_help_lists_every_command(run: Run) -> None:
+    result = run("-h")
+    assert result.exit_code == 0
+    for name, help_text in COMMANDS.items():
+        assert name in result.stdout
+        assert help_text.split()[0] in result.stdout
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout.startswith("nojit 0.")
+
+
+@pytest.mark.parametrize("name", ["inspect", "verify", "diff", "extract", "doctor"])
+def test_reading_commands_import_no_compiler(name: str, bundle: Path, tmp_path: Path) -> None:
+    words = {
+        "inspect": [str(bundle)],
+        "verify": [str(bundle)],
+        "diff": [str(bundle), str(bundle)],
+        "extract": [str(bundle), "--kernel", "copy", "--out", str(tmp_path / "out")],
+        "doctor": [],
+    }[name]
+    code = (
+        "import sys\nfrom nojit.aot.cli import cli\n"
+        "try: cli.main(sys.argv[1:], prog_name='nojit')\nexcept SystemExit as end: assert not end.code, end.code\n"
+        f"print([name for name in {FORBIDDEN_TO_MOST} if name in sys.modules], file=sys.stderr)"
+    )
+    result = python(code, name, *words)
+    assert result.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys\nfrom nojit.aot.cli import cli\n"
+        "try: cli.main(['-h'], prog_name='nojit')\nexcept SystemExit: pass\n"
+        "print([name for name in ('rich', 'zstandard', 'nojit.runtime.bundle') if name in sys.modules], file=sys.stderr)"
+    )
+    assert python(code).stderr.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_help_is_fast() -> None:
+    def seconds(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *words], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    # CPU time, the best of a few, above what the interpreter itself takes: other work on the machine is not ours
+    bare = min(seconds("-c", "") for _ in range(5))
+    shown = min(seconds("-m", "nojit.aot.cli", "-h") for _ in range(5))
+    assert shown - bare < 0.150
+
+
+def test_no_words_show_help_and_are_a_usage_error(run: Run) -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert "Commands:" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["inspct"], "did you mean 'inspect'?"),
+        (["inspect", "--jsn", "x"], "--json"),
+        (["inspect"], "BUNDLE"),
+        (["build", "--jobs", "0"], "--jobs"),
+        (["build", "--timeout", "0"], "--timeout"),
+        (["build", "--profile", "all"], "--profile"),
+        (["build", "--arch", "sm_91"], "sm_90"),
+        (["verify"], "BUNDLE"),
+        (["completion", "csh"], "bash"),
+    ],
+)
+def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "Usage: nojit" in result.stderr
+    assert expected in result.stderr
+    assert result.stdout == ""
+    as_json = run(*words, "--json")
+    assert as_json.exit_code == 2
+    assert json.loads(as_json.stdout)["error"]["exit_code"] == 2
+
+
+def test_error_is_one_paragraph_and_its_facts_are_json(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "absent.nojit"
+    result = run("inspect", path)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == f"error: expected a bundle file, got no such file or directory - at {path}\n"
+    error = json.loads(run("inspect", path, "--json").stdout)["error"]
+    assert (error["type"], error["where"], error["exit_code"]) == ("BundleError", str(path), 1)
+
+
+def test_traceback_takes_two_vs(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "absent.nojit"
+    assert "Traceback" not in run("inspect", path, "-v").stderr
+    assert "Traceback" in run("inspect", path, "-vv").stderr
+    assert "Traceback" in run("inspect", path, "-v", "-v").stderr
+
+
+def test_damage_exits_3(run: Run, bundle: Path) -> None:
+    bundle.write_bytes(bundle.read_bytes()[:-1])
+    for words in (["inspect", bundle], ["diff", bundle, bundle], ["verify", bundle]):
+        assert run(*words).exit_code == 3
+
+
+def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for name in [name for name in sys.modules if name.startswith(("nojit.aot.manifest", "nojit.aot.cli.schema"))]:
+        monkeypatch.delitem(sys.modules, name)
+    result = run("schema")
+    assert result.exit_code == 1
+    assert "pip install 'nojit[build]'" in result.stderr
+
+
+def test_full_disk_behind_standard_output(bundle: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert "No space left" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_closed_pipe_behind_standard_output(bundle: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), "--json"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert result.returncode == 1
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(run: Run, shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_NOJIT_COMPLETE" in result.stdout
+
+
+def test_completion_completes(run: Run) -> None:
+    environment = {"_NOJIT_COMPLETE": "bash_complete", "COMP_WORDS": "nojit ins", "COMP_CWORD": "1"}
+    result = python("from nojit.aot.cli import main; main()", **environment)
+    assert result.stdout.strip() == "plain,inspect"
+
+
+def test_schema_is_a_schema_that_fits_the_manifest(run: Run) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(run("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert json.loads(run("schema", "--json").stdout) == schema
+
+
+def test_every_command_is_its_modules(run: Run) -> None:
+    context = cli.make_context("nojit", ["schema"])
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name

@@ -1,0 +1,123 @@
+"""How a running build is counted and shown."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from nojit.aot.cli.console import Output
+from nojit.aot.cli.progress import Counts, Lines, follow_build
+from nojit.aot.farm import Finished, Job
+from nojit.aot.source import SourcePlace
+from nojit.aot.variant import Variant
+from nojit.runtime.errors import CompileError
+from nojit.runtime.table import Config
+
+PLACE = SourcePlace("demo:add", Path(), "demo")
+
+
+def finished(key: str, *, cached: bool = False, failed: bool = False) -> Finished:
+    variant = Variant("add", "sm_90", (), (), (), (), (), Config((), (), ""), 0, ())
+    error = CompileError("expected to compile") if failed else None
+    return Finished(Job(variant, PLACE, key), None, error, cached)
+
+
+def test_counts_tell_hits_from_twins() -> None:
+    counts = Counts()
+    counts.add(finished("hit", cached=True))
+    counts.expected = 3
+    for event in (
+        finished("one"),
+        finished("one", cached=True),
+        finished("two", failed=True),
+        finished("two", failed=True),
+    ):
+        counts.add(event)
+    assert (counts.hits, counts.compiled, counts.failed, counts.ended) == (1, 1, 1, 2)
+    assert counts.summary() == "2 of 3 compiled, 1 cached, 1 failed"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _lines(total: int, step_s: float) -> list[str]:
+    clock, written, counts = Clock(), [], Counts()
+    view = Lines(written.append, clock)
+    counts.expected = total
+    for number in range(total):
+        clock.now += step_s
+        counts.add(finished(str(number)))
+        view.changed(counts)
+    return written
+
+
+def test_fast_build_gets_a_line_for_every_tenth() -> None:
+    lines = _lines(1000, 0.001)
+    assert len(lines) == 10
+    assert lines[0].startswith("100 of 1,000 compiled, about 0.9 s left")
+    assert lines[-1] == "1,000 of 1,000 compiled: add"
+
+
+def test_slow_build_gets_a_line_every_quarter_of_a_minute() -> None:
+    lines = _lines(1000, 3.0)
+    assert len(lines) == 200
+    assert lines[0] == "5 of 1,000 compiled, about 49 min 45 s left: add"
+
+
+def test_cache_hits_alone_write_nothing() -> None:
+    written: list[str] = []
+    view, counts = Lines(written.append), Counts()
+    for number in range(100):
+        counts.add(finished(str(number), cached=True))
+        view.changed(counts)
+    assert written == []
+
+
+def test_time_before_the_first_compilation_is_not_counted() -> None:
+    clock, written, counts = Clock(), [], Counts()
+    view = Lines(written.append, clock)
+    counts.add(finished("hit", cached=True))
+    clock.now += 1000
+    view.changed(counts)
+    counts.expected = 4
+    clock.now += 2
+    counts.add(finished("one"))
+    view.changed(counts)
+    assert written == ["1 of 4 compiled, 1 cached, about 6.0 s left: add"]
+
+
+def test_quiet_shows_nothing() -> None:
+    with follow_build(Output(json=False, verbosity=-1)) as view:
+        view.changed(Counts())
+        view.failure("x")
+
+
+def test_bar_on_a_terminal() -> None:
+    code = (
+        "from nojit.aot.cli.console import Output\n"
+        "from nojit.aot.cli.progress import Counts, follow_build\n"
+        "with follow_build(Output(json=False, verbosity=0)) as view:\n"
+        "    view.failure('FAILED \\x1b[2J this')\n"
+        "    view.changed(Counts(expected=4, compiled=1, hits=7, current='add'))\n"
+    )
+    master, slave = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=slave, stdout=subprocess.PIPE, env=environment, check=True
+    )
+    os.close(slave)
+    shown = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert done.stdout == b""
+    assert "1 of 4 compiled, 7 cached" in shown
+    assert "FAILED \\x1b[2J this" in shown
+    # the cursor is there again
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")

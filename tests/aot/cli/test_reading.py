@@ -1,0 +1,325 @@
+"""`nojit inspect`, `verify`, `diff` and `extract`: what they say of bundles, whole and damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.table import Slot
+
+from tests.aot.cli.conftest import Run, scale
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+
+Document = Callable[..., dict[str, Any]]
+ADDRESS = "*fp32"
+
+
+def with_rows(synthetic: SyntheticKernel, **columns: dict[int, int]) -> SyntheticKernel:
+    """Change the entries of some columns, given by row."""
+    changed = {name: synthetic.table.columns[name][:] for name in columns}
+    for name, entries in columns.items():
+        for row, value in entries.items():
+            changed[name][row] = value
+    return replace(synthetic, table=replace(synthetic.table, columns=synthetic.table.columns | changed))
+
+
+# -- inspect ---------------------------------------------------------------------------------------------------------
+
+
+def test_inspect_sums_up(run: Run, document: Document, bundle: Path) -> None:
+    result = run("inspect", bundle)
+    assert result.exit_code == 0
+    assert "test 1.0 for sm_90" in result.stdout
+    assert "driver for CUDA 12.0 or newer" in result.stdout
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.startswith(("scale", "copy"))}
+    assert rows["scale"][1:4] == ["4", "1", "4"]
+    assert rows["scale"][-1] == "2,048"
+    written = document("inspect", bundle)
+    with BundleFile(bundle) as opened:
+        assert written["bundle"]["digest"] == opened.digest
+        assert written["bundle"]["image_bytes"] == sum(map(len, opened.images()))
+    assert [one["name"] for one in written["kernels"]] == ["copy", "scale"]
+    assert written["kernels"][1]["spilling"] == 0
+
+
+def test_inspect_counts_spills_and_ranges(document: Document, tmp_path: Path) -> None:
+    spilling = with_rows(scale(), spill_bytes={1: 16, 2: 8}, registers={0: 24, 3: 255})
+    (facts,) = document("inspect", make_bundle(tmp_path / "x.nojit", spilling))["kernels"]
+    assert (facts["spilling"], facts["spill_bytes_max"]) == (2, 16)
+    assert (facts["registers_min"], facts["registers_max"]) == (24, 255)
+
+
+def test_inspect_kernel_lists_variants(run: Run, document: Document, bundle: Path) -> None:
+    result = run("inspect", bundle, "--kernel", "scale")
+    assert "grid    cdiv(n, BLOCK)" in result.stdout
+    assert sum("dtype='fp16'" in line and "x_ptr:16" in line for line in result.stdout.splitlines()) == 1
+    written = document("inspect", bundle, "--kernel", "scale")
+    assert written["kernel"]["params"][2] == {"name": "BLOCK", "constexpr": True}
+    with BundleFile(bundle) as opened:
+        table = opened.table("scale")
+        for row, variant in enumerate(written["variants"]):
+            image = opened.image(table.columns["image"][row])
+            assert variant["id"] == table.variant_id(row)
+            assert variant["image_sha256"] == hashlib.sha256(image).hexdigest()
+            assert variant["image_bytes"] == len(image)
+
+
+def test_inspect_off_a_terminal_breaks_no_line_and_pads_none(run: Run, bundle: Path) -> None:
+    lines = run("inspect", bundle, "--kernel", "scale").stdout.splitlines()
+    assert sum("dtype=" in line and "num_warps=4" in line for line in lines) == 4
+    assert all(line == line.rstrip() for line in lines)
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_neither_a_bundle_nor_its_name_writes_to_the_terminal(run: Run, tmp_path: Path) -> None:
+    named = make_bundle(tmp_path / "x\x1b[2J\u202e.nojit", kernel("copy", {"x_ptr": ADDRESS}))
+    hostile = make_bundle(tmp_path / "y.nojit", kernel("copy", {"x_ptr": ADDRESS}), version="1\x1b[2J")
+    assert "x\\x1b[2J\\u202e.nojit" in run("inspect", named).stdout
+    for words in (["inspect", named], ["inspect", hostile], ["verify", tmp_path], ["inspect", named, "--kernel", "z"]):
+        result = run(*words)
+        assert "\x1b" not in result.stdout + result.stderr
+        assert "\u202e" not in result.stdout + result.stderr
+
+
+def test_inspect_no_such_kernel(run: Run, bundle: Path) -> None:
+    result = run("inspect", bundle, "--kernel", "scael")
+    assert result.exit_code == 1
+    assert "did you mean 'scale'?" in result.stderr
+
+
+def test_inspect_folder_names_the_bundles(run: Run, bundle: Path) -> None:
+    result = run("inspect", bundle.parent)
+    assert result.exit_code == 1
+    assert "a folder with test.nojit" in result.stderr
+
+
+def test_inspect_something_else(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.nojit").write_bytes(b"\x7fELF" + bytes(100))
+    result = run("inspect", tmp_path / "x.nojit")
+    assert result.exit_code == 3
+    assert "expected a nojit bundle" in result.stderr
+
+
+# -- verify ----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_whole(run: Run, document: Document, bundle: Path) -> None:
+    result = run("verify", bundle)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"OK      {bundle}")
+    assert document("verify", bundle.parent)["bundles"][0]["variants"] == 5
+
+
+def test_verify_goes_on_after_a_failure(run: Run, document: Document, bundle: Path) -> None:
+    damaged = bundle.with_name("damaged.nojit")
+    data = bytearray(bundle.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    absent = bundle.with_name("absent.nojit")
+    result = run("verify", damaged, bundle, absent)
+    assert result.exit_code == 3
+    assert "OK      " in result.stdout
+    assert [line.split()[0] for line in result.stderr.splitlines()] == ["FAILED", "FAILED"]
+    assert result.stderr.count(str(damaged)) == 1
+    written = document("verify", damaged, bundle, absent, code=3)
+    assert [one["ok"] for one in written["bundles"]] == [False, True, False]
+    assert written["bundles"][0]["error"]["type"] == "BundleIntegrityError"
+
+
+def test_verify_every_truncation(run: Run, bundle: Path) -> None:
+    data = bundle.read_bytes()
+    for length in range(0, len(data), 97):
+        bundle.write_bytes(data[:length])
+        assert run("verify", bundle, "-q").exit_code == 3
+
+
+def test_verify_folder_without_bundles(run: Run, tmp_path: Path) -> None:
+    result = run("verify", tmp_path)
+    assert result.exit_code == 1
+    assert "*.nojit" in result.stderr
+
+
+def _relaunched(**facts: Any) -> SyntheticKernel:
+    """A kernel whose table says something else of its launch than its image, with every hash right."""
+    honest = kernel("copy", {"x_ptr": ADDRESS, "n": "i32"})
+    (launch,) = honest.table.launches
+    return replace(honest, table=replace(honest.table, launches=(replace(launch, **facts),)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"num_warps": 8}, "blocks of (256, 1, 1) threads"),
+        ({"num_ctas": 2}, "clusters of 2 CTAs"),
+        ({"symbol": "other"}, "expected kernel 'other'"),
+        ({"layout": (Slot("x_ptr", ADDRESS),)}, "to take 1 params"),
+        ({"layout": tuple(Slot(name, ADDRESS) for name in ("x_ptr", "n", "n", "n"))}, "param 1 of 'copy'"),
+        ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, "known sizes"),
+    ],
+)
+def test_verify_checks_images_against_their_table(
+    run: Run, tmp_path: Path, facts: dict[str, Any], expected: str
+) -> None:
+    path = make_bundle(tmp_path / "x.nojit", _relaunched(**facts))
+    result = run("verify", path)
+    assert result.exit_code == 3
+    assert expected in result.stderr
+    assert "kernel copy row 0" in result.stderr
+
+
+def test_verify_image_that_is_no_cubin(run: Run, tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "x.nojit", replace(kernel("copy", {"x_ptr": ADDRESS}), images=(b"PTX text",)))
+    result = run("verify", path)
+    assert result.exit_code == 3
+    assert "image 0" in result.stderr
+
+
+# -- diff ------------------------------------------------------------------------------------------------------------
+
+
+def test_diff_of_one_bundle(run: Run, bundle: Path) -> None:
+    result = run("diff", bundle, bundle, "--exit-code")
+    assert (result.exit_code, result.stdout) == (0, "the same bundle, byte for byte\n")
+
+
+def test_diff_kernels_and_variants(run: Run, document: Document, tmp_path: Path) -> None:
+    before = make_bundle(tmp_path / "a.nojit", scale(), kernel("gone", {"x_ptr": ADDRESS}))
+    after = make_bundle(
+        tmp_path / "b.nojit",
+        with_rows(scale(matrix={"dtype": ["fp16", "bf16"]}), registers={0: 40}, spill_bytes={0: 8}),
+        kernel("come", {"x_ptr": ADDRESS}),
+        version="1.1",
+    )
+    written = document("diff", before, after)
+    assert written["identical"] is False
+    assert written["facts"] == [{"name": "version", "before": "1.0", "after": "1.1"}]
+    kernels = {one["name"]: one for one in written["kernels"]}
+    assert {name: one["status"] for name, one in kernels.items()} == {
+        "come": "added",
+        "gone": "removed",
+        "scale": "changed",
+    }
+    changed = kernels["scale"]
+    assert ["fp32" in one["label"] for one in changed["removed"]] == [True, True]
+    assert ["bf16" in one["label"] for one in changed["added"]] == [True, True]
+    (one,) = changed["changed"]
+    assert {(fact["name"], fact["before"], fact["after"]) for fact in one["changes"]} == {
+        ("registers", 32, 40),
+        ("spill_bytes", 0, 8),
+    }
+    assert changed["same"] == 1
+    shown = run("diff", before, after)
+    assert shown.exit_code == 0
+    assert "version: 1.0 -> 1.1" in shown.stdout
+    assert "~ scale: 2 variants added, 2 variants removed, 1 changed, 1 alike" in shown.stdout
+    assert "32 -> 40" in shown.stdout
+    assert "+ scale-" not in shown.stdout
+    assert run("diff", before, after, "-v").stdout.count("+ scale-") == 2
+    assert run("diff", before, after, "--exit-code", "-q").exit_code == 1
+
+
+def test_diff_swapped_swaps(document: Document, tmp_path: Path) -> None:
+    small, large = (
+        make_bundle(tmp_path / f"{len(types)}.nojit", scale(matrix={"dtype": types}))
+        for types in (["fp16"], ["fp16", "fp32"])
+    )
+    (forth,) = document("diff", small, large)["kernels"]
+    (back,) = document("diff", large, small)["kernels"]
+    assert forth["added"] == back["removed"] != []
+    assert forth["removed"] == back["added"] == []
+
+
+def test_diff_of_code_alone_is_counted(run: Run, tmp_path: Path) -> None:
+    first = scale()
+    before = make_bundle(tmp_path / "a.nojit", first)
+    images = (first.images[0].replace(b"scale 0", b"scale X"), *first.images[1:])
+    after = make_bundle(tmp_path / "b.nojit", replace(first, images=images))
+    assert "1 changed (1 in code only), 3 alike" in run("diff", before, after).stdout
+    assert "dtype=" not in run("diff", before, after).stdout
+    assert "other  dtype=" in run("diff", before, after, "-v").stdout
+
+
+def test_diff_of_a_redefined_kernel(run: Run, tmp_path: Path) -> None:
+    before = make_bundle(tmp_path / "a.nojit", scale())
+    after = make_bundle(tmp_path / "b.nojit", scale(grid=["cdiv(n, 2 * BLOCK)"]))
+    shown = run("diff", before, after).stdout
+    assert "grid - cdiv(n, BLOCK)" in shown
+    assert "grid + cdiv(n, 2 * BLOCK)" in shown
+
+
+def test_diff_packed_differently(run: Run, tmp_path: Path) -> None:
+    before = make_bundle(tmp_path / "a.nojit", scale(), group_images=4)
+    after = make_bundle(tmp_path / "b.nojit", scale(), group_images=2)
+    assert "packed differently" in run("diff", before, after).stdout
+
+
+# -- extract ---------------------------------------------------------------------------------------------------------
+
+
+def test_extract_writes_each_variant(run: Run, document: Document, bundle: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+    written = document("extract", bundle, "--kernel", "scale", "--out", out)
+    assert len(written["files"]) == 4
+    with BundleFile(bundle) as opened:
+        table = opened.table("scale")
+        for row, file in enumerate(written["files"]):
+            image = opened.image(table.columns["image"][row])
+            assert Path(file["cubin"]).read_bytes() == image
+            facts = json.loads(Path(file["facts"]).read_text())
+            assert facts["image_sha256"] == hashlib.sha256(image).hexdigest()
+            assert facts["launch"]["shared_bytes"] == 2048
+            assert facts["bundle"] == opened.digest
+    assert sorted(out.iterdir()) == sorted(Path(file[kind]) for file in written["files"] for kind in ("cubin", "facts"))
+
+
+def test_extract_one_variant_by_either_id(run: Run, bundle: Path, tmp_path: Path) -> None:
+    with BundleFile(bundle) as opened:
+        name = opened.table("scale").variant_id(2)
+    for number, wanted in enumerate((name, name.removeprefix("scale-"))):
+        out = tmp_path / f"out{number}"
+        assert run("extract", bundle, "--kernel", "scale", "--variant", wanted, "--out", out).exit_code == 0
+        assert sorted(file.name for file in out.iterdir()) == [f"{name}.cubin", f"{name}.json"]
+    wrong = run("extract", bundle, "--kernel", "scale", "--variant", name[:-1], "--out", tmp_path / "out2")
+    assert wrong.exit_code == 1
+    assert f"did you mean '{name}'?" in wrong.stderr
+    assert not (tmp_path / "out2").exists()
+
+
+def test_extract_overwrites_only_if_forced(run: Run, bundle: Path, tmp_path: Path) -> None:
+    words = ("extract", bundle, "--kernel", "copy", "--out", tmp_path / "out")
+    run(*words)
+    (cubin,) = (tmp_path / "out").glob("*.cubin")
+    whole = cubin.read_bytes()
+    cubin.write_bytes(b"mine")
+    refused = run(*words)
+    assert refused.exit_code == 1
+    assert "--force" in refused.stderr
+    assert cubin.read_bytes() == b"mine"
+    assert run(*words, "--force").exit_code == 0
+    assert cubin.read_bytes() == whole
+
+
+def test_extract_replaces_a_link_and_never_follows_it(run: Run, bundle: Path, tmp_path: Path) -> None:
+    words = ("extract", bundle, "--kernel", "copy", "--out", tmp_path / "out")
+    run(*words)
+    (cubin,) = (tmp_path / "out").glob("*.cubin")
+    precious = tmp_path / "precious"
+    cubin.unlink()
+    cubin.symlink_to(precious)
+    # a link that leads nowhere is in the way too
+    assert run(*words).exit_code == 1
+    assert run(*words, "--force").exit_code == 0
+    assert not precious.exists()
+    assert not cubin.is_symlink()
+
+
+def test_extract_into_what_is_no_folder(run: Run, bundle: Path) -> None:
+    result = run("extract", bundle, "--kernel", "copy", "--out", "/dev/full")
+    assert result.exit_code == 1
+    assert "Traceback" not in result.stderr

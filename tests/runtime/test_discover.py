@@ -1,0 +1,121 @@
+"""Where bundles are found, and in which order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from nojit.runtime import discover
+from nojit.runtime.errors import BundleError
+
+
+@pytest.fixture(autouse=True)
+def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch)
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
+    points = [EntryPoint(name, value, discover.ENTRY_POINTS) for name, value in entries]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == "nojit.bundles" else [])
+
+
+def _touch(folder: Path, *names: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"")
+    return [folder / name for name in names]
+
+
+def _found(environment: str, checkout: Path) -> list[Path]:
+    return [found.path for found in discover.find({"NOJIT_BUNDLES": environment}, checkout)]
+
+
+def test_nothing_anywhere(tmp_path: Path) -> None:
+    assert discover.find({}, tmp_path) == []
+
+
+def test_environment_before_wheels_before_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (named,) = _touch(tmp_path / "named", "n.nojit")
+    (wheel,) = _touch(tmp_path / "site" / "wheel_package", "w.nojit")
+    (built,) = _touch(tmp_path / "artifacts", "a.nojit")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    _install(monkeypatch, ("demo", "wheel_package"))
+    found = discover.find({"NOJIT_BUNDLES": str(named)}, tmp_path)
+    assert [(one.path, one.origin) for one in found] == [
+        (named, "NOJIT_BUNDLES"),
+        (wheel, "wheel demo"),
+        (built, "checkout"),
+    ]
+
+
+def test_list_of_files_and_folders_keeps_its_order(tmp_path: Path) -> None:
+    second, first = _touch(tmp_path / "b", "2.nojit", "1.nojit")
+    _touch(tmp_path / "b", "report.json", "1.nojit.tmp")
+    (file,) = _touch(tmp_path / "a", "x.nojit")
+    (tmp_path / "b" / "folder.nojit").mkdir()
+    places = os.pathsep.join(["", str(tmp_path / "b"), "", str(file)])
+    assert _found(places, tmp_path) == [first, second, file]
+
+
+def test_each_file_once(tmp_path: Path) -> None:
+    (file,) = _touch(tmp_path / "artifacts", "x.nojit")
+    (tmp_path / "link.nojit").symlink_to(file)
+    places = os.pathsep.join([str(tmp_path / "link.nojit"), str(file), str(file.parent)])
+    assert _found(places, tmp_path) == [tmp_path / "link.nojit"]
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_missing_or_empty_place_is_named(tmp_path: Path, make: bool) -> None:
+    place = tmp_path / "place"
+    if make:
+        place.mkdir()
+    with pytest.raises(BundleError) as raised:
+        _found(str(place), tmp_path)
+    assert "NOJIT_BUNDLES" in str(raised.value)
+    assert str(place) in str(raised.value)
+
+
+def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _touch(tmp_path / "lazy_package", "w.nojit")
+    (tmp_path / "lazy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    _install(monkeypatch, ("demo", "lazy_package"))
+    assert [one.path.name for one in discover.find({}, tmp_path)] == ["w.nojit"]
+
+
+def test_wheels_come_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _touch(tmp_path / "package_b", "b.nojit")
+    _touch(tmp_path / "package_a", "a.nojit")
+    monkeypatch.syspath_prepend(tmp_path)
+    _install(monkeypatch, ("b", "package_b"), ("a", "package_a"))
+    assert [one.path.name for one in discover.find({}, tmp_path)] == ["a.nojit", "b.nojit"]
+
+
+@pytest.mark.parametrize("value", ["no_such_package", "no_such_parent.package", "json.decoder"])
+def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
+    _install(monkeypatch, ("demo", value))
+    with pytest.raises(BundleError, match=value):
+        discover.find({}, tmp_path)
+
+
+def test_bundles_reads_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = _touch(tmp_path, "x.nojit")
+    monkeypatch.setenv("NOJIT_BUNDLES", str(file))
+    assert discover.bundles()[0] == file
+
+
+def test_own_checkout() -> None:
+    root = Path(discover.__file__).resolve().parent.parent
+    expected = root if (root / "pyproject.toml").is_file() else None
+    assert discover._own_checkout() == expected
+
+
+def test_import_costs_no_metadata() -> None:
+    code = "import sys, nojit.runtime.discover; print('importlib.metadata' in sys.modules)"
+    # the editable finder of a checkout must not be what imports it
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "False\n"
