@@ -18,24 +18,29 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 
-class _NoTriton:
-    """Makes importing triton fail, as on a machine that does not have it."""
+class _PathsWithoutTriton(PathFinder):
+    """Finds what is installed, but not triton: as on a machine that does not have it."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:  # noqa: ARG002 - the protocol
-        """Refuse triton and everything in it."""
-        if name.partition(".")[0] == "triton":
-            raise ModuleNotFoundError(f"No module named {name!r} (blocked by this proof)", name=name)
+    @classmethod
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find a module that is not triton's."""
+        return None if fullname.partition(".")[0] == "triton" else super().find_spec(fullname, path, target)
 
 
 def without_triton(bundles: str) -> int:
     """Launch every variant, compare with the references; return how many calls were wrong."""
-    sys.meta_path.insert(0, _NoTriton())  # type: ignore[arg-type]
+    sys.meta_path[sys.meta_path.index(PathFinder)] = _PathsWithoutTriton
     import torch
     from nojit import runtime
     from nojit.kernels import library

@@ -128,7 +128,9 @@ class _Attention:
 
 
 def attention_calls() -> Iterator[Call]:
-    widths = [(d, d) for d in (16, 32, 64, 128, 256, 8, 40, 80, 96, 111, 160, 200)] + [(192, 128), (200, 100)]
+    # each tile width full and not, in steps of 16 elements and not
+    widths = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
+    widths += [(16, 32), (256, 128), (192, 128), (200, 100)]
     for dtype, (dim, v_dim), causal, lse in itertools.product(DTYPES, widths, (False, True), (False, True)):
         if dtype is torch.float32 and dim > 128:
             continue

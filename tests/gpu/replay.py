@@ -31,10 +31,14 @@ from torch import Tensor
 class Tally:
     """What was compared of one kernel."""
 
-    variants: int
+    table: KernelTable
     rows: set[int] = field(default_factory=set)
     launches: int = 0
     different: list[str] = field(default_factory=list)
+
+    @property
+    def variants(self) -> int:
+        return len(self.table)
 
 
 def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
@@ -66,7 +70,7 @@ class Steered:
 
     def __call__(self, name: str) -> Callable[..., None]:
         kernel = self._bundle.kernel(name)
-        tally = self.tallies.setdefault(name, Tally(len(kernel._table(kernel._source_for(_capability())))))
+        tally = self.tallies.setdefault(name, Tally(kernel._table(kernel._source_for(_capability()))))
 
         def launch(*args: Any, **named: Any) -> None:
             rows = eligible_rows(kernel, args, named)
@@ -102,7 +106,7 @@ class Replay:
     def __call__(self, name: str) -> _Replayed:
         kernel = self._bundle.kernel(name)
         table = kernel._table(kernel._source_for(_capability()))
-        tally = self.tallies.setdefault(name, Tally(len(table)))
+        tally = self.tallies.setdefault(name, Tally(table))
         return _Replayed(kernel, table, self._planned[name], tally)
 
 

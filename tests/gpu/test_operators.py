@@ -41,12 +41,21 @@ def test_past_two_to_the_31_elements(steered, call):
     torch.cuda.empty_cache()
 
 
-def test_every_variant_was_launched(steered):
+def test_every_variant_was_launched(steered, bundle):
     """Run after the others: what they leave out is what nobody has tried."""
-    missed = {name: tally.variants - len(tally.rows) for name, tally in steered.tallies.items()}
     if not steered.tallies:
         pytest.skip("runs after the tests that launch")
-    assert missed == dict.fromkeys(missed, 0)
+    for name, tally in steered.tallies.items():
+        missed = [row for row in range(tally.variants) if row not in tally.rows]
+        labels = [tally.table.label(row) for row in missed if not is_out_of_reach(tally.table, row)]
+        assert labels == [], f"{name}: no call of the tests runs these"
+
+
+def is_out_of_reach(table, row: int) -> bool:
+    """Know the variants that no call can ask for: a head of less than 16 elements is no multiple of 16."""
+    values = table.constexprs(row)
+    hints = table.hint_sets[table.columns["hints"][row]]
+    return values.get("BLOCK_D") == 16 and values.get("EVEN_D") is False and ("head_dim", 16) in hints
 
 
 @pytest.mark.parametrize("call", list(calls.all_calls())[::17], ids=lambda call: call.label)
