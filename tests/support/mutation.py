@@ -77,6 +77,16 @@ class Mutator:
         ways, weights = zip(*self._ways, strict=True)
         return self._random.choices(ways, weights)[0]()
 
+    def table_mutant(self) -> Mutant:
+        """Make a mutant that lies in a table and nowhere else."""
+        return self._random.choice((self._sealed_table, self._sealed_table, self._sealed_words_of_table))()
+
+    def _sealed_table(self) -> Mutant:
+        return self._lie_in_json(self._pick("table"))
+
+    def _sealed_words_of_table(self) -> Mutant:
+        return self._overwrite_words(self._pick("table"))
+
     def _note(self, part: str, raw: bytes) -> bytes:
         self._names.append(part)
         return raw
@@ -121,12 +131,15 @@ class Mutator:
             at = self._random.randrange(len(raw))
             return raw[:at] + bytes([raw[at] ^ 1 << self._random.randrange(8)]) + raw[at + 1 :]
 
-        return Mutant(self._seal(part, change), f"sealed bytes of {part.split()[0]}")
+        return Mutant(self._seal(part, change), f"sealed bytes of {_kind(part)}")
 
     def _sealed_words(self) -> Mutant:
         """Overwrite numbers of four or eight bytes where numbers are."""
-        part = self._random.choice(("images", "groups", "header", self._pick("table"), self._pick("table")))
+        return self._overwrite_words(
+            self._random.choice(("images", "groups", "header", self._pick("table"), self._pick("table")))
+        )
 
+    def _overwrite_words(self, part: str) -> Mutant:
         def change(raw: bytes) -> bytes:
             data = bytearray(raw)
             for _ in range(self._random.choice((1, 1, 2))):
@@ -137,7 +150,7 @@ class Mutator:
                 data[at : at + 4] = struct.pack("<I", value)
             return bytes(data)
 
-        return Mutant(self._seal(part, change), f"sealed words of {part.split()[0]}")
+        return Mutant(self._seal(part, change), f"sealed words of {_kind(part)}")
 
     def _sealed_frame(self) -> Mutant:
         part = self._pick()
@@ -153,11 +166,12 @@ class Mutator:
             at = self._random.randrange(min(len(frame), 16))
             return frame[:at] + bytes([self._random.randrange(256)]) + frame[at + 1 :]
 
-        return Mutant(self._parts.seal(frame=lie), f"sealed frame of {part.split()[0]}")
+        return Mutant(self._parts.seal(frame=lie), f"sealed frame of {_kind(part)}")
 
     def _sealed_json(self) -> Mutant:
-        part = self._random.choice(("index", self._pick("table")))
+        return self._lie_in_json(self._random.choice(("index", self._pick("table"))))
 
+    def _lie_in_json(self, part: str) -> Mutant:
         def change(raw: bytes) -> bytes:
             if part == "index":
                 return self._changed_json(raw, part)
@@ -165,7 +179,7 @@ class Mutator:
             changed = self._changed_json(header, part)
             return struct.pack("<I", len(changed)) + changed + b" " * (-len(changed) % 4) + columns
 
-        return Mutant(self._seal(part, change), f"sealed JSON of {part.split()[0]}")
+        return Mutant(self._seal(part, change), f"sealed JSON of {_kind(part)}")
 
     def _changed_json(self, raw: bytes, part: str) -> bytes:
         document = json.loads(raw)
@@ -207,6 +221,11 @@ class Mutator:
         if chance.random() < 0.2:
             return get(document, chance.choice(list(nodes(document))))
         return chance.choice((*NUMBERS[:4], *WIDE[:2], *TEXTS[:8], *SHAPES))
+
+
+def _kind(part: str) -> str:
+    """Leave out which table or group it is."""
+    return part.rstrip(" 0123456789")
 
 
 @functools.lru_cache(maxsize=256)
