@@ -59,7 +59,12 @@ def rows(page: Path, name: str) -> list[list[str]]:
     if not mark:
         raise LookupError(f"expected a table {name!r} in {page}")
     table = rest.partition("\n\n")[0].splitlines()
-    return [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[2:]]
+    return [[_plain(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[2:]]
+
+
+def _plain(cell: str) -> str:
+    """Take the marks off a cell that is one code span."""
+    return cell[1:-1] if re.fullmatch(r"`[^`]*`", cell) else cell
 
 
 def generated(page: Path, name: str) -> str:

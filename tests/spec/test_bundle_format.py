@@ -64,7 +64,7 @@ def test_the_header_is_as_the_page_says() -> None:
     assert form == layout._HEADER.format
     assert offset == layout.HEADER_BYTES == struct.calcsize(form)
     magic, version, reserved, *_ = column("header", 3)
-    assert bytes.fromhex(magic.partition("`")[0]) == layout.MAGIC
+    assert bytes.fromhex(magic.split("`")[1]) == layout.MAGIC
     assert (int(version), int(reserved)) == (layout.FORMAT_VERSION, 0)
 
 

@@ -1,0 +1,116 @@
+"""The generated parts of docs/cli.md: every command with its options, and the types that its JSON is made of."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+
+import click
+from nojit.aot import diff, doctor, inspection, report
+from nojit.aot.cli.group import COMMANDS
+
+__all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
+
+FACTS = (
+    report.BundleReport,
+    report.VariantReport,
+    report.Failure,
+    inspection.BundleFacts,
+    inspection.KernelFacts,
+    inspection.VariantFacts,
+    diff.BundleDiff,
+    diff.KernelDiff,
+    diff.VariantChange,
+    diff.Change,
+    doctor.DriverState,
+    doctor.BundleState,
+    doctor.DeviceChoice,
+    doctor.CacheState,
+)
+
+_COMMON = {"as_json", "quiet", "verbose", "help"}
+
+
+def command_of(name: str) -> click.Command:
+    """Load a command."""
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
+    return command
+
+
+def render_commands() -> str:
+    """Write a section for each command: usage, what it does, options but the common ones."""
+    return "\n" + "\n".join(_command(name) for name in COMMANDS)
+
+
+def _command(name: str) -> str:
+    command = command_of(name)
+    context = click.Context(command, info_name=f"nojit {name}")
+    usage = " ".join([f"nojit {name}", *command.collect_usage_pieces(context)])
+    text = f"### nojit {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n"
+    options = [_option(option, context) for option in command.params if isinstance(option, click.Option)]
+    rows = [row for row in options if row]
+    if rows:
+        text += "\n| option | meaning |\n|---|---|\n" + "".join(rows)
+    return text
+
+
+def _paragraphs(text: str) -> str:
+    parts = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if paragraph.startswith("\b"):
+            # click keeps the lines of such a paragraph as they are
+            parts.append("```text\n" + paragraph.removeprefix("\b\n") + "\n```")
+        else:
+            parts.append(paragraph.replace("<", "\\<"))
+    return "\n\n".join(parts)
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    if option.name in _COMMON:
+        return ""
+    names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
+    value = "N" if isinstance(option.type, click.IntRange) else option.make_metavar(context).strip("[]")
+    shown = "" if option.is_flag else f" `{value}`".replace("|", "\\|")
+    return f"| {names}{shown} | {option.help or ''} |\n"
+
+
+def render_facts() -> str:
+    """Write a table for each type."""
+    return "\n" + "\n".join(_facts(kind) for kind in FACTS)
+
+
+def _facts(kind: type) -> str:
+    said = dict(_docstrings(kind))
+    title = _json_words(inspect.cleandoc(kind.__doc__ or "").splitlines()[0])
+    lines = [
+        f"| `{field.name}` | {_kind(str(field.type))} | {said.get(field.name, '')} |\n"
+        for field in fields(kind)  # type: ignore[arg-type] # all of `FACTS` are dataclasses
+    ]
+    return f"### {kind.__name__}\n\n{title}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(lines)}"
+
+
+def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
+    """Find the string below each field; Python itself forgets it."""
+    (body,) = (node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            yield ast.unparse(field.target), _json_words(str(below.value.value))
+
+
+def _json_words(text: str) -> str:
+    return " ".join(text.replace("``", "`").replace("None", "null").split())
+
+
+def _kind(annotation: str) -> str:
+    """Spell a Python type in words of JSON."""
+    if pairs := re.fullmatch(r"tuple\[tuple\[(\w+), (\w+)\], \.\.\.\]", annotation):
+        return f"array of [{_kind(pairs[1])}, {_kind(pairs[2])}]"
+    if items := re.fullmatch(r"tuple\[(\w+), \.\.\.\]", annotation):
+        return f"array of {_kind(items[1])}"
+    words = {"str": "string", "int": "int", "bool": "bool", "int | None": "int or null", "Json": "any"}
+    words["dict[str, str]"] = "object of strings"
+    return words.get(annotation, annotation)

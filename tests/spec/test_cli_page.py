@@ -1,0 +1,145 @@
+"""The page of the command line says what the commands do."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from nojit.aot.build import BuildResult
+from nojit.aot.cli import cli, group
+from nojit.aot.cli.build_report import build_document, plan_document
+from nojit.aot.diff import BundleDiff
+from nojit.aot.inspection import KernelFacts, VariantFacts, definition
+
+from tests.spec.cli_reference import FACTS, command_of
+from tests.spec.pages import ROOT, blocks, rows
+from tests.spec.tiny import TABLE
+from tests.support.bundles import kernel, make_bundle
+
+PAGE = ROOT / "docs/cli.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+SAID = dict(rows(PAGE, "documents"))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    scale = kernel("scale", {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, configs=[{"BLOCK": 256}])
+    return make_bundle(tmp_path / "some.nojit", scale)
+
+
+def run(*words: object, code: int = 0) -> dict[str, Any]:
+    result = CliRunner().invoke(cli, [*map(str, words), "--json"], prog_name="nojit")
+    assert result.exit_code == code, result.output
+    written: dict[str, Any] = json.loads(result.stdout)
+    return written
+
+
+def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.nojit"
+    damaged.write_bytes(bundle.read_bytes()[:-1])
+    documents = {
+        "build --dry-run": plan_document([]),
+        "build": build_document(BuildResult((), stopped=False), Path(), 0.0),
+        "inspect": run("inspect", bundle),
+        "inspect --kernel": run("inspect", bundle, "--kernel", "scale"),
+        "verify": run("verify", bundle, damaged, code=3),
+        "diff": run("diff", bundle, bundle),
+        "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
+        "completion": run("completion", "bash"),
+    }
+    assert documents.keys() | {"doctor"} == SAID.keys()
+    for command, document in documents.items():
+        for field in set(document) - {"schema", "command"} - set(BundleDiff.__slots__):
+            assert f"`{field}`" in SAID[command], f"{command}: {field}"
+
+
+def test_the_page_names_what_is_inside(bundle: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.nojit"
+    damaged.write_bytes(bundle.read_bytes()[:-1])
+    good, bad = run("verify", bundle, damaged, code=3)["bundles"]
+    for field in (*good, *bad, *bad["error"]):
+        assert f"`{field}`" in SAID["verify"]
+    (file,) = run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out")["files"]
+    for field in file:
+        assert f"`{field}`" in SAID["extract"]
+    facts = json.loads(Path(file["facts"]).read_text(encoding="utf-8"))
+    for field in facts.keys() - set(VariantFacts.__slots__):
+        assert f"`{field}`" in TEXT.partition("`extract` writes")[2].partition("\n\n")[0]
+    one = run("inspect", bundle, "--kernel", "scale")["kernel"]
+    assert one.keys() == {*KernelFacts.__slots__, *definition(TABLE)}
+    for field in definition(TABLE):
+        assert f"`{field}`" in TEXT.partition("The definition of a kernel")[2].partition("\n\n")[0]
+
+
+def test_the_page_names_what_doctor_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NOJIT_LIBCUDA", str(tmp_path / "none.so"))
+    monkeypatch.setenv("NOJIT_CACHE_DIR", str(tmp_path / "cache"))
+    result = CliRunner().invoke(cli, ["doctor", "--json"], prog_name="nojit")
+    for field in json.loads(result.stdout).keys() - {"schema", "command"}:
+        assert f"`{field}`" in SAID["doctor"]
+
+
+def test_the_page_names_what_an_error_says(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.nojit"
+    broken.write_bytes(b"no bundle")
+    error = run("inspect", broken, code=3)["error"]
+    paragraph = TEXT.partition("An error is")[2].partition("\n\n")[0]
+    for field in {*error, *group._ERROR_FACTS}:
+        assert f"`{field}`" in paragraph
+
+
+def test_every_type_that_the_table_names_is_explained() -> None:
+    known = {kind.__name__ for kind in FACTS}
+    named = {word for text in SAID.values() for word in re.findall(r"\b[A-Z][a-z]+[A-Z][a-z]+\b", text)}
+    assert named <= known
+    for kind in known:
+        assert f"### {kind}\n" in TEXT
+
+
+def test_the_exit_codes_are_the_codes() -> None:
+    codes = {int(code): meaning for code, meaning in rows(PAGE, "codes")}
+    exits = {value for name, value in vars(group).items() if name.startswith("EXIT_")}
+    # 0 and 2 are click's own
+    assert set(codes) == exits | {0, 2}
+
+
+def read_variables() -> Iterator[str]:
+    """Find every environment variable that the code asks for."""
+    sources = [path for room in ("aot", "runtime", "kernels") for path in (ROOT / room).rglob("*.[pc]*")]
+    for path in sources:
+        if path.suffix in {".py", ".c"}:
+            text = path.read_text(encoding="utf-8")
+            yield from re.findall(r'environ(?:\.get\(|\[)"(\w+)"', text)
+            yield from re.findall(r'getenv\("(\w+)"\)', text)
+            yield from re.findall(r'"(\w+)" in os\.environ', text)
+            yield from re.findall(r'^VARIABLE = "(\w+)"', text, re.MULTILINE)
+
+
+def test_every_environment_variable_is_named() -> None:
+    assert {row[0] for row in rows(PAGE, "variables")} == set(read_variables())
+
+
+COMMAND_LINES = [
+    (block.id, line.removeprefix("$ "))
+    for block in blocks("console")
+    for line in block.text.splitlines()
+    if line.startswith("$ nojit ")
+]
+
+
+@pytest.mark.parametrize("line", [line for _, line in COMMAND_LINES], ids=[name for name, _ in COMMAND_LINES])
+def test_a_command_line_parses(line: str) -> None:
+    words = shlex.split(line.partition(" > ")[0])
+    assert words[1] in group.COMMANDS
+    # parses every option and argument, and runs nothing
+    command_of(words[1]).make_context("nojit", words[2:])
+
+
+def test_there_are_command_lines() -> None:
+    assert len(COMMAND_LINES) >= 8
