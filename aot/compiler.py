@@ -47,7 +47,7 @@ from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 __all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_driver", "toolchain", "variant_key"]
 
 # written into every key: raise it when this module changes what it makes of the same inputs
-_KEY_VERSION = 1
+_KEY_VERSION = 2
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
@@ -73,11 +73,18 @@ def describe(place: SourcePlace) -> KernelSource:
         ManifestError: no such module, file or function, or one that is not ``@triton.jit``.
     """
     function = _find(place)
+    try:
+        digest = _source_digest(function)
+    except Exception as error:
+        # Triton's walk refuses what its compiler would: a plain Python function, say
+        raise ManifestError(
+            "expected a function that Triton can read", got=f"{type(error).__name__}: {error}", where=place.where
+        ) from error
     return KernelSource(
         name=function.__name__,
         params=tuple(Param(param.name, param.is_constexpr, _default(param)) for param in function.params),
         unspecialized=frozenset(param.name for param in function.params if param.do_not_specialize),
-        digest=_source_digest(function),
+        digest=digest,
     )
 
 
@@ -95,7 +102,7 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
     where = place.where
     module_name, _, name = place.spelling.rpartition(":")
     in_file = module_name.endswith(".py")
-    module = _load_file(place.folder / module_name, where) if in_file else _load_module(module_name, where)
+    module = _load_file(place.folder, module_name, where) if in_file else _load_module(module_name, where)
     found = getattr(module, name, None)
     if found is None:
         functions = tuple(key for key, value in vars(module).items() if hasattr(value, "fn"))
@@ -112,6 +119,9 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
     return found
 
 
+_files: dict[tuple[Path, str], ModuleType] = {}
+
+
 def _load_module(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -121,13 +131,15 @@ def _load_module(name: str, where: str) -> ModuleType:
         ) from error
 
 
-def _load_file(path: Path, where: str) -> ModuleType:
+def _load_file(folder: Path, spelling: str, where: str) -> ModuleType:
+    path = folder / spelling
     if not path.is_file():
         raise ManifestError("expected a source file", got=f"no file {path}", where=where)
-    # the path names the module, so that two files of one name do not meet; it reaches no digest and no image
-    name = f"nojit_source_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
-    if name in sys.modules:
-        return sys.modules[name]
+    place = (path.resolve(), spelling)
+    if place in _files:
+        return _files[place]
+    # functions that are not inlined take the name into the image, so it must not depend on where the manifest lies
+    name = f"nojit_source_{hashlib.sha256(spelling.encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ManifestError("expected a Python source file", got=str(path), where=where)
@@ -138,21 +150,34 @@ def _load_file(path: Path, where: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        del sys.modules[name]
         raise ManifestError(
             f"expected to import {path}", got=f"{type(error).__name__}: {error}", where=where
         ) from error
     finally:
         sys.path.remove(str(path.parent))
+        # files of other manifests may be spelled alike
+        del sys.modules[name]
+    _files[place] = module
     return module
+
+
+_CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
 class _Dependencies(DependenciesFinder):  # type: ignore[misc]
     """Triton's own walk, but functions reached are hashed by `_source_digest`, without their line numbers."""
 
     def _update_hash(self, func: JITCallable) -> None:
-        self.hasher.update(f"{_source_digest(func)}{getattr(func, 'noinline', False)}".encode())
+        # the symbol of a function that is not inlined holds the name of its module
+        module = func.__module__ if getattr(func, "noinline", False) else None
+        self.hasher.update(f"{_source_digest(func)}{module}".encode())
         self.used_global_vals.update(_reached_globals(func))
+
+    def record_reference(self, val: Any, var_dict: dict[str, Any] | None = None, name: str | None = None) -> None:
+        super().record_reference(val, var_dict, name)
+        # Triton leaves out constants of other modules, and what defaults were taken from
+        if isinstance(val, _CONSTANTS) and (var_dict is None or self.visiting_arg_default_value):
+            self.hasher.update(repr(val).encode())
 
 
 _digests: dict[int, str] = {}
@@ -181,7 +206,7 @@ def _source_digest(function: JITCallable) -> str:
     constants = sorted(
         (name, repr(value))
         for (name, _), (value, _) in finder.used_global_vals.items()
-        if isinstance(value, constexpr | dtype | bool | int | float | str | tuple)
+        if isinstance(value, _CONSTANTS)
     )
     digest = hashlib.sha256(f"{finder.ret}{constants}".encode()).hexdigest()
     _digests[id(function)] = digest
@@ -198,9 +223,9 @@ def _reached_globals(function: JITCallable) -> dict[Any, Any]:
 def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
     """Return the identity of a variant's machine code: a SHA-256 in hex over everything that shapes it."""
     functions: list[Json] = [
-        _source_digest(_find(_function_place(value, place)))
-        for _, value in sorted(variant.constexprs)
-        if isinstance(value, FunctionRef)
+        _source_digest(_find(_function_place(function, place)))
+        for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
+        for function in _functions_in(value)
     ]
     return hashlib.sha256(
         canonical_json(
@@ -209,13 +234,20 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
                 source.digest,
                 source.name,
                 [[param, kind] for param, kind in variant.signature],
-                [[param, encode_value(value)] for param, value in sorted(variant.constexprs)],
+                [[param, encode_value(value)] for param, value in sorted(variant.constexprs, key=lambda pair: pair[0])],
                 [[param, hint] for param, hint in variant.hints],
                 functions,
                 _environment(variant.arch, variant.options),
             ]
         )
     ).hexdigest()
+
+
+def _functions_in(value: Value) -> Iterator[FunctionRef]:
+    if isinstance(value, FunctionRef):
+        yield value
+    for item in value if isinstance(value, tuple) else ():
+        yield from _functions_in(item)
 
 
 @lru_cache(maxsize=4096)
@@ -272,7 +304,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         # the message alone can be empty or a page long; the log keeps all of it
         said = f"{type(error).__name__}: {error}".strip()
         raise CompileError(
-            "expected to compile", got=said.splitlines()[0][:200], where=where, log=f"{said}\n{log.getvalue()}"
+            "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
         ) from error
     launch = _launch(compiled.metadata, _layout(function, variant))
     return CompiledVariant(
@@ -282,6 +314,12 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         spill_bytes=sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log.getvalue())),
         compile_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+def _gist(said: str) -> str:
+    """Say in one line what went wrong: the first line, and the last where the first only says where."""
+    first, *others = said.splitlines()
+    return (f"{first} {others[-1].strip()}" if others and first.endswith(":") else first)[:200]
 
 
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
@@ -309,6 +347,8 @@ def _to_triton(value: Value, place: SourcePlace) -> Any:
         return dtype(value.name)
     if isinstance(value, FunctionRef):
         return _find(_function_place(value, place))
+    if isinstance(value, tuple):
+        return tuple(_to_triton(item, place) for item in value)
     return value
 
 
@@ -320,6 +360,9 @@ def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
 def _quiet_triton(log: io.StringIO) -> Iterator[None]:
     """Compile afresh, into a folder that goes away, without line info, and catch what Triton prints."""
     folder = tempfile.mkdtemp(prefix="nojit-compile-")
+    outer = tempfile.tempdir
+    # Triton leaves what ptxas read behind when ptxas fails
+    tempfile.tempdir = folder
     try:
         with knobs.compilation.scope(), knobs.cache.scope(), knobs.nvidia.scope(), contextlib.redirect_stdout(log):
             # line info holds absolute source paths: two checkouts would give two images
@@ -330,6 +373,7 @@ def _quiet_triton(log: io.StringIO) -> Iterator[None]:
             knobs.cache.dir = folder
             yield
     finally:
+        tempfile.tempdir = outer
         shutil.rmtree(folder, ignore_errors=True)
 
 
