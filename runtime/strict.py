@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from nojit.runtime.errors import BundleFormatError
 
-__all__ = ["Json", "canonical_json", "count", "fields", "items", "line", "load_json", "name", "refuse", "text"]
+__all__ = ["Json", "canonical_json", "count", "fields", "items", "line", "lines", "load_json", "name", "refuse", "text"]
 
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
@@ -94,6 +95,14 @@ def line(value: Json, where: str) -> str:
     if not checked.isprintable():
         raise refuse("text", "expected printable characters", got=ascii(checked), where=where)
     return checked
+
+
+def lines(values: Sequence[Json], where: str) -> tuple[str, ...]:
+    """Take short strings that are safe to show, all at once: most tables are mostly these."""
+    whole = tuple(value for value in values if isinstance(value, str))
+    if len(whole) == len(values) and max(map(len, whole), default=0) <= TEXT_CHARS_MAX and "".join(whole).isprintable():
+        return whole
+    return tuple(line(value, where) for value in values)
 
 
 def name(value: Json, where: str) -> str:

@@ -7,10 +7,11 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import lt
+from typing import Any
 
 from nojit.runtime import expr
 from nojit.runtime.format import u32_array
-from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, load_json, name, refuse, text
+from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, lines, load_json, name, refuse, text
 from nojit.runtime.table import (
     COLUMNS,
     KEY_COLUMNS,
@@ -96,6 +97,7 @@ def _launch_json(launch: Launch, layout: int) -> Json:
     }
 
 
+_LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", *(field for field, *_ in _LAUNCH_NUMBERS))
 _HEADER_FIELDS = (
     "params",
     "grid",
@@ -138,8 +140,7 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
         axes=tuple(_decode_axis(value, where) for value in items(axes, 64, where)),
         derived=tuple(_decode_derived(value, where) for value in items(derived, 64, where)),
         signatures=tuple(
-            tuple(line(kind, where) for kind in items(value, _SMALL_MAX, where))
-            for value in items(signatures, _POOL_MAX, where)
+            lines(items(value, _SMALL_MAX, where), where) for value in items(signatures, _POOL_MAX, where)
         ),
         meanings=tuple(_decode_meaning(value, where) for value in items(meanings, _POOL_MAX, where)),
         configs=tuple(_decode_config(value, where) for value in items(configs, _POOL_MAX, where)),
@@ -255,26 +256,32 @@ def _decode_hints(value: Json, where: str) -> tuple[tuple[str, int], ...]:
 
 
 def _decode_layout(value: Json, where: str) -> tuple[Slot, ...]:
-    pairs = [_pair(item, where) for item in items(value, _SMALL_MAX, where)]
-    return tuple(Slot(line(source, where), line(kind, where)) for source, kind in pairs)
+    words = lines([word for item in items(value, _SMALL_MAX, where) for word in _pair(item, where)], where)
+    return tuple(map(Slot, words[::2], words[1::2]))
 
 
 def _decode_launch(value: Json, layouts: Sequence[tuple[Slot, ...]], where: str) -> Launch:
-    numbers = [field for field, *_ in _LAUNCH_NUMBERS]
-    symbol, layout, cooperative, pdl, *rest = fields(value, ("symbol", "layout", "cooperative", "pdl", *numbers), where)
-    checked = [
-        count(number, limit, f"{where} {field}", least)
-        for number, (field, least, limit) in zip(rest, _LAUNCH_NUMBERS, strict=True)
-    ]
+    symbol, layout, cooperative, pdl, *numbers = fields(value, _LAUNCH_FIELDS, where)
+    if set(map(type, numbers)) != {int} or not all(
+        least <= number <= limit
+        for number, (_, least, limit) in zip(numbers, _LAUNCH_NUMBERS, strict=True)
+        if isinstance(number, int)
+    ):
+        for number, (field, least, limit) in zip(numbers, _LAUNCH_NUMBERS, strict=True):
+            count(number, limit, f"{where} {field}", least)
+    aligns = [number for number, field in zip(checked, numbers, strict=True) if field.endswith("_align")]
+    if any(align & (align - 1) for align in aligns):
+        raise refuse("size", "expected alignments that are powers of two", got=aligns, where=where)
     index = count(layout, _POOL_MAX, where)
     if index >= len(layouts):
         raise refuse("pool", f"expected one of {len(layouts)} layouts", got=index, where=where)
+    facts: dict[str, Any] = dict(zip(_LAUNCH_FIELDS[4:], numbers, strict=True))
     return Launch(
         symbol=line(symbol, where),
         layout=layouts[index],
         cooperative=_flag(cooperative, where),
         pdl=_flag(pdl, where),
-        **dict(zip(numbers, checked, strict=True)),
+        **facts,
     )
 
 
@@ -283,8 +290,8 @@ def _check_pools(table: KernelTable, where: str) -> None:
     for signature in table.signatures:
         if len(signature) != len(runtime):
             raise refuse("size", f"expected {len(runtime)} types in a signature", got=len(signature), where=where)
+    limits = [len(table.signatures), *(len(axis.values) for axis in table.axes)]
     for meaning in table.meanings:
-        limits = [len(table.signatures), *(len(axis.values) for axis in table.axes)]
         numbers = (meaning.signature, *meaning.values)
         if len(numbers) != len(limits) or any(n >= limit for n, limit in zip(numbers, limits, strict=True)):
             raise refuse("pool", "expected a meaning within its signatures and axes", got=numbers, where=where)

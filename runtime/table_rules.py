@@ -29,8 +29,9 @@ def check_names(table: KernelTable, where: str) -> None:
     _check_constexprs(table, where)
     runtime = set(table.runtime_params())
     hinted = {name for hints in table.hint_sets for name, _ in hints}
-    layouts = {launch.layout for launch in table.launches}
-    sources = {slot.source for layout in layouts for slot in layout} - _SCRATCH
+    # launches share the layouts of their table: by identity, since to hash them takes longer than all else here
+    layouts = {id(launch.layout): launch.layout for launch in table.launches}
+    sources = {slot.source for layout in layouts.values() for slot in layout} - _SCRATCH
     if strangers := (hinted | sources) - runtime:
         raise refuse("param", "expected hints and layouts of this kernel's params", got=sorted(strangers), where=where)
 
