@@ -229,7 +229,7 @@ class Kernel(_core.Dispatcher):
         }
 
     def _argument(self, name: str, kind: str, dtype: str, value: Any, types: list[str]) -> Argument:
-        if kind == "int" and value >= 0 and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}:
+        if kind == "int" and 0 <= value < 1 << 64 and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}:
             return Argument("pointer", value)
         if kind == "pointer":
             return Argument("pointer", value, dtype)

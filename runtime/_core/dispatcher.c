@@ -270,12 +270,6 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
                                         : Py_BuildValue("(iN)", call.device, facts);
 }
 
-static PyObject *dispatcher_forget(nj_dispatcher *self, PyObject *Py_UNUSED(none))
-{
-    dispatcher_clear(self);
-    Py_RETURN_NONE;
-}
-
 /* Up to Python 3.11 a class written in Python does not inherit the flag that makes calls of it fast. */
 static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(none))
 {
@@ -289,7 +283,6 @@ static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(non
 static PyMethodDef dispatcher_methods[] = {
     {"_facts", (PyCFunction)(void (*)(void))dispatcher_facts, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("Say what a call passes: (device or None, (arguments, constexprs, options)). Launches nothing.")},
-    {"_forget", (PyCFunction)dispatcher_forget, METH_NOARGS, PyDoc_STR("Drop every plan.")},
     {"__init_subclass__", (PyCFunction)dispatcher_init_subclass, METH_NOARGS | METH_CLASS, NULL},
     {NULL},
 };

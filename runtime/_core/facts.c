@@ -56,9 +56,13 @@ static bool is_numpy_bool(PyObject *object)
     return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
 }
 
-/* Numbers of other makes: numpy's bool, and whatever has __index__. What has not stays unknown. */
+/* Numbers of other makes: numpy's float64 and bool, and whatever has __index__. What has not stays unknown. */
 static int read_number(PyObject *object, nj_value *value)
 {
+    if (PyFloat_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
+        return 0;
+    }
     if (is_numpy_bool(object)) {
         int truth = PyObject_IsTrue(object);
         *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = truth};
@@ -80,18 +84,22 @@ static int read_number(PyObject *object, nj_value *value)
     return 0;
 }
 
+/* What is neither int, float, bool nor None by its exact type. */
 static int classify_other(const nj_signature *signature, Py_ssize_t at, bool host_too, nj_call *call)
 {
-    nj_tensor tensor;
-    int status = nj_read_tensor(call->objects[at], signature->kernel, signature->names[at], &tensor);
-    if (status < 0) {
-        return -1;
+    PyObject *object = call->objects[at];
+    nj_value *value = &call->values[at];
+    if (PyLong_Check(object)) {
+        read_int(object, value);
+        return 0;
     }
+    nj_tensor tensor;
+    int status = nj_read_tensor(object, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
-        call->values[at] = tensor.value;
+        *value = tensor.value;
         return join_device(signature, at, &tensor, host_too, call);
     }
-    return read_number(call->objects[at], &call->values[at]);
+    return status < 0 ? -1 : read_number(object, value);
 }
 
 static int classify_argument(const nj_signature *signature, Py_ssize_t at, bool host_too, nj_call *call)
@@ -105,10 +113,8 @@ static int classify_argument(const nj_signature *signature, Py_ssize_t at, bool 
         value->tag = NJ_TAG_NONE;
     } else if (PyBool_Check(object)) {
         *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
-    } else if (PyFloat_Check(object)) {
+    } else if (PyFloat_CheckExact(object)) {
         *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
-    } else if (PyLong_Check(object)) {
-        read_int(object, value);
     } else {
         return classify_other(signature, at, host_too, call);
     }

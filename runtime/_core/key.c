@@ -6,14 +6,27 @@ enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE
 
 static bool accepts(const nj_type *type, const nj_value *value)
 {
-    if ((type->tags & NJ_BIT(value->tag)) == 0) {
-        return false;
+    return (type->tags & NJ_BIT(value->tag)) != 0 &&
+           (value->tag != NJ_TAG_INT || (value->bits >= type->low && value->bits <= type->high));
+}
+
+static uint64_t pointer_bits(const nj_field *field, const nj_value *value)
+{
+    bool hint = field->hint_16 && (value->bits & 15) == 0;
+    return field->pointers[value->dtype] | (uint64_t)hint << field->type_count;
+}
+
+static uint64_t scalar_bits(const nj_field *field, const nj_value *value)
+{
+    uint64_t bits = 0;
+    for (unsigned int i = 0; i < field->type_count; i++) {
+        bits |= (uint64_t)accepts(&field->types[i], value) << i;
     }
-    switch (value->tag) {
-    case NJ_TAG_INT: return value->bits >= type->low && value->bits <= type->high;
-    case NJ_TAG_POINTER: return value->dtype == type->dtype || value->dtype == NJ_DTYPE_NONE;
-    default: return true;
+    if (value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT) {
+        uint64_t hints = (field->hint_16 && (value->bits & 15) == 0) | (field->hint_1 && value->bits == 1) << 1;
+        bits |= hints << field->type_count;
     }
+    return bits;
 }
 
 /* The bits that an argument leaves: which types take it, which hints hold. */
@@ -22,18 +35,7 @@ static uint64_t argument_bits(const nj_field *field, nj_value *value)
     if (field->address && (value->tag == NJ_TAG_UINT || (value->tag == NJ_TAG_INT && value->bits >= 0))) {
         *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = NJ_DTYPE_NONE, .bits = value->bits};
     }
-    uint64_t bits = 0;
-    for (unsigned int i = 0; i < field->type_count; i++) {
-        bits |= (uint64_t)accepts(&field->types[i], value) << i;
-    }
-    bool whole = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT;
-    if (field->hint_16 && (whole || value->tag == NJ_TAG_POINTER) && (value->bits & 15) == 0) {
-        bits |= UINT64_C(1) << field->type_count;
-    }
-    if (field->hint_1 && value->tag == NJ_TAG_INT && value->bits == 1) {
-        bits |= UINT64_C(2) << field->type_count;
-    }
-    return bits;
+    return value->tag == NJ_TAG_POINTER ? pointer_bits(field, value) : scalar_bits(field, value);
 }
 
 /* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
@@ -48,21 +50,36 @@ static uint64_t mark(const nj_value *value, nj_key *key)
     }
 }
 
+/* Marks a constexpr or an option, and makes of it what programs see. */
+static uint64_t constexpr_bits(const nj_field *field, nj_value *value, nj_key *key)
+{
+    if (value->tag == NJ_TAG_MISSING) {
+        *value = field->fallback;
+        return MARK_NOTHING;
+    }
+    uint64_t bits = mark(value, key);
+    if (value->tag == NJ_TAG_OPAQUE && value->bits >= NJ_OPAQUE_BASE && value->bits < 0) {
+        value->bits &= ~NJ_OPAQUE_KIND_MASK;
+    }
+    return bits;
+}
+
+/* False if an argument is of no type that C knows, or a constexpr of no value: Python judges such calls, each anew. */
 static bool add_arguments(const nj_spec *spec, nj_call *call, nj_key *key)
 {
     bool known = true;
     for (Py_ssize_t i = 0; i < spec->argument_count; i++) {
         const nj_field *field = &spec->fields[i];
         nj_value *value = &call->values[i];
-        known &= value->tag != NJ_TAG_UNKNOWN;
-        uint64_t bits = field->types == NULL ? mark(value, key) : argument_bits(field, value);
+        uint64_t bits;
+        if (field->types == NULL) {
+            bits = constexpr_bits(field, value, key);
+            known &= value->tag != NJ_TAG_UNKNOWN;
+        } else {
+            bits = argument_bits(field, value);
+            known &= (bits & ((UINT64_C(1) << field->type_count) - 1)) != 0;
+        }
         key->words[field->word] |= bits << field->shift;
-        if (value->tag == NJ_TAG_MISSING) {
-            *value = field->fallback;
-        }
-        if (field->types == NULL && value->tag == NJ_TAG_OPAQUE && value->bits >= NJ_OPAQUE_BASE && value->bits < 0) {
-            value->bits &= ~NJ_OPAQUE_KIND_MASK;
-        }
     }
     return known;
 }

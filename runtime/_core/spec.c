@@ -19,25 +19,26 @@ static nj_type int_type(nj_dtype dtype)
     }
 }
 
+/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if `text` is no such type. */
+static nj_dtype pointee(const char *text)
+{
+    return *text == '*' ? nj_dtype_parse(text + 1 + (text[1] == 'k')) : NJ_DTYPE_COUNT;
+}
+
 /* Types that this runtime cannot pass yet accept nothing. */
 static nj_type read_type(const char *text)
 {
+    if (pointee(text) != NJ_DTYPE_COUNT) {
+        return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER)};
+    }
     if (strcmp(text, "none") == 0) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
     }
-    bool pointer = *text == '*';
-    /* "*k" is a pointer to const */
-    nj_dtype dtype = nj_dtype_parse(pointer ? text + 1 + (text[1] == 'k') : text);
-    if (dtype == NJ_DTYPE_COUNT) {
-        return (nj_type){0};
-    }
-    if (pointer) {
-        return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER), .dtype = (uint8_t)dtype};
-    }
+    nj_dtype dtype = nj_dtype_parse(text);
     if (dtype == NJ_I1 || dtype == NJ_U1) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
     }
-    if (dtype >= NJ_FP16) {
+    if (dtype >= NJ_FP16) { /* fp8 is no type of a scalar, and NJ_DTYPE_COUNT none at all */
         return (nj_type){.tags = dtype <= NJ_FP64 ? NJ_BIT(NJ_TAG_OPAQUE) : 0};
     }
     return int_type(dtype);
@@ -65,7 +66,8 @@ static int read_types(nj_field *field, PyObject *types)
         return -1;
     }
     field->types = PyMem_Calloc((size_t)count + 1, sizeof *field->types);
-    if (field->types == NULL) {
+    field->pointers = PyMem_Calloc(NJ_DTYPE_COUNT, sizeof *field->pointers);
+    if (field->types == NULL || field->pointers == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -76,6 +78,10 @@ static int read_types(nj_field *field, PyObject *types)
         }
         field->types[i] = read_type(text);
         field->type_count++;
+        if (pointee(text) != NJ_DTYPE_COUNT) {
+            field->pointers[pointee(text)] |= UINT64_C(1) << i;
+            field->pointers[NJ_DTYPE_NONE] |= UINT64_C(1) << i;
+        }
     }
     field->address = takes_addresses(field);
     return 0;
@@ -194,6 +200,7 @@ static void spec_dealloc(nj_spec *self)
     spec_clear(self);
     for (Py_ssize_t i = 0; self->fields != NULL && i < self->argument_count; i++) {
         PyMem_Free(self->fields[i].types);
+        PyMem_Free(self->fields[i].pointers);
     }
     for (Py_ssize_t i = 0; i < self->program_count; i++) {
         PyMem_Free(self->programs[i].code);

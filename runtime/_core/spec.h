@@ -11,9 +11,8 @@
 
 /* A type that some variant has for a param, and what it accepts. */
 typedef struct {
-    uint8_t tags;  /* bit set of nj_tag */
-    uint8_t dtype; /* of a pointer */
-    int64_t low;   /* range of ints */
+    uint8_t tags; /* bit set of nj_tag */
+    int64_t low;  /* range of ints */
     int64_t high;
 } nj_type;
 
@@ -25,7 +24,8 @@ typedef struct {
     bool hint_1;  /* and for the value 1 */
     bool address; /* whether a bare int is an address: the param takes nothing but pointers */
     uint8_t type_count;
-    nj_type *types; /* NULL for what is not a runtime param */
+    nj_type *types;     /* NULL for what is not a runtime param */
+    uint64_t *pointers; /* for each nj_dtype, which of the types take a pointer to it; all do if it does not say */
     nj_value fallback; /* of a constexpr: what programs see where the call gives none */
 } nj_field;
 

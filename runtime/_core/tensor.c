@@ -192,6 +192,9 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
 {
     PyObject *interface = PyObject_GetAttr(object, names.cuda_array_interface);
     if (interface == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            return -1;
+        }
         /* torch refuses some tensors that have a data_ptr all the same, those that need a gradient say */
         PyErr_Clear();
         return 0;

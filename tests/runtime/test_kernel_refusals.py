@@ -39,6 +39,7 @@ WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
     ("i1", 1, "expected i1, got int 1"),
     ("*fp16", 1.5, r"expected \*fp16, got float 1\.5"),
     ("*fp16", -1, r"expected \*fp16, got int -1"),
+    ("*fp16", 2**64, r"expected \*fp16, got int 18446744073709551616"),
     ("*fp16", True, r"expected \*fp16, got bool True"),
     ("*fp16", b"x", "got bytes"),
     ("*fp16", (1, 2), "tuples and tensor descriptors are not supported yet"),
