@@ -262,27 +262,32 @@ def _decode_layout(value: Json, where: str) -> tuple[Slot, ...]:
 
 def _decode_launch(value: Json, layouts: Sequence[tuple[Slot, ...]], where: str) -> Launch:
     symbol, layout, cooperative, pdl, *numbers = fields(value, _LAUNCH_FIELDS, where)
-    if set(map(type, numbers)) != {int} or not all(
-        least <= number <= limit
-        for number, (_, least, limit) in zip(numbers, _LAUNCH_NUMBERS, strict=True)
-        if isinstance(number, int)
-    ):
-        for number, (field, least, limit) in zip(numbers, _LAUNCH_NUMBERS, strict=True):
-            count(number, limit, f"{where} {field}", least)
-    aligns = [number for number, field in zip(checked, numbers, strict=True) if field.endswith("_align")]
-    if any(align & (align - 1) for align in aligns):
-        raise refuse("size", "expected alignments that are powers of two", got=aligns, where=where)
     index = count(layout, _POOL_MAX, where)
     if index >= len(layouts):
         raise refuse("pool", f"expected one of {len(layouts)} layouts", got=index, where=where)
-    facts: dict[str, Any] = dict(zip(_LAUNCH_FIELDS[4:], numbers, strict=True))
     return Launch(
         symbol=line(symbol, where),
         layout=layouts[index],
         cooperative=_flag(cooperative, where),
         pdl=_flag(pdl, where),
-        **facts,
+        **_decode_launch_numbers(numbers, where),
     )
+
+
+def _decode_launch_numbers(values: list[Json], where: str) -> dict[str, Any]:
+    numbers = {field: value for (field, *_), value in zip(_LAUNCH_NUMBERS, values, strict=True) if type(value) is int}
+    if len(numbers) != len(values) or not all(
+        least <= numbers[field] <= limit for field, least, limit in _LAUNCH_NUMBERS
+    ):
+        # something is wrong: go through them one by one, to name it
+        for (field, least, limit), value in zip(_LAUNCH_NUMBERS, values, strict=True):
+            count(value, limit, f"{where} {field}", least)
+    for field in ("global_scratch_align", "profile_scratch_align"):
+        if numbers[field] & (numbers[field] - 1):
+            raise refuse(
+                "size", "expected an alignment that is a power of two", got=numbers[field], where=f"{where} {field}"
+            )
+    return numbers
 
 
 def _check_pools(table: KernelTable, where: str) -> None:
