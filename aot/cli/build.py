@@ -142,23 +142,15 @@ def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
             view.failure(f"FAILED {finished.job.variant.label()}: {finished.error.what}, got {finished.error.got}")
         view.changed(counts)
 
-    with contextlib.ExitStack() as pools:
-
-        def open_pool() -> _Pool:
-            # what interrupts `on_event` passes by whoever iterates over the events: the pool is ended here for sure
-            pool = _Pool(request.jobs, request.timeout_s, counts)
-            pools.push(pool)
-            return pool
-
-        return build_bundles(
-            plans,
-            request.folder,
-            load_compiler(),
-            Cache(request.cache_folder),
-            open_pool,
-            keep_going=request.keep_going,
-            on_event=on_event,
-        )
+    return build_bundles(
+        plans,
+        request.folder,
+        load_compiler(),
+        Cache(request.cache_folder),
+        lambda: _Pool(request.jobs, request.timeout_s, counts),
+        keep_going=request.keep_going,
+        on_event=on_event,
+    )
 
 
 class _Pool(WorkerPool):

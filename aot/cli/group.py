@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import io
 import json
 import re
 import sys
@@ -83,8 +83,6 @@ class _Commands(click.Group):
     def _run(self, words: list[str], prog_name: str | None) -> int:
         try:
             code = super().main(words, prog_name=prog_name, standalone_mode=False)
-            # a full disk or a closed pipe shows here rather than after the last handler
-            sys.stdout.flush()
         except click.Abort:
             click.echo("interrupted", err=True)
             return EXIT_INTERRUPTED
@@ -115,15 +113,12 @@ def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT
         click.echo(error.ctx.get_usage() if words else error.ctx.get_help(), err=True)
         message += f" (see: {error.ctx.command_path} -h)"
     click.echo(f"{error_label()} {message}", err=True)
-    try:
+    # standard output may be what failed in the first place
+    with contextlib.suppress(OSError):
         if "--json" in words:
             facts = {key: value for key, value in vars(error).items() if key in _ERROR_FACTS}
             body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
             click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
-        sys.stdout.flush()
-    except OSError:
-        # it may be what failed in the first place; the interpreter would flush it again and say so
-        sys.stdout = io.StringIO()
     return code
 
 

@@ -245,13 +245,16 @@ def test_interrupt_at_each_tick_leaves_nothing(
     use_compiler()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
+    # who holds on to the error, as a debugger does, keeps the generator that owns the workers from being collected
+    held = []
     for tick in range(9):
         ticks = iter(range(tick))
 
         class View:
             def changed(self, _counts: object) -> None:
                 if next(ticks, None) is None:  # noqa: B023 - used within the same turn
-                    raise KeyboardInterrupt
+                    held.append(KeyboardInterrupt())
+                    raise held[-1]
 
             def failure(self, text: str) -> None:
                 raise AssertionError(text)

@@ -149,10 +149,11 @@ def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPat
     assert "pip install 'nojit[build]'" in result.stderr
 
 
-def test_full_disk_behind_standard_output(bundle: Path) -> None:
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_full_disk_behind_standard_output(bundle: Path, flags: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
-            [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), "--json"],
+            [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), *flags],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

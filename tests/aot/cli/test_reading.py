@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.cubin import CubinInfo, read_cubin
 from nojit.runtime.table import Slot
 
 from tests.aot.cli.conftest import Run, scale
-from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle
 
 Document = Callable[..., dict[str, Any]]
 ADDRESS = "*fp32"
@@ -180,6 +181,26 @@ def test_verify_image_that_is_no_cubin(run: Run, tmp_path: Path) -> None:
     assert "image 0" in result.stderr
 
 
+def test_verify_refuses_an_image_that_no_variant_uses(run: Run, tmp_path: Path) -> None:
+    parts = Parts.of(kernel("copy", {"x_ptr": ADDRESS}), group_images=1)
+    spare = replace(parts, images=(*parts.images, b"spare"), group_sizes=(1, 1))
+    (tmp_path / "x.nojit").write_bytes(spare.seal())
+    result = run("verify", tmp_path / "x.nojit")
+    assert result.exit_code == 3
+    assert "in use" in result.stderr
+
+
+def test_verify_checks_registers_where_the_image_tells(run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(image: bytes) -> CubinInfo:
+        info = read_cubin(image)
+        return replace(info, kernels=tuple(replace(one, registers=40) for one in info.kernels))
+
+    monkeypatch.setattr("nojit.aot.verification.read_cubin", read)
+    result = run("verify", bundle)
+    assert result.exit_code == 3
+    assert "to take 32 registers, got 40" in result.stderr
+
+
 # -- diff ------------------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +332,7 @@ def test_extract_replaces_a_link_and_never_follows_it(run: Run, bundle: Path, tm
     (cubin,) = (tmp_path / "out").glob("*.cubin")
     precious = tmp_path / "precious"
     cubin.unlink()
+    cubin.with_suffix(".json").unlink()
     cubin.symlink_to(precious)
     # a link that leads nowhere is in the way too
     assert run(*words).exit_code == 1
