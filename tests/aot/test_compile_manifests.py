@@ -1,0 +1,55 @@
+"""Every kernel of the project compiles, once per choice of types, with the Triton that is installed.
+
+Run with the oldest supported Triton too, in an environment of its own: imports pytest, nojit.aot and the standard
+library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nojit.aot.expand import axes_of, expand_kernel
+from nojit.aot.manifest import load_manifest
+from nojit.aot.source import SourcePlace, check_variant
+from nojit.aot.variant import Variant
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+ARCHS = ("sm_80", "sm_90")
+
+pytestmark = pytest.mark.triton
+
+
+def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
+    """Take of each kernel, arch and choice of type axes the first variant, which has every hint."""
+    for path in sorted(MANIFESTS.glob("*.toml")):
+        for spec in load_manifest(path).kernel:
+            place = SourcePlace(spec.source, path.parent, f"{path.name} kernel {spec.name}")
+            type_axes = [axis.name for axis in axes_of(spec, place.where) if axis.is_type]
+            for arch in ARCHS:
+                firsts: dict[tuple[object, ...], Variant] = {}
+                for variant in expand_kernel(spec, arch, place.where).variants:
+                    firsts.setdefault(tuple(dict(variant.axes)[name] for name in type_axes), variant)
+                for types, variant in firsts.items():
+                    yield "-".join([spec.name, arch, *map(str, types)]), place, variant
+
+
+SAMPLES = tuple(samples())
+
+
+def test_every_manifest_is_here():
+    assert {place.where.split()[0] for _, place, _ in SAMPLES} == {path.name for path in MANIFESTS.glob("*.toml")}
+
+
+@pytest.mark.parametrize(
+    ("place", "variant"), [sample[1:] for sample in SAMPLES], ids=[sample[0] for sample in SAMPLES]
+)
+def test_compiles(place, variant):
+    # here, so that collecting the tests needs no Triton
+    from nojit.aot.compiler import compile_variant, describe
+
+    check_variant(variant, describe(place), place.where)
+    compiled = compile_variant(variant, place)
+    assert compiled.registers > 0
+    assert compiled.launch.symbol.encode() in compiled.image
