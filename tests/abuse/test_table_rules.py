@@ -147,6 +147,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "negative shared memory": ("size", launch("shared_bytes")(-1)),
     "a gibibyte and one of scratch": ("size", launch("global_scratch_bytes")((1 << 30) + 1)),
     "scratch aligned to 0": ("size", launch("global_scratch_align")(0)),
+    "scratch aligned to 24": ("size", launch("global_scratch_align")(24)),
     "profile scratch aligned to 0": ("size", launch("profile_scratch_align")(0)),
     "cooperative by number": ("type", launch("cooperative")(1)),
     "a symbol with a zero byte": ("text", launch("symbol")("scale\0")),
