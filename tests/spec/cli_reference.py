@@ -86,10 +86,7 @@ def render_facts() -> str:
 def _facts(kind: type) -> str:
     said = dict(_docstrings(kind))
     title = _json_words(inspect.cleandoc(kind.__doc__ or "").splitlines()[0])
-    lines = [
-        f"| `{field.name}` | {_kind(str(field.type))} | {said.get(field.name, '')} |\n"
-        for field in fields(kind)  # type: ignore[arg-type] # all of `FACTS` are dataclasses
-    ]
+    lines = [f"| `{field.name}` | {_kind(str(field.type))} | {said.get(field.name, '')} |\n" for field in fields(kind)]
     return f"### {kind.__name__}\n\n{title}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(lines)}"
 
 

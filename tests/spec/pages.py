@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 __all__ = ["PAGES", "ROOT", "Block", "blocks", "generated", "replace_generated", "rows", "without_code"]
 
@@ -13,7 +14,10 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "artifacts/README.md"]
 )
 
-_FENCE = re.compile(r"^```(?P<language>\w*)(?P<words>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+# a block in a list stands indented
+_FENCE = re.compile(
+    r"^(?P<margin> *)```(?P<language>\w*)(?P<words>[^\n]*)\n(?P<text>.*?)^(?P=margin)```$", re.DOTALL | re.MULTILINE
+)
 _GENERATED = r"<!-- generated: {} -->\n(?P<text>.*?)<!-- end -->"
 
 
@@ -43,7 +47,7 @@ def blocks(language: str) -> list[Block]:
         for match in _FENCE.finditer(text):
             if match["language"] == language:
                 line = text.count("\n", 0, match.start()) + 1
-                found.append(Block(page, line, language, tuple(match["words"].split()), match["text"]))
+                found.append(Block(page, line, language, tuple(match["words"].split()), dedent(match["text"])))
     return found
 
 

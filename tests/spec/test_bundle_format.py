@@ -157,14 +157,18 @@ def test_the_limits_in_sentences() -> None:
 def raised_rules() -> Iterator[str]:
     """Find the rule of every refusal in the source."""
     for path in sorted((ROOT / "runtime").glob("*.py")):
+        # what reads images puts its prefix before each rule
+        prefix = "cubin-" if path.stem in {"elf", "cubin"} else ""
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            called = node.func.id if isinstance(node.func, ast.Name) else ""
-            if called == "refuse" and isinstance(node.args[0], ast.Constant):
-                # what reads images puts their prefix before each rule
-                yield ("cubin-" if path.stem in {"elf", "cubin"} else "") + node.args[0].value
-            yield from (k.value.value for k in node.keywords if k.arg == "rule" and isinstance(k.value, ast.Constant))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
+                yield from (prefix + rule for rule in _words(node.args[0]))
+            if isinstance(node, ast.keyword) and node.arg == "rule":
+                yield from _words(node.value)
+
+
+def _words(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant):
+        yield str(node.value)
 
 
 def test_the_page_names_every_rule_and_no_other() -> None:

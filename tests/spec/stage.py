@@ -1,0 +1,71 @@
+"""A stage for the pages' Python: a `torch` without a GPU, whose tensors the fake framework makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+
+__all__ = ["make_torch", "set_bundles", "vector_add"]
+
+_ADDRESS = 0x7F0000000000
+_ITEM_BYTES = 4
+
+
+def make_torch(faketorch: ModuleType) -> ModuleType:
+    """Make a module with as much of torch as the pages use; its tensors have fp32 addresses and no contents."""
+
+    class Tensor(faketorch.Tensor):  # type: ignore[name-defined,misc] # the fake framework is compiled by the tests
+        made = 0
+
+        def __init__(self, count: int) -> None:
+            # each lies behind the one before, aligned as torch aligns
+            super().__init__(_ADDRESS + Tensor.made * (1 << 32), "float32", (count,))
+            Tensor.made += 1
+            self.count = count
+
+        def numel(self) -> int:
+            return self.count
+
+        def __add__(self, other: Tensor) -> Tensor:
+            return self
+
+    torch = ModuleType("torch")
+
+    def randn(count: int, *, device: str) -> Tensor:
+        if device != "cuda":
+            raise ValueError(f"expected a tensor on the GPU, got {device}")
+        return Tensor(count)
+
+    def like(other: Tensor) -> Tensor:
+        return Tensor(other.count)
+
+    def assert_close(actual: Tensor, expected: Tensor) -> None:
+        """Nothing was computed, so there is nothing to compare."""
+
+    testing: Any = ModuleType("torch.testing")
+    testing.assert_close = assert_close
+    vars(torch).update(Tensor=Tensor, randn=randn, randn_like=like, empty_like=like, testing=testing)
+    return torch
+
+
+def vector_add() -> SyntheticKernel:
+    """Make the kernel of examples/vector_add without Triton: its manifest in other words."""
+    pointers = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), "*{dtype}")
+    return kernel(
+        "vector_add",
+        {**pointers, "n": "i32", "BLOCK": "constexpr"},
+        matrix={"dtype": ["fp16", "fp32"]},
+        hints=[dict.fromkeys((*pointers, "n"), 16)],
+        configs=[{"BLOCK": 1024, "num_warps": 4}],
+        grid=["cdiv(n, BLOCK)"],
+    )
+
+
+def set_bundles(folder: Path) -> None:
+    """Put the bundles below `folder` that the pages load."""
+    place = folder / "artifacts/example"
+    place.mkdir(parents=True)
+    make_bundle(place / "vector-add-1.0-sm_90.nojit", vector_add())
