@@ -1,8 +1,8 @@
 """Where operators get their kernels from: the bundles at hand, or a provider that tests put in their place.
 
 An operator asks `get` for a kernel by its manifest name at every call and launches what it gets. By default that is a
-kernel of the first bundle that holds it, in the order of `nojit.runtime.discover`. `override` swaps in another provider
-for the whole process (not for a thread: autograd calls backward kernels from threads of its own).
+kernel of the first bundle per arch that holds it, in the order of `nojit.runtime.discover`. `override` swaps in another
+provider for the whole process (not for a thread: autograd calls backward kernels from threads of its own).
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nojit.runtime.errors import KernelNotFoundError
+
+if TYPE_CHECKING:
+    from nojit.runtime.loader import Bundle
 
 __all__ = ["Kernel", "Provider", "devices", "get", "override"]
 
@@ -42,18 +47,28 @@ class _Source:
 
 
 def _from_bundles(name: str) -> Kernel:
-    """Give the kernel `name` of the first bundle at hand that holds it."""
-    from nojit.runtime import discover  # noqa: PLC0415 - reading the bundles waits for the first launch
+    """Give the kernel `name` from the bundles at hand; for each arch, the first bundle that holds it."""
+    # opening bundles waits for the first launch, and a process that overrides the provider needs none of it
+    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415
+    from nojit.runtime.discover import bundles  # noqa: PLC0415
 
-    for bundle in discover.bundles():
-        try:
-            kernel: Kernel = bundle.kernel(name)
-        except KernelNotFoundError:
-            continue
-        return kernel
-    raise KernelNotFoundError(
-        f"expected a bundle that holds the kernel {name!r}: set NOJIT_BUNDLES, install a bundle wheel, or build one"
-    )
+    chosen: dict[str, Path] = {}
+    for path in bundles():
+        with BundleFile(path) as file:
+            if name in file.kernels:
+                chosen.setdefault(file.index.target.image_arch, path)
+    if not chosen:
+        what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
+        raise KernelNotFoundError(what, got=f"none with {name!r}")
+    return _open(tuple(chosen.values())).kernel(name)
+
+
+@cache
+def _open(paths: tuple[Path, ...]) -> Bundle:
+    """Open bundle files of different archs as one bundle, once."""
+    from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the C core
+
+    return Bundle(paths)
 
 
 class _Current:

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import pytest
 from nojit.kernels import library
+from nojit.runtime.errors import KernelNotFoundError
+from nojit.runtime.loader import Bundle
+
+from tests.support.bundles import kernel, make_bundle, target
 
 
 class Provider:
@@ -58,3 +62,24 @@ def test_an_override_needs_a_device():
         library.override(Provider(), devices=frozenset()),
     ):
         pytest.fail("entered")
+
+
+def test_without_a_bundle_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("nojit.runtime.discover.bundles", list)
+    with pytest.raises(KernelNotFoundError, match=r"set NOJIT_BUNDLES, .*, got none with 'gelu'"):
+        library.get("gelu")
+
+
+def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
+    """Bundles of several places may hold the same kernel; one bundle object of them all would be refused."""
+    paths = []
+    for number, (arch, names) in enumerate([("sm_90a", ["add"]), ("sm_90a", ["add", "mul"]), ("sm_80", ["add"])]):
+        kernels = [kernel(name, {"n": "i32"}, on=target(arch)) for name in names]
+        paths.append(make_bundle(tmp_path / f"{number}.nojit", *kernels, on=target(arch)))
+    monkeypatch.setattr("nojit.runtime.discover.bundles", lambda: paths)
+    opened = []
+    monkeypatch.setattr(library, "_open", lambda paths: opened.append(paths) or Bundle(paths))
+    provider = library._from_bundles
+    assert provider("add").name == "add"
+    assert provider("mul").name == "mul"
+    assert opened == [(paths[0], paths[2]), (paths[1],)]

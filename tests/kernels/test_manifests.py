@@ -1,0 +1,59 @@
+"""The manifests of the library against its sources: what no GPU and no compiler is needed to see."""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from nojit.aot.expand import expand_kernel
+from nojit.aot.manifest import KernelSpec, load_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
+MANIFESTS = [load_manifest(path) for path in sorted((ROOT / "manifests").glob("*.toml"))]
+KERNELS = {spec.name: spec for manifest in MANIFESTS for spec in manifest.kernel}
+
+
+def signature(spec: KernelSpec) -> tuple[list[str], list[str]]:
+    """Read a kernel's parameters and constexprs off its source, without importing Triton."""
+    module, _, name = spec.source.partition(":")
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    tree = ast.parse(Path(found.origin).read_text())
+    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    constexprs = [arg.arg for arg in function.args.args if arg.annotation is not None]
+    return [arg.arg for arg in function.args.args if arg.annotation is None], constexprs
+
+
+def test_one_bundle_holds_them_all():
+    assert {(m.bundle.name, m.bundle.version, tuple(m.bundle.archs)) for m in MANIFESTS} == {
+        ("nojit-kernels", "0.1.0", ARCHS)
+    }
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_params_and_constexprs_are_those_of_the_kernel(name):
+    spec = KERNELS[name]
+    params, constexprs = signature(spec)
+    assert list(spec.params) == params, "listed in the kernel's order, for readers"
+    for arch in ARCHS:
+        for variant in expand_kernel(spec, arch, name).variants:
+            assert sorted(key for key, _ in variant.constexprs) == sorted(constexprs)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_profiles_stay_affordable(arch):
+    """`core` is what a newcomer builds in minutes, `full` what a release builds once."""
+    core = sum(len(expand_kernel(spec, arch, spec.name, "core").variants) for spec in KERNELS.values())
+    full = sum(len(expand_kernel(spec, arch, spec.name).variants) for spec in KERNELS.values())
+    assert 60 <= core <= 100
+    assert 400 <= full <= 1200
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_core_holds_some_of_every_kernel(name):
+    for arch in ARCHS:
+        assert expand_kernel(KERNELS[name], arch, name, "core").variants
