@@ -451,6 +451,42 @@ Project(folder, FakeCompiler(folder / "journal", SOURCES, HELPERS)).build(execut
 """
 
 
+CROWD = """
+import os, signal, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tests.aot.fake_compiler import FakeCompiler
+from tests.aot.test_build import HELPERS, SOURCES, Project
+
+folder = Path(sys.argv[1])
+children = []
+for number in range(100):
+    if (pid := os.fork()) == 0:
+        signal.alarm(60)
+        code = 1
+        try:
+            # a journal each: what matters is that none of them fails
+            compiler = FakeCompiler(folder / f"journal{number}", SOURCES, HELPERS)
+            Project(folder, compiler).build(executor=lambda: ThreadPoolExecutor(1))
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    children.append(pid)
+codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+sys.exit(f"exit codes {codes}" if any(codes) else 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_builders_share_one_cache_and_one_folder(project):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", CROWD, project.folder], cwd=ROOT, env=environment, check=True, timeout=120)
+    assert listing(project.out) == [FILE, "demo-1.0-sm_90.report.json"]
+    assert project.build(executor=no_executor).reports[0].up_to_date
+    assert len([path for path in (project.folder / "cache").rglob("*") if path.is_file()]) == 6
+
+
 def strace_works() -> bool:
     if shutil.which("strace") is None:
         return False
