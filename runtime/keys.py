@@ -197,7 +197,11 @@ def _without_type_axes(asked: Interests, table: KernelTable) -> list[Expression]
     """Put each type in place of its axis: a call has no value for such a name."""
     grounded: dict[Expression, None] = {}
     for expression in (*asked.predicates, *asked.derived):
-        axes = [axis for axis in table.axes if axis.is_type and axis.name in expression.names]
+        names = expression.names
+        axes = [axis for axis in table.axes if axis.is_type and axis.name in names]
+        if not axes:
+            grounded[expression] = None
+            continue
         for point in itertools.product(*(axis.values for axis in axes)):
             values = {axis.name: expression_value(value) for axis, value in zip(axes, point, strict=True)}
             grounded[expr.substitute(expression, values)] = None
