@@ -26,6 +26,9 @@ test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
 test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
 	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py
 
+sanitize: $(VENV)/.test ## the C core's tests under AddressSanitizer and UBSan
+	tests/fakecuda/sanitize.sh
+
 lint: $(VENV)/.test types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

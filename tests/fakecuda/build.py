@@ -47,5 +47,9 @@ def _compile(out: Path, sources: list[Path], *flags: str) -> None:
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise RuntimeError("the fake driver needs a C compiler: none of $CC, gcc, cc is there")
-    command = [*compiler.split(), *_FLAGS, *_WARNINGS, *map(str, sources), "-o", str(out), *flags]
-    subprocess.run(command, check=True)
+    # sanitize.sh names its sanitizers here
+    more = os.environ.get("FAKECUDA_CFLAGS", "").split()
+    # the compiler itself must not run under them
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    command = [*compiler.split(), *_FLAGS, *_WARNINGS, *map(str, sources), "-o", str(out), *flags, *more]
+    subprocess.run(command, check=True, env=environment)

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Run the runtime's tests with the C core and the fake driver under AddressSanitizer and UBSan.
+#
+#     tests/fakecuda/sanitize.sh [pytest arguments]      default: tests/runtime tests/abuse/test_calls.py
+#
+# The core is built beside, never over, the one in the checkout: a package folder of links stands in front of it on the
+# path. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
+# CC the compiler.
+set -eu
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-$root/.venv/bin/python}
+compiler=${CC:-gcc}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+
+flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+package=$work/nojit/runtime
+mkdir -p "$package"
+for file in "$root"/runtime/*.py "$root"/runtime/py.typed; do
+    ln -s "$file" "$package/"
+done
+suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+# shellcheck disable=SC2086 # flags are words
+$compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
+    "$root"/runtime/_core/*.c -ldl -o "$package/_core$suffix"
+
+[ $# -gt 0 ] || set -- tests/runtime tests/abuse/test_calls.py -m "not triton and not slow"
+cd "$root"
+# leaks are the interpreter's own by the thousand; the core's are looked for by counting references
+FAKECUDA_CFLAGS="$flags" \
+    PYTHONPATH="$work" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 \
+    LD_PRELOAD="$($compiler -print-file-name=libasan.so) $($compiler -print-file-name=libubsan.so)" \
+    ASAN_OPTIONS="detect_leaks=0:strict_string_checks=1:abort_on_error=1:allocator_may_return_null=1" \
+    UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
+    "$python" -m pytest -p no:cacheprovider --capture=sys "$@"
