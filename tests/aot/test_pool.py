@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -78,9 +79,12 @@ class Teller:
         )
 
     def close(self) -> None:
-        for fd in (self._fd, *self._processes):
-            if fd >= 0:
-                os.close(fd)
+        """End what a failed test left running."""
+        os.close(self._fd)
+        for process in filter(lambda fd: fd >= 0, self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            os.close(process)
 
 
 @pytest.fixture
