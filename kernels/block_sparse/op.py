@@ -23,6 +23,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
 __all__ = ["block_sparse_softmax", "softmax_bwd"]
@@ -84,7 +85,7 @@ def block_sparse_softmax(
         _check_writable(x)
         in_place: Tensor = _InPlace.apply(x, *arguments)
         return in_place
-    result: Tensor = _softmax_op(x, *arguments)
+    result: Tensor = (_softmax if is_plain(x, rpe) else _softmax_op)(x, *arguments)
     return result
 
 
@@ -106,7 +107,7 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     """
     own = layout.for_heads(_check_sparse(y, layout, "y"))
     tables = own.tables(y.device)
-    dx, _ = _softmax_backward_op(
+    dx, _ = (_softmax_backward if is_plain(y, dy) else _softmax_backward_op)(
         y, dy, tables.row_offsets, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), False
     )
     result: Tensor = dx

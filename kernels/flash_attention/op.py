@@ -18,6 +18,7 @@ from nojit.kernels.arguments import (
     check_tensor,
     refuse_value,
 )
+from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
 __all__ = ["flash_attention"]
@@ -62,7 +63,8 @@ def flash_attention(
         ArgumentError: a dtype or device that does not fit.
         ValueError: a shape, stride or word that does not fit.
     """
-    out, lse = _flash_attention_op(q, k, v, scale, is_causal, causal_alignment, return_lse)
+    launch = _flash_attention if is_plain(q, k, v) else _flash_attention_op
+    out, lse = launch(q, k, v, scale, is_causal, causal_alignment, return_lse)
     return (out, lse) if return_lse else out
 
 

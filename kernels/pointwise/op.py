@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_choice, check_dtype, check_like, check_tensor, refuse_value
+from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
 __all__ = ["gelu", "silu", "swiglu", "vector_add"]
@@ -38,10 +39,11 @@ def vector_add(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
         ValueError: a shape or memory layout that does not fit.
     """
     if out is None:
-        result: Tensor = _vector_add_op(input, other)
+        result: Tensor = (_vector_add if is_plain(input, other) else _vector_add_op)(input, other)
         return result
     if torch.is_grad_enabled() and (input.requires_grad or other.requires_grad or out.requires_grad):
         refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
+    # never directly: the dispatcher tells autograd that `out` has changed
     _vector_add_out_op(input, other, out)
     return out
 
@@ -60,7 +62,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - to
         ArgumentError: a dtype or device that does not fit.
         ValueError: a memory layout with gaps or overlaps, or another word for `approximate`.
     """
-    result: Tensor = _gelu_op(input, approximate)
+    result: Tensor = (_gelu if is_plain(input) else _gelu_op)(input, approximate)
     return result
 
 
@@ -77,7 +79,7 @@ def silu(input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         ArgumentError: a dtype or device that does not fit.
         ValueError: a memory layout with gaps or overlaps.
     """
-    result: Tensor = _silu_op(input)
+    result: Tensor = (_silu if is_plain(input) else _silu_op)(input)
     return result
 
 
@@ -95,7 +97,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
         ArgumentError: a dtype or device that does not fit.
         ValueError: a shape or memory layout that does not fit.
     """
-    result: Tensor = _swiglu_op(gate, up)
+    result: Tensor = (_swiglu if is_plain(gate, up) else _swiglu_op)(gate, up)
     return result
 
 

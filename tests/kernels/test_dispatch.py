@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.dispatch import is_plain
+from nojit.kernels.pointwise import silu
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@pytest.fixture(autouse=True)
+def launches():
+    """Count launches; a call that skips the dispatcher launches like any other."""
+    seen = []
+    with library.override(lambda name: lambda *args, **constexprs: seen.append(name)):
+        yield seen
+
+
+def test_plain_tensors():
+    x = torch.randn(3)
+    assert is_plain(x)
+    assert is_plain(x, None, x[1:])
+    assert is_plain()
+
+
+def test_what_must_be_seen_is_not_plain():
+    x = torch.randn(3)
+    assert not is_plain(x, torch.randn(3, requires_grad=True))
+    assert not is_plain(torch.nn.Parameter(x, requires_grad=False))
+    assert not is_plain(x.to("meta"))
+    assert not is_plain([1.0])
+    with TorchFunctionMode():
+        assert not is_plain(x)
+    with TorchDispatchMode():
+        assert not is_plain(x)
+    with forward_ad.dual_level():
+        assert not is_plain(x)
+
+
+def test_grad_mode_counts():
+    x = torch.randn(3, requires_grad=True)
+    with torch.no_grad():
+        assert is_plain(x)
+    with torch.inference_mode():
+        assert is_plain(x)
+
+
+def test_transforms_see_the_operator():
+    seen = []
+    torch.func.vmap(lambda x: seen.append(is_plain(x)) or x)(torch.randn(2, 3))
+    assert seen == [False]
+
+
+def test_both_ways_launch_once(launches):
+    x = torch.randn(3)
+    silu(x)
+    silu(x.requires_grad_())
+    assert launches == ["silu", "silu"]
+
+
+def test_meta_tensors_get_a_result_and_no_launch(launches):
+    assert silu(torch.empty(3, device="meta")).device.type == "meta"
+    assert launches == []
