@@ -52,10 +52,10 @@ class Problem:
 PROBLEMS: Final = {
     "test": (
         Problem("one block", 1, 1, 1, 1, 16, "dense", 0),
-        Problem("random, rectangular", 2, 2, 3, 5, 16, "random", 0.5),
-        Problem("window", 1, 2, 4, 4, 32, "window", 1),
-        Problem("bigbird", 2, 1, 6, 6, 32, "bigbird", 1),
-        Problem("large blocks", 1, 1, 2, 3, 128, "random", 0.7),
+        Problem("random, rectangular", 2, 2, 2, 5, 16, "random", 0.5),
+        Problem("window", 1, 2, 3, 3, 32, "window", 1),
+        Problem("bigbird", 2, 1, 4, 4, 16, "bigbird", 0),
+        Problem("large blocks", 1, 1, 1, 3, 128, "window", 1),
         Problem("rows past one tile", 1, 1, 1, 40, 32, "dense", 0),
         Problem("rows past the longest tile", 1, 1, 1, 300, 16, "random", 0.95),
     ),

@@ -232,7 +232,7 @@ def test_there_is_no_second_derivative():
         dx.sum().backward()
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("problem", PROBLEMS["test"], ids=lambda problem: problem.name)
 def test_backward_alone(problem, dtype):
     layout = problem.layout()
@@ -304,19 +304,19 @@ def test_backward_refuses_what_does_not_match():
         softmax_bwd(X, X.half(), 1.0, LAYOUT)
 
 
-def operator_arguments(x: Tensor) -> tuple[Any, ...]:
-    tables = LAYOUT.tables("cpu")
-    sizes = (LAYOUT.rows, LAYOUT.cols, LAYOUT.block, LAYOUT.longest_row, 0.5)
-    bias = torch.randn(x.shape[0], 2, *LAYOUT.shape, requires_grad=x.requires_grad)
+def operator_arguments(**options: bool) -> tuple[Any, ...]:
+    """Arguments of a small call: opcheck repeats it many times."""
+    layout = BlockLayout(torch.tensor([[[1, 0, 1]]]), 16)
+    tables = layout.tables("cpu")
+    sizes = (layout.rows, layout.cols, layout.block, layout.longest_row, 0.5)
+    x, bias = torch.randn(1, 2, 16, 16, **options), torch.randn(1, 1, *layout.shape, **options)
     return (x, tables.row_offsets, tables.columns, *sizes, bias, None, None, False, False, True)
 
 
 def test_operators_are_sound():
-    torch.library.opcheck(
-        torch.ops.nojit.block_sparse_softmax.default, operator_arguments(make(LAYOUT, 1).requires_grad_())
-    )
-    torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_.default, operator_arguments(make(LAYOUT, 1)))
-    y, *layout = operator_arguments(make(LAYOUT, 1))[:8]
+    torch.library.opcheck(torch.ops.nojit.block_sparse_softmax.default, operator_arguments(requires_grad=True))
+    torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_.default, operator_arguments())
+    y, *layout = operator_arguments()[:8]
     torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_backward.default, (y, y.clone(), *layout, True))
 
 
