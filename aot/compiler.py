@@ -397,16 +397,8 @@ def _check_image(image: bytes, launch: Launch, arch: str, where: str) -> int:
     """Cross-check an image against its launch facts before anything trusts either; return its registers."""
     try:
         info = cubin.read_cubin(image)
-        cubin.check_image(
-            info,
-            launch.symbol,
-            [slot.size_bytes for slot in launch.layout],
-            launch.num_warps,
-            launch.num_ctas,
-            target_of(arch).image_arch,
-            where,
-        )
-    except (BundleError, ValueError) as error:
+        cubin.check_launch(info, launch, target_of(arch).image_arch, where)
+    except BundleError as error:
         raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
     registers: int = next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
     return registers

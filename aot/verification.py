@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import CubinInfo, check_image, read_cubin
+from nojit.runtime.cubin import CubinInfo, check_launch, read_cubin
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
 from nojit.runtime.table import KernelTable, Launch
 
@@ -54,11 +54,7 @@ def _uses(table: KernelTable) -> Iterator[tuple[int, tuple[str, int, int], _Use]
 
 def _check_use(info: CubinInfo, use: _Use, image_arch: str, where: str) -> None:
     launch = use.launch
-    try:
-        sizes = [slot.size_bytes for slot in launch.layout]
-    except ValueError as error:
-        raise BundleFormatError("expected params of known sizes", got=str(error), where=where, rule="type") from error
-    check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch, where)
+    check_launch(info, launch, image_arch, where)
     kernel = info.kernel(launch.symbol)
     # a cubin need not say; where it does, the table repeats it
     if kernel is not None and kernel.registers and kernel.registers != use.registers:

@@ -16,9 +16,10 @@ from typing import Final, TypeAlias
 
 from nojit.runtime.elf import SHT_NOBITS, Elf, Entry, Section, read_elf, refuse
 from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.table import Launch
 from nojit.runtime.target import parse_image_arch
 
-__all__ = ["CubinInfo", "CubinKernel", "Dim3", "check_image", "read_cubin"]
+__all__ = ["CubinInfo", "CubinKernel", "Dim3", "check_image", "check_launch", "read_cubin"]
 
 Dim3: TypeAlias = tuple[int, int, int]
 
@@ -242,6 +243,19 @@ def _in_order(symbol: str, params: dict[int, tuple[int, int]], bank_bytes: int) 
     if end != bank_bytes:
         raise refuse("params", f"expected {bank_bytes} bytes of params of {symbol!r}", end)
     return ordered
+
+
+def check_launch(info: CubinInfo, launch: Launch, image_arch: str, where: str) -> None:
+    """Check that an image is the one that a row's launch facts describe; as `check_image`.
+
+    Raises:
+        BundleIntegrityError: they differ, or a param has a type that is passed in no single param.
+    """
+    try:
+        sizes = [slot.size_bytes for slot in launch.layout]
+    except ValueError as error:
+        raise BundleIntegrityError(str(error), where=where) from None
+    check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch, where)
 
 
 def check_image(  # noqa: PLR0917 - the facts of one index entry, in its order

@@ -6,22 +6,14 @@ import threading
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import CubinInfo, check_image, read_cubin
+from nojit.runtime.cubin import CubinInfo, check_launch, read_cubin
 from nojit.runtime.errors import BundleIntegrityError, DriverError
 from nojit.runtime.table import Launch
 
-__all__ = ["Images", "slot_bytes"]
+__all__ = ["Images"]
 
-_SCALAR_BYTES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8} | {
-    f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)
-}
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
-
-
-def slot_bytes(kind: str) -> int:
-    """Return the bytes that a kernel parameter of a Triton type takes; 0 if this runtime cannot pass such a one."""
-    return 8 if kind.startswith("*") else _SCALAR_BYTES.get(kind, 0)
 
 
 class Images:
@@ -66,9 +58,7 @@ class Images:
         held = self._loaded.get(image)
         content = b"" if held else self.file.image(image)
         info = held[0] if held else read_cubin(content)
-        sizes = [slot_bytes(slot.type) for slot in launch.layout]
-        target = self.file.index.target
-        check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, target.image_arch, where)
+        check_launch(info, launch, self.file.index.target.image_arch, where)
         if held is None:
             self._check_driver_version(where)
             held = self._loaded[image] = (info, _core.Library(content, where))

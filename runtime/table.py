@@ -35,7 +35,9 @@ COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "register
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
 
-_SCALAR_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+_SCALAR_BYTES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8} | {
+    f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)
+}
 
 
 class Missing:
@@ -112,12 +114,10 @@ class Slot:
         Raises:
             ValueError: a type that is passed in no single param.
         """
-        if self.type.startswith("*"):
-            return 8
-        bits = self.type.lstrip("iufpb")
-        if bits not in _SCALAR_BYTES:
+        size = 8 if self.type.startswith("*") else _SCALAR_BYTES.get(self.type)
+        if size is None:
             raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
-        return _SCALAR_BYTES[bits]
+        return size
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ import functools
 from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import check_image, read_cubin
-from nojit.runtime.images import slot_bytes
+from nojit.runtime.cubin import check_launch, read_cubin
 
 from tests.support.bundles import Parts, kernel
 
@@ -31,9 +30,7 @@ def read_everything(path: Path) -> int:
                 table.label(row)
                 table.variant_id(row)
                 launch, info = table.launches[table.columns["launch"][row]], infos[table.columns["image"][row]]
-                sizes = [slot_bytes(slot.type) for slot in launch.layout]
-                target = bundle.index.target.image_arch
-                check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, target, f"{path} row {row}")
+                check_launch(info, launch, bundle.index.target.image_arch, f"{path} row {row}")
                 rows += 1
     return rows
 

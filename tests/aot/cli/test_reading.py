@@ -161,7 +161,7 @@ def _relaunched(**facts: Any) -> SyntheticKernel:
         ({"symbol": "other"}, "expected kernel 'other'"),
         ({"layout": (Slot("x_ptr", ADDRESS),)}, "to take 1 params"),
         ({"layout": tuple(Slot(name, ADDRESS) for name in ("x_ptr", "n", "n", "n"))}, "param 1 of 'copy'"),
-        ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, "known sizes"),
+        ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, "scalar or pointer type"),
     ],
 )
 def test_verify_checks_images_against_their_table(
