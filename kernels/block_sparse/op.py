@@ -185,7 +185,7 @@ def _launch_forward(
         x, out, row_offsets, columns, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
         x.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
         *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
-        CAUSAL=is_causal,
+        CAUSAL=bool(is_causal),
     )  # fmt: skip
 
 

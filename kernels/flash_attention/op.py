@@ -137,7 +137,7 @@ def _flash_attention(
         v,
         out,
         lse if return_lse else None,
-        1.0 / math.sqrt(head_dim) if scale is None else scale,
+        1.0 / math.sqrt(head_dim) if scale is None else float(scale),
         kv_len - q_len if causal_alignment == "bottom_right" else 0,
         batch,
         heads,
@@ -150,7 +150,7 @@ def _flash_attention(
         *k.stride()[:3],
         *v.stride()[:3],
         *out.stride()[:3],
-        CAUSAL=is_causal,
+        CAUSAL=bool(is_causal),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )

@@ -98,6 +98,13 @@ def test_every_config_is_right(config, interpreter):
     torch.testing.assert_close(x.grad.double(), wide.grad, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_int_for_the_scale_or_the_flag_is_taken_at_its_value(grad):
+    x = make(LAYOUT, 1)
+    expected = block_sparse_softmax(x, LAYOUT, scale=2.0, is_causal=True)
+    assert torch.equal(block_sparse_softmax(x.requires_grad_(grad), LAYOUT, scale=2, is_causal=1), expected)
+
+
 def test_fully_masked_rows_give_zero():
     x = make(LAYOUT, 1)
     mask = torch.zeros(LAYOUT.shape[0], LAYOUT.shape[1])

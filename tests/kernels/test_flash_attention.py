@@ -56,6 +56,14 @@ def test_any_scale(scale, is_causal):
     check(q, k, v, scale=scale, is_causal=is_causal)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_int_for_the_scale_or_the_flag_is_taken_at_its_value(grad):
+    """Kernels tell 1 from True and from 1.0: the operator must not pass on what it was given."""
+    q, k, v = make(Problem("", 1, 1, 1, 9, 9, 16, 16), torch.float32)
+    expected = flash_attention(q, k, v, scale=2.0, is_causal=True)
+    assert torch.equal(flash_attention(q.requires_grad_(grad), k, v, scale=2, is_causal=1), expected)
+
+
 def test_rows_that_see_nothing_give_zero_and_minus_infinity():
     q, k, v = make(Problem("", 1, 2, 1, 140, 9, 32, 32), torch.float16)
     out, lse = flash_attention(q, k, v, is_causal=True, causal_alignment="bottom_right", return_lse=True)
