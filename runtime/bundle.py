@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import threading
 import weakref
 from array import array
@@ -60,7 +61,8 @@ class BundleFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        # a pipe must not make the caller wait for its other end
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._closer = weakref.finalize(self, os.close, self._fd)
         self._lock = threading.Lock()
         self._tables: dict[str, KernelTable] = {}
@@ -74,7 +76,10 @@ class BundleFile:
 
     def _open(self) -> None:
         where = str(self.path)
-        size = os.fstat(self._fd).st_size
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise refuse("magic", "expected a regular file", got=stat.filemode(status.st_mode), where=where)
+        size = status.st_size
         header = decode_header(self._read(0, min(size, HEADER_BYTES), where), where)
         packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
         digest = hashlib.sha256(packed).digest()

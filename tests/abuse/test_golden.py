@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError
 
 from tests.support.hostile import golden_parts, read_everything
@@ -18,7 +18,7 @@ def golden() -> bytes:
 
 
 @pytest.fixture
-def damaged(tmp_path: Path, golden: bytes) -> Iterator[Path]:
+def damaged(tmp_path: Path, golden: bytes) -> Path:
     path = tmp_path / "damaged.nojit"
     path.write_bytes(golden)
     return path
@@ -74,6 +74,14 @@ def test_a_bundle_in_front_of_another_is_refused(damaged: Path, golden: bytes) -
 def test_other_files_are_refused(damaged: Path, content: bytes) -> None:
     damaged.write_bytes(content)
     assert refused(damaged)
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.nojit"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, Path("/dev/zero")):
+        with pytest.raises(BundleError, match="expected a regular file"):
+            BundleFile(path)
 
 
 def test_parts_of_two_bundles_make_none(damaged: Path, golden: bytes) -> None:

@@ -19,7 +19,7 @@ INDEX: dict[str, Any] = {}
 edit_index(PARTS, INDEX.update)
 
 FIELDS = [*INDEX, "kernels/table", "images", "groups", "target"]
-JUNK = (None, True, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1})
+JUNK: tuple[Any, ...] = (None, True, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1})
 
 
 def refuse(tmp_path: Path, data: bytes) -> BundleError:
@@ -195,10 +195,6 @@ def test_a_wrong_header_is_named(tmp_path: Path, case: str) -> None:
     if case == "half a header":
         data = data[:32]
     assert rule_of(refuse(tmp_path, data)) == rule
-
-
-def _lengths(*values: int) -> Any:
-    return lambda _raw: b"".join(value.to_bytes(4, "little") for value in values)
 
 
 def _group(number: int, field: int, change: Any) -> Any:

@@ -31,7 +31,7 @@ PARTS = golden_parts()
 SCALE = 1  # tables are sorted by kernel: fill, scale
 _, ROWS, RAW_TABLE = PARTS.tables[SCALE]
 HEADER: Document = json.loads(split_table(RAW_TABLE)[0])
-JUNK = (None, True, 2, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1}, {"float": "1.5"}, {"tuple": [1]})
+JUNK: tuple[Any, ...] = (None, True, 2, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1}, {"float": "1.5"}, {"tuple": [1]})
 
 
 def outcome(tmp_path: Path, data: bytes) -> BundleError | None:
@@ -70,7 +70,11 @@ default = at("params", 0, "default")
 first_param = at("params", 0, "name")
 requires = at("configs", 0, "requires")
 hints = at("hint_sets", 1)
-launch = lambda field: at("launches", 0, field)  # noqa: E731 - a name for the table below
+
+
+def launch(field: str) -> Callable[[object], Lie]:
+    return at("launches", 0, field)
+
 
 BROKEN: dict[str, tuple[str, Lie]] = {
     "an unknown field": ("fields", lambda header: header.update(extra=1)),

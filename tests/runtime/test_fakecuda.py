@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from typing import Any
 
 import pytest
 
@@ -53,8 +54,8 @@ class Caller:
         library = c_void_p() if library is None else library
         return self.driver.call("cuLibraryLoadData", byref(library), image, None, None, 0, None, None, 0)
 
-    def kernel(self, spec: CubinSpec = ADD, **facts: object) -> c_void_p:
-        library, kernel = self.load(build_cubin(spec, **facts)), c_void_p()
+    def kernel(self, spec: CubinSpec = ADD) -> c_void_p:
+        library, kernel = self.load(build_cubin(spec)), c_void_p()
         assert self.driver.call("cuLibraryGetKernel", byref(kernel), library, spec.symbol.encode()) == SUCCESS
         return kernel
 
@@ -83,11 +84,10 @@ class Caller:
         config = _Config(grid, (128, 1, 1), 0, None, array, len(attributes))
         return self.driver.call("cuLaunchKernelEx", byref(config), kernel, self.params((1, 2, 3, 4), ADD.sizes), None)
 
-    @staticmethod
-    def params(values: tuple[int, ...], sizes: tuple[int, ...]) -> ctypes.Array[c_void_p]:
+    def params(self, values: tuple[int, ...], sizes: tuple[int, ...]) -> ctypes.Array[c_void_p]:
         buffers = [(value).to_bytes(size, "little") for value, size in zip(values, sizes, strict=True)]
         array = (c_void_p * (len(buffers) + 1))(*(ctypes.cast(c_char_p(buffer), c_void_p) for buffer in buffers))
-        array.keep = buffers
+        self.kept = buffers
         return array
 
 
@@ -133,7 +133,7 @@ def test_a_packed_buffer_is_read_like_pointers(caller: Caller) -> None:
     assert "a buffer of 28 bytes, image needs 32" in caller.driver.violations()[0]
 
 
-WRONG_LAUNCHES: dict[str, tuple[dict[str, object], str]] = {
+WRONG_LAUNCHES: dict[str, tuple[dict[str, Any], str]] = {
     "zero grid": ({"grid": (0, 1, 1)}, "grid 0 x 1 x 1"),
     "grid x": ({"grid": (1 << 31, 1, 1)}, "grid 2147483648"),
     "grid y": ({"grid": (1, 65536, 1)}, "grid 1 x 65536"),

@@ -74,8 +74,8 @@ class Mutator:
 
     def mutant(self) -> Mutant:
         """Make the next one."""
-        ways, weights = zip(*self._ways, strict=True)
-        return self._random.choices(ways, weights)[0]()
+        ways = [way for way, _ in self._ways]
+        return self._random.choices(ways, [weight for _, weight in self._ways])[0]()
 
     def table_mutant(self) -> Mutant:
         """Make a mutant that lies in a table and nowhere else."""
