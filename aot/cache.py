@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 from pathlib import Path
 
 from nojit.runtime.errors import PackageError
@@ -35,7 +36,8 @@ class Cache:
         folder: made with mode 0700 if it is not there.
 
     Raises:
-        PackageError: the folder cannot be made or used, is a symbolic link, or belongs to another user.
+        PackageError: the folder cannot be made or used, is a symbolic link, belongs to another user, or
+            can be written by others.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,6 +54,9 @@ class Cache:
             raise PackageError(
                 f"expected a cache folder of user {os.geteuid()}", got=f"one of user {status.st_uid}", where=str(folder)
             )
+        if status.st_mode & 0o022:
+            got = f"mode {stat.S_IMODE(status.st_mode):o}"
+            raise PackageError("expected a cache folder that only its user can write", got=got, where=str(folder))
         if not usable:
             raise PackageError("expected a cache folder to read and write", got="no permission", where=str(folder))
 

@@ -151,18 +151,22 @@ class _Expander:
         seen: set[tuple[Any, ...]] = set()
         excluded = 0
         for axes, signature in self._meanings():
-            complete = bool(self.spec.aligned_only)
             built = 0
+            # of each config, how many of its variants that ask for nothing are missing: a call has one set of derived
+            # values, so only a config that has all of them serves every call
+            missing: dict[int, int] = {}
             for variant, names in self._of_meaning(axes, signature):
-                if any(self._truth(rule, names) for rule in self.exclude):
+                kept = not any(self._truth(rule, names) for rule in self.exclude)
+                if not (variant.hints or variant.config.requires):
+                    missing[variant.config_number] = missing.get(variant.config_number, 0) + (not kept)
+                if not kept:
                     excluded += 1
                     continue
                 self._check_new(variant, seen)
-                complete = complete or not (variant.hints or variant.config.requires)
                 built += 1
                 if profile == "full" or self._truth(self.core, names):
                     variants.append(variant)
-            if built and not complete:
+            if built and not self.spec.aligned_only and 0 not in missing.values():
                 self._refuse_incomplete(axes)
         return Expansion(tuple(variants), excluded)
 
@@ -318,8 +322,8 @@ class _Expander:
     def _refuse_incomplete(self, axes: tuple[tuple[str, Value], ...]) -> None:
         meaning = ", ".join(f"{name} = {value!r}" for name, value in axes) or "the kernel"
         raise ManifestError(
-            f"expected a config without `requires` for {meaning} on {self.arch}, so that every call is served; "
-            "add one, or say why not in `aligned_only`",
+            f"expected a config without `requires`, all of whose derived values are built, for {meaning} on {self.arch}, "
+            "so that every call is served; add one, or say why not in `aligned_only`",
             where=self.where,
         )
 

@@ -97,7 +97,7 @@ def make_plans(
     return [
         Plan(bundle, arch, tuple(_plan_kernels(entries, arch, profile, compiler, kernels)))
         for bundle, entries in bundles.values()
-        for arch in archs or bundle.archs
+        for arch in dict.fromkeys(archs or bundle.archs)
     ]
 
 

@@ -181,6 +181,14 @@ class TestPermissions:
         with pytest.raises(PackageError, match=f"got one of user {NOBODY}"):
             Cache(folder)
 
+    @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+    def test_a_folder_that_others_can_write_is_refused(self, tmp_path, mode):
+        folder = tmp_path / "cache"
+        folder.mkdir()
+        folder.chmod(mode)
+        with pytest.raises(PackageError, match=f"only its user can write, got mode {mode:o}"):
+            Cache(folder)
+
     def test_a_file_for_a_folder_is_refused(self, tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(PackageError, match=r"expected a cache folder, got .*File exists"):

@@ -310,6 +310,7 @@ class TestRules:
             derived={"EVEN": "n == 8"},
             hints=[{"n": 16}],
             exclude=[{"when": "D == 128"}, {"when": "D == 64 and not EVEN"}],
+            aligned_only="the test asks for n == 8",
         )
         assert expansion.excluded == 6
         assert constexprs(expansion, "EVEN") == [True, True]
@@ -353,13 +354,19 @@ class TestEveryCallIsServed:
     def test_a_meaning_without_a_variant_for_every_call_is_refused(self):
         message = refusal(params={"x": "*{d}"}, matrix={"d": ["fp16"], "F": [True]}, configs=ALIGNED)
         expected = (
-            "expected a config without `requires` for d = 'fp16', F = True on sm_90, so that every call is served; "
-            "add one, or say why not in `aligned_only` - at demo.toml kernel k"
+            "expected a config without `requires`, all of whose derived values are built, for d = 'fp16', F = True on "
+            "sm_90, so that every call is served; add one, or say why not in `aligned_only` - at demo.toml kernel k"
         )
         assert message == expected
 
     def test_a_kernel_without_axes_too(self):
         assert "for the kernel on sm_90" in refusal(params={"x": "*fp16"}, configs=ALIGNED)
+
+    def test_each_derived_value_of_one_config_must_be_there(self):
+        fields = {"params": {"n": "i32"}, "derived": {"EVEN": "n % A == 0"}, "configs": [{"A": 1}, {"A": 2}]}
+        assert expand(**fields, exclude=[{"when": "A == 1 and not EVEN"}]).variants
+        halves = [{"when": "A == 1 and not EVEN"}, {"when": "A == 2 and EVEN"}]
+        assert "all of whose derived values are built" in refusal(**fields, exclude=halves)
 
     def test_a_reason_allows_it(self):
         expansion = expand(params={"x": "*fp16"}, configs=ALIGNED, aligned_only="TMA needs 16 bytes")
