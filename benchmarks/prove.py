@@ -8,6 +8,10 @@ BUNDLES is a folder of bundles, built on a machine without a GPU. Three parts, e
 2. The same manifests are built here by this machine's Triton; every variant gives the bits that Triton's own launcher
    gives for it.
 3. First launches and launch overhead (`launch_bars.py`).
+
+A sample of the launches under a checker, with torch's cache of memory off so that it sees each tensor by itself::
+
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python benchmarks/prove.py BUNDLES --part sample
 """
 
 from __future__ import annotations
@@ -74,6 +78,26 @@ def without_triton(bundles: str) -> int:
     return wrong
 
 
+def sample(bundles: str) -> int:
+    """Launch a sixth of the calls, every config that serves each, and compare nothing: for compute-sanitizer."""
+    import torch
+    from nojit import runtime
+    from nojit.kernels import library
+
+    from tests.gpu import calls
+    from tests.gpu.replay import Steered
+
+    steered = Steered(runtime.load(bundles))
+    with library.override(steered, devices=frozenset({"cuda"})):
+        for call in list(calls.all_calls())[::6]:
+            for _ in steered.rounds():
+                call.run()
+    torch.cuda.synchronize()
+    for name, tally in sorted(steered.tallies.items()):
+        print(f"{name:28s} {len(tally.rows):4d} of {tally.variants} variants, {tally.launches} launches")
+    return 0
+
+
 def against_triton() -> int:
     """Compare every variant with Triton's own launcher, bit for bit; return how many differ."""
     import torch
@@ -109,10 +133,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundles")
     parser.add_argument("--skip-jit", action="store_true", help="leave out the comparison with Triton")
-    parser.add_argument("--part", choices=["no-triton", "jit"], help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=["no-triton", "jit", "sample"], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part == "no-triton":
         sys.exit(1 if without_triton(given.bundles) else 0)
+    if given.part == "sample":
+        sys.exit(sample(given.bundles))
     if given.part == "jit":
         sys.exit(1 if against_triton() else 0)
     failed = []
