@@ -19,7 +19,10 @@ _DRIVER_SOURCES = ("cubin", "device", "entry", "launch", "library", "memory", "s
 
 
 def build_driver(folder: Path, *flags: str) -> Path:
-    """Build ``libcuda.so.1`` into `folder`, with extra compiler `flags` such as ``-fsanitize=address``."""
+    """Build ``libcuda.so.1`` into `folder`, with extra compiler `flags`.
+
+    ``-DFAKECUDA_OLD_DRIVER`` leaves out what the drivers of CUDA 12.0 did not have.
+    """
     out = folder / "libcuda.so.1"
     _compile(out, [HERE / f"{name}.c" for name in _DRIVER_SOURCES], "-pthread", "-Wl,-soname,libcuda.so.1", *flags)
     return out

@@ -132,7 +132,7 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {
     LEAVE(cuKernelGetFunction, CUDA_SUCCESS);
 }
 
-EXPORT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *size) {
+EXPORT_RECENT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *size) {
     CUresult code;
     ENTER(cuKernelGetParamInfo);
     struct fake_kernel *kernel = live_kernel(handle, &code);

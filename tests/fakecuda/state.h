@@ -7,6 +7,12 @@
 #include "functions.h"
 
 #define EXPORT __attribute__((visibility("default")))
+/* what drivers of CUDA 12.0 to 12.3 do not have yet */
+#ifdef FAKECUDA_OLD_DRIVER
+#define EXPORT_RECENT
+#else
+#define EXPORT_RECENT EXPORT
+#endif
 
 enum {
     FAKE_DEVICES_MAX = 8,
