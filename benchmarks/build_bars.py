@@ -1,15 +1,17 @@
-"""Measure the build: wall time against a bare pool, size against Triton's cache and solid LZMA, rebuild, image reads.
+"""Measure the build: wall time against a bare pool; size against Triton's cache and solid LZMA; reading images.
 
-Compiles every variant of the given manifests for one arch twice with cold caches: once in a bare `multiprocessing.Pool`
-that calls `triton.compile` as a script would, once through `nojit build`. Needs no GPU.
+    python benchmarks/build_bars.py time [--arch sm_90 ...] [--kernel K ...] [--jobs 2]
+    python benchmarks/build_bars.py size BUNDLE [--every 1]
 
-    python benchmarks/build_bars.py [--arch sm_90] [--profile full] [--jobs 2] [--limit N]
+`time` compiles the same variants twice with cold caches: once in a bare `multiprocessing.Pool` that calls
+`triton.compile` as a script would, once through `nojit build`; then builds again with nothing changed. `size` compares
+a bundle of `manifests/` (full profile) with its cubins as Triton caches them, line info and all: it compiles every
+n-th variant as Triton would, and scales by their number. Needs no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import lzma
 import multiprocessing
@@ -25,58 +27,59 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _tasks(arch: str, profile: str, limit: int | None) -> list[tuple[Any, Any]]:
+def tasks(archs: list[str], kernels: list[str], every: int) -> list[tuple[Any, Any]]:
+    """List every n-th variant of the manifests, with the place of its source."""
     from nojit.aot import compiler
     from nojit.aot.manifest import find_manifests
     from nojit.aot.plan import make_plans
 
-    plans = make_plans(find_manifests([ROOT / "manifests"]), [arch], profile, compiler)
-    tasks = [(variant, kernel.place) for plan in plans for kernel in plan.kernels for variant in kernel.variants]
-    return tasks[:limit]
+    plans = make_plans(find_manifests([ROOT / "manifests"]), archs, "full", compiler, kernels)
+    return [(variant, kernel.place) for plan in plans for kernel in plan.kernels for variant in kernel.variants][
+        ::every
+    ]
 
 
-def _bare(task: tuple[Any, Any]) -> tuple[str, int]:
-    """Compile as a script would: Triton's defaults, Triton's own cache folder."""
+def compile_bare(task: tuple[Any, Any]) -> int:
+    """Compile as a script would, with Triton's defaults and cache; return the length of the cubin in the cache."""
     import triton
     from nojit.aot.compiler import ast_source, gpu_target
 
     variant, place = task
     options = {name: value for name, value in variant.options if value is not None}
-    compiled = triton.compile(ast_source(variant, place), target=gpu_target(variant.arch), options=options)
-    image = compiled.asm["cubin"]
-    return hashlib.sha256(image).hexdigest(), len(image)
+    return len(
+        triton.compile(ast_source(variant, place), target=gpu_target(variant.arch), options=options).asm["cubin"]
+    )
 
 
-def bare_pool(arch: str, profile: str, jobs: int, limit: int | None, folder: Path) -> dict[str, Any]:
+def bare_pool(archs: list[str], kernels: list[str], every: int, jobs: int) -> dict[str, Any]:
     """Time the bare pool in a process of its own, imports included."""
     code = (
         "import json, sys, time; started = time.monotonic(); sys.path.insert(0, sys.argv[1]);"
-        "import build_bars; tasks = build_bars._tasks(sys.argv[2], sys.argv[3], json.loads(sys.argv[5]));"
-        "import multiprocessing; pool = multiprocessing.get_context('fork').Pool(int(sys.argv[4]));"
-        "done = pool.map(build_bars._bare, tasks, chunksize=1);"
-        "print(json.dumps({'seconds': time.monotonic() - started, 'variants': len(tasks),"
-        " 'cubin_bytes': sum(length for _, length in done)}))"
+        "import build_bars, multiprocessing; tasks = build_bars.tasks(*json.loads(sys.argv[2]));"
+        "pool = multiprocessing.get_context('fork').Pool(int(sys.argv[3]));"
+        "lengths = pool.map(build_bars.compile_bare, tasks, chunksize=1);"
+        "print(json.dumps({'seconds': time.monotonic() - started, 'lengths': lengths}))"
     )
-    environment = os.environ | {"TRITON_CACHE_DIR": str(folder / "triton")}
-    command = [sys.executable, "-c", code, str(Path(__file__).parent), arch, profile, str(jobs), json.dumps(limit)]
-    ran = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(Path(__file__).parent),
+            json.dumps([archs, kernels, every]),
+            str(jobs),
+        ]
+        environment = os.environ | {"TRITON_CACHE_DIR": folder}
+        ran = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(ran.stdout)
 
 
-def nojit_build(arch: str, profile: str, jobs: int, folder: Path) -> float:
+def nojit_build(archs: list[str], kernels: list[str], jobs: int, folder: Path) -> float:
     """Time one run of the command."""
-    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(ROOT / "manifests"), "--arch", arch]
-    command += [
-        "--profile",
-        profile,
-        "--jobs",
-        str(jobs),
-        "--out",
-        str(folder / "out"),
-        "--cache-dir",
-        str(folder / "cache"),
-        "-q",
-    ]
+    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(ROOT / "manifests"), "--jobs", str(jobs), "-q"]
+    command += ["--out", str(folder / "out"), "--cache-dir", str(folder / "cache")]
+    command += [word for arch in archs for word in ("--arch", arch)]
+    command += [word for kernel in kernels for word in ("--kernel", kernel)]
     started = time.monotonic()
     subprocess.run(command, check=True)
     return time.monotonic() - started
@@ -98,37 +101,56 @@ def read_times_us(bundle: Path) -> list[float]:
     return times
 
 
+def time_bars(given: argparse.Namespace) -> None:
+    """Print wall times of builds."""
+    with tempfile.TemporaryDirectory() as name:
+        cold = nojit_build(given.arch, given.kernel, given.jobs, Path(name))
+        again = min(nojit_build(given.arch, given.kernel, given.jobs, Path(name)) for _ in range(3))
+    bare = bare_pool(given.arch, given.kernel, 1, given.jobs)
+    count = len(bare["lengths"])
+    print(f"{count} variants, {given.jobs} processes, cold caches")
+    print(f"build / bare pool    {cold / bare['seconds']:.3f}   ({cold:.1f} s / {bare['seconds']:.1f} s)   bar 1.15")
+    print(f"rebuild, unchanged   {again:.2f} s for {count} variants   bar 1 s for 1,000")
+
+
+def size_bars(given: argparse.Namespace) -> None:
+    """Print how large a bundle is, and how long an image takes to read."""
+    from nojit.runtime.bundle import BundleFile
+
+    with BundleFile(given.bundle) as opened:
+        arch = opened.index.target.arch
+        tables = [opened.table(name) for name in opened.kernels]
+        images = list(opened.images())
+    variants = sum(len(table) for table in tables)
+    bare = bare_pool([arch], [], given.every, given.jobs)["lengths"]
+    cached = sum(bare) * variants / len(bare)
+    solid = len(lzma.compress(b"".join(images), preset=9 | lzma.PRESET_EXTREME))
+    size, times = given.bundle.stat().st_size, read_times_us(given.bundle)
+    print(f"{variants} variants, {len(images)} distinct images, {sum(map(len, images)):,} bytes without line info")
+    print(
+        f"as Triton caches them   {cached / size:.2f} x the bundle   ({cached:,.0f} / {size:,} bytes, {len(bare)} variants compiled)   bar 15"
+    )
+    print(f"solid LZMA              the bundle is {size / solid:.3f} x   ({solid:,} bytes)   bar 1.6")
+    print(
+        f"read one image          median {statistics.median(times):.0f} us, worst {max(times):.0f} us of {len(times)}   bar 1,000 us"
+    )
+
+
 def main() -> None:
     """Print the bars and what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--profile", default="full", choices=["core", "full"])
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--limit", type=int, help="compile only so many variants in the bare pool, and skip the build")
+    modes = parser.add_subparsers(required=True)
+    timing = modes.add_parser("time")
+    timing.add_argument("--arch", action="append", default=[])
+    timing.add_argument("--kernel", action="append", default=[])
+    timing.set_defaults(measure=time_bars)
+    sizing = modes.add_parser("size")
+    sizing.add_argument("bundle", type=Path)
+    sizing.add_argument("--every", type=int, default=1, help="compile only every n-th variant, and scale")
+    sizing.set_defaults(measure=size_bars)
     given = parser.parse_args()
-    from nojit.runtime.bundle import BundleFile
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        cold = nojit_build(given.arch, given.profile, given.jobs, folder)
-        again = min(nojit_build(given.arch, given.profile, given.jobs, folder) for _ in range(3))
-        bare = bare_pool(given.arch, given.profile, given.jobs, given.limit, folder)
-        (bundle,) = (folder / "out").glob("*.nojit")
-        with BundleFile(bundle) as opened:
-            images = list(opened.images())
-        solid = len(lzma.compress(b"".join(images), preset=9 | lzma.PRESET_EXTREME))
-        size = bundle.stat().st_size
-        times = read_times_us(bundle)
-        print(f"variants            {bare['variants']}, {len(images)} distinct images, {sum(map(len, images)):,} bytes")
-        print(
-            f"build / bare pool   {cold / bare['seconds']:.3f}   ({cold:.1f} s / {bare['seconds']:.1f} s, {given.jobs} processes)   bar 1.15"
-        )
-        print(f"rebuild, unchanged  {again:.2f} s   bar 1 s for 1,000 variants")
-        print(
-            f"Triton cubins       {bare['cubin_bytes'] / size:.2f} x the bundle   ({bare['cubin_bytes']:,} / {size:,} bytes)   bar 15"
-        )
-        print(f"solid LZMA          bundle is {size / solid:.3f} x   ({solid:,} bytes)   bar 1.6")
-        print(f"read one image      median {statistics.median(times):.0f} us, worst {max(times):.0f} us   bar 1,000 us")
+    given.measure(given)
 
 
 if __name__ == "__main__":
