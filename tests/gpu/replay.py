@@ -7,15 +7,18 @@ launcher on copies of the operands.
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from nojit.aot.plan import Plan, PlannedKernel
+from nojit.aot.source import SourcePlace
 from nojit.aot.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.call import expression_value
@@ -136,9 +139,6 @@ class _Replayed:
             self._tally.different.append(self._table.label(row))
 
     def _launch_with_triton(self, row: int, args: Sequence[Any]) -> None:
-        import triton
-        from nojit.aot.compiler import ast_source, gpu_target
-
         table = self._table
         runtime = dict(zip((param.name for param in table.params), args, strict=False))
         constexprs = table.constexprs(row)
@@ -146,10 +146,7 @@ class _Replayed:
         names |= {k: v.data_ptr() if isinstance(v, Tensor) else v for k, v in runtime.items()}
         grid = [expr.parse(text).evaluate({k: expression_value(v) for k, v in names.items()}) for text in table.grid]
         if row not in self._compiled:
-            variant = self._variants[_row_key(table, row)]
-            options = {name: value for name, value in variant.options if value is not None}
-            source = ast_source(variant, self._planned.place)
-            self._compiled[row] = triton.compile(source, target=gpu_target(variant.arch), options=options)
+            self._compiled[row] = compile_with_triton(self._variants[_row_key(table, row)], self._planned.place)
         ordered = [runtime.get(param.name, constexprs.get(param.name, param.default)) for param in table.params]
         self._compiled[row][(*grid, 1, 1)[:3]](*ordered)
 
@@ -181,6 +178,27 @@ def _row_key(table: KernelTable, row: int) -> tuple[Any, ...]:
         table.configs[config].options,
         table.configs[config].requires,
     )
+
+
+def compile_with_triton(variant: Variant, place: SourcePlace) -> Any:
+    """Compile as Triton's JIT does: line info, Triton's own cache."""
+    import triton
+    from nojit.aot.compiler import ast_source, gpu_target
+
+    options = {name: value for name, value in variant.options if value is not None}
+    return triton.compile(ast_source(variant, place), target=gpu_target(variant.arch), options=options)
+
+
+def fill_tritons_cache(variant: Variant, place: SourcePlace) -> None:
+    compile_with_triton(variant, place)
+
+
+def compile_ahead(plan: Plan) -> None:
+    """Fill Triton's cache on every core, so that comparing takes minutes and not an hour."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawn) as executor:
+        pairs = [(variant, kernel.place) for kernel in plan.kernels for variant in kernel.variants]
+        list(executor.map(fill_tritons_cache, *zip(*pairs, strict=True), chunksize=4))
 
 
 def plan_for(manifests: Path, arch: str, profile: str) -> Plan:
