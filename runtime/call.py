@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -15,37 +15,50 @@ __all__ = [
     "Argument",
     "CallFacts",
     "accepts",
+    "descriptor_parts",
     "expression_value",
     "hint_holds",
+    "leaf_of",
+    "leaves",
     "mismatch",
+    "pointee",
     "slot_bits",
     "slot_kind",
+    "split_tuple",
 ]
 
 NONE: Final = "none"
 """The slot type of a param for which None was compiled in."""
 
+_DESCRIPTOR: Final = re.compile(r"tensordesc<(\w+)\[(\d+(?:,\d+)*)\]>\Z")
 _INT_TYPE: Final = re.compile(r"([iu])(8|16|32|64)\Z")
 _BOOLS: Final = frozenset({"i1", "u1"})
 _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
+_KINDS: Final = {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_FLOATS, "float")
+_STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"))
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a call passes for one runtime param."""
+    """What a call passes for one runtime param, or for a member of a tuple."""
 
-    kind: Literal["pointer", "int", "float", "bool", "none", "descriptor"]
-    value: int | float | bool | None = None
-    """The address in bytes, the number, the bool; None for none and for a descriptor."""
+    kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple"]
+    value: int | float | bool | tuple[int, ...] | None = None
+    """The address in bytes, the number, the bool, the block shape of a descriptor; None for none and for a tuple."""
     dtype: str = ""
-    """What a pointer points to, in Triton's spelling (``fp16``); empty for an address that does not say."""
+    """What a pointer or descriptor points to, in Triton's spelling (``fp16``); empty for an address that does not say."""
+    items: tuple[Argument, ...] = ()
+    """The members of a tuple."""
 
     def __str__(self) -> str:
         if self.kind == "pointer":
             return f"a pointer to {self.dtype}" if self.dtype else "an untyped address"
-        if self.kind in ("none", "descriptor"):
-            return {"none": "None", "descriptor": "a tensor descriptor"}[self.kind]
-        return f"{self.kind} {self.value!r}"
+        if self.kind == "tuple":
+            return f"a tuple ({', '.join(map(str, self.items))})"
+        if self.kind == "descriptor":
+            shape = self.value if isinstance(self.value, tuple) else ()
+            return f"a tensor descriptor of {self.dtype}[{','.join(map(str, shape))}]"
+        return "None" if self.kind == "none" else f"{self.kind} {self.value!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +82,34 @@ def accepts(slot_type: str, argument: Argument) -> bool:
 
 def mismatch(slot_type: str, argument: Argument) -> str:
     """Say why a slot of that type does not take the argument; empty if it does."""
-    if slot_type.startswith(("(", "tensordesc")):
-        return f"{slot_type} is not supported by this runtime yet"
     kind = argument.kind
     if slot_type == NONE:
         fits = kind == "none"
     elif slot_type.startswith("*"):
-        fits = kind == "pointer" and argument.dtype in ("", slot_type[1:])
+        fits = kind == "pointer" and argument.dtype in ("", pointee(slot_type))
     elif slot_type in _BOOLS:
         fits = kind == "bool"
     elif slot_type in _FLOATS:
         if kind == "int":
             return f"expected {slot_type}, got {argument}; pass {argument.value}.0"
         fits = kind == "float"
+    elif slot_type.startswith("("):
+        return _tuple_mismatch(slot_type, argument)
+    elif slot_type.startswith("tensordesc<"):
+        fits = kind == "descriptor" and descriptor_parts(slot_type) == (argument.dtype, argument.value)
     else:
         return _int_mismatch(slot_type, argument)
     return "" if fits else f"expected {slot_type}, got {argument}"
+
+
+def _tuple_mismatch(slot_type: str, argument: Argument) -> str:
+    members = split_tuple(slot_type)
+    if argument.kind != "tuple":
+        return f"expected {slot_type}, got {argument}"
+    if len(members) != len(argument.items):
+        return f"expected {len(members)} members in {slot_type}, got {len(argument.items)}"
+    reasons = (mismatch(member, item) for member, item in zip(members, argument.items, strict=True))
+    return next((f"member {place}: {reason}" for place, reason in enumerate(reasons) if reason), "")
 
 
 def _int_mismatch(slot_type: str, argument: Argument) -> str:
@@ -100,21 +125,67 @@ def _int_mismatch(slot_type: str, argument: Argument) -> str:
 
 def slot_kind(slot_type: str) -> str:
     """Name the kind of argument that a slot takes; empty if this runtime can fill none."""
-    if slot_type == NONE:
-        return "none"
-    if slot_type.startswith("*"):
-        return "pointer"
-    if slot_type in _BOOLS:
-        return "bool"
-    if slot_type in _FLOATS:
-        return "float"
+    if slot_type in _KINDS:
+        return _KINDS[slot_type]
+    for start, kind in _STARTS:
+        if slot_type.startswith(start):
+            return kind
     return "int" if _INT_TYPE.match(slot_type) else ""
 
 
 def slot_bits(slot_type: str) -> int:
-    """Return the width of an int slot; 0 for any other. Narrower slots win."""
+    """Return the width of an int slot, in all if it is a tuple; 0 for any other. Narrower slots win."""
+    if slot_type.startswith("("):
+        return sum(slot_bits(leaf) for _, leaf in leaves(slot_type))
     match = _INT_TYPE.match(slot_type)
     return int(match[2]) if match else 0
+
+
+def pointee(slot_type: str) -> str:
+    """Return what a pointer type points to: ``fp16`` of ``*fp16``, and of ``*kfp16``, a pointer to constants."""
+    return slot_type[1:].removeprefix("k")
+
+
+def split_tuple(slot_type: str) -> list[str]:
+    """Take the members of ``(*fp16,i32)`` apart; members may be tuples. Spaces around members go."""
+    members, depth, start = [], 0, 1
+    for place, char in enumerate(slot_type):
+        depth += (char in "(<[") - (char in ")>]")
+        if (char == "," and depth == 1) or (depth == 0 and place == len(slot_type) - 1):
+            members.append(slot_type[start:place].strip())
+            start = place + 1
+    return [member for member in members if member]
+
+
+def descriptor_parts(slot_type: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return the element and the block shape of ``tensordesc<fp16[128,64]>``; None if it is no such type."""
+    match = _DESCRIPTOR.match(slot_type)
+    return (match[1], tuple(map(int, match[2].split(",")))) if match else None
+
+
+def leaves(slot_type: str, path: str = "") -> list[tuple[str, str]]:
+    """List what a type comes to when its tuples are flattened, depth first, each with its path.
+
+    ``leaves("(*fp16,(i32,fp32))", "x")`` is ``[("x.0", "*fp16"), ("x.1.0", "i32"), ("x.1.1", "fp32")]``; a type that is
+    no tuple is its own leaf, at `path`.
+    """
+    return list(_leaves(slot_type, path)) if slot_type.startswith("(") else [(path, slot_type)]
+
+
+def _leaves(slot_type: str, path: str) -> Iterator[tuple[str, str]]:
+    for place, member in enumerate(split_tuple(slot_type)):
+        yield from leaves(member, f"{path}.{place}")
+
+
+def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:
+    """Find the argument at a leaf path, ``x`` or ``x.1.0``; None if the call's tuples have none there."""
+    name, *places = path.split(".")
+    argument = arguments.get(name)
+    for place in places:
+        if argument is None or int(place) >= len(argument.items):
+            return None
+        argument = argument.items[int(place)]
+    return argument
 
 
 def hint_holds(argument: Argument, hint: int) -> bool:
@@ -131,5 +202,5 @@ def expression_value(value: Argument | Value) -> expr.Value:
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):
             return expr.Pointer(value.value)
-        return expr.MISSING if value.kind == "descriptor" else value.value
+        return expr.MISSING if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
     return value.name if isinstance(value, DType | FunctionRef) else value

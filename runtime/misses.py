@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nojit.runtime.call import NONE, expression_value
+from nojit.runtime.call import NONE, Argument, accepts, expression_value, split_tuple
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.selection import Selection
@@ -127,10 +127,29 @@ def _type_remedy(selection: Selection, name: str) -> str:
     if argument.kind == "none":
         return f'{name} = "*{{{axis.name}}}?"' if axis else f'{name} = "{types[0]}?"'
     if argument.kind == "int":
-        return f'{name} = "{"i64" if -(1 << 63) <= int(argument.value or 0) < 1 << 63 else "u64"}"'
+        return f'{name} = "{"i64" if accepts("i64", argument) else "u64"}"'
     if argument.kind == "pointer" and axis and argument.dtype not in axis.values:
         return f"{axis.name} = [{', '.join(map(_toml, (*axis.values, argument.dtype)))}]"
-    return f'{name} = "*{argument.dtype}"' if argument.kind == "pointer" else f"a type for {name} that takes {argument}"
+    return f'{name} = "{_spelling(argument, types[0])}"'
+
+
+def _spelling(argument: Argument, built: str) -> str:
+    """Spell a type that takes the argument: the one that was built, as far as that does."""
+    if accepts(built, argument):
+        return built
+    if argument.kind == "tuple":
+        members = split_tuple(built) if built.startswith("(") else []
+        members += [NONE] * (len(argument.items) - len(members))
+        return f"({','.join(map(_spelling, argument.items, members))})"
+    if argument.kind == "int":
+        return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
+    shape = ",".join(map(str, argument.value)) if isinstance(argument.value, tuple) else ""
+    return {
+        "pointer": f"*{argument.dtype}",
+        "descriptor": f"tensordesc<{argument.dtype}[{shape}]>",
+        "float": "fp32",
+        "bool": "i1",
+    }.get(argument.kind, NONE)
 
 
 def _type_axis(selection: Selection, name: str) -> Axis | None:

@@ -12,7 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nojit.runtime import expr
-from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, hint_holds, mismatch, slot_bits, slot_kind
+from nojit.runtime.call import (
+    NONE,
+    Argument,
+    CallFacts,
+    expression_value,
+    hint_holds,
+    leaf_of,
+    leaves,
+    mismatch,
+    pointee,
+    slot_bits,
+    slot_kind,
+)
 from nojit.runtime.errors import ArgumentError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.table import Config, KernelTable, Missing
@@ -204,10 +216,11 @@ class Selection:
     def _hint_faults(self, hints: tuple[tuple[str, int], ...]) -> list[str]:
         faults = []
         for name, hint in hints:
-            argument = self.facts.arguments[name]
-            if not hint_holds(argument, hint):
+            argument = leaf_of(self.facts.arguments, name)
+            if argument is None or not hint_holds(argument, hint):
                 rule = "equal to 1" if hint == 1 else f"divisible by {hint}"
-                faults.append(f"expects {name} {rule}, got {_number(argument)}")
+                got = "none there" if argument is None else _number(argument)
+                faults.append(f"expects {name} {rule}, got {got}")
         return faults
 
     def _check_names(self) -> None:
@@ -244,11 +257,19 @@ class Selection:
         """Refuse an address that does not say what it points to where that would decide the variant."""
         fitting = [types for types, faults in zip(self.table.signatures, self.type_faults, strict=True) if not faults]
         for place, name in enumerate(self.runtime):
-            argument = self.facts.arguments[name]
-            kinds = sorted({types[place] for types in fitting})
-            if argument.kind == "pointer" and not argument.dtype and len(kinds) > 1:
-                what = f"{name}: expected a typed pointer, one of {', '.join(kinds)}"
-                raise ArgumentError(what, got="an untyped address", where=self.where, argument=name)
+            for path in _untyped(name, self.facts.arguments[name]):
+                kinds = sorted({dict(leaves(types[place], name))[path] for types in fitting})
+                if len(set(map(pointee, kinds))) > 1:
+                    what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}"
+                    raise ArgumentError(what, got="an untyped address", where=self.where, argument=name)
+
+
+def _untyped(path: str, argument: Argument) -> Iterator[str]:
+    """List the leaf paths where a call passes an address that does not say what it points to."""
+    if argument.kind == "pointer" and not argument.dtype:
+        yield path
+    for place, item in enumerate(argument.items):
+        yield from _untyped(f"{path}.{place}", item)
 
 
 def _place(values: tuple[Value, ...], value: Value) -> int | None:
