@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from nojit.runtime.table import Config, Launch, Slot
+from nojit.runtime.table import Config, Launch, Slot, TensorMap
 from nojit.runtime.values import Value, spell
 
 __all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled"]
@@ -80,4 +80,5 @@ def decode_compiled(data: bytes) -> CompiledVariant:
     facts = json.loads(data[4:end])
     launch = facts.pop("launch")
     layout = tuple(Slot(**slot) for slot in launch.pop("layout"))
-    return CompiledVariant(image=data[end:], launch=Launch(layout=layout, **launch), **facts)
+    maps = tuple(TensorMap(**{**each, "block": tuple(each["block"])}) for each in launch.pop("tensor_maps", ()))
+    return CompiledVariant(image=data[end:], launch=Launch(layout=layout, tensor_maps=maps, **launch), **facts)

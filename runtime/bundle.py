@@ -28,6 +28,7 @@ from nojit.runtime.format import (
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import decode_table
+from nojit.runtime.table_rules import check_rows
 from nojit.runtime.zstd import decompress
 
 __all__ = ["BundleFile", "ImagePlace"]
@@ -191,7 +192,7 @@ class BundleFile:
             BundleError: the first part that is wrong.
         """
         for entry in self.index.kernels:
-            self.table(entry.name)
+            check_rows(self.table(entry.name), f"{self.path} kernel {entry.name}")
         used = {image for entry in self.index.kernels for image in self.table(entry.name).columns["image"]}
         if len(used) != self.index.image_count:
             raise refuse(

@@ -12,6 +12,7 @@ from array import array
 from dataclasses import dataclass
 
 from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.type_names import SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES
 from nojit.runtime.values import Value, encode_value, spell
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Missing",
     "Param",
     "Slot",
+    "TensorMap",
     "Tuning",
     "config_json",
 ]
@@ -34,10 +36,6 @@ __all__ = [
 COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
-
-_SCALAR_BYTES = {"i1": 1, "u1": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8} | {
-    f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)
-}
 
 
 class Missing:
@@ -103,21 +101,41 @@ class Slot:
     """One parameter of the compiled kernel."""
 
     source: str
-    """A param of the kernel function, or one of the scratch pointers of `nojit.runtime.format`."""
+    """What fills it: a param of the kernel function, a leaf of one (``x.1.0``), a part of a descriptor (``x.shape.0``),
+    or one of the scratch pointers of `nojit.runtime.format`."""
     type: str
-    """Triton's spelling: ``*fp16``, ``i32``, ``fp32``."""
+    """Triton's spelling: ``*fp16``, ``i32``, ``fp32``; or ``tensormap``."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the param takes; it is aligned to as many.
+        """Bytes that the param takes; it is aligned to as many, a tensor map to 64.
 
         Raises:
             ValueError: a type that is passed in no single param.
         """
-        size = 8 if self.type.startswith("*") else _SCALAR_BYTES.get(self.type)
+        size = 8 if self.type.startswith("*") else SCALAR_BYTES.get(self.type)
+        if self.type == TENSOR_MAP:
+            size = TENSOR_MAP_BYTES
         if size is None:
             raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
         return size
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How the tensor map of one descriptor is encoded; the call gives address, shape and strides."""
+
+    source: str
+    """The leaf that is the descriptor: a param, or ``x.1.0``."""
+    swizzle: int
+    """A ``CUtensorMapSwizzle``."""
+    element_bytes: int
+    element_type: int
+    """A ``CUtensorMapDataType``."""
+    block: tuple[int, ...]
+    """Elements of the block along each dimension as compiled, which can be less than the descriptor's own."""
+    fp4_padded: bool
+    """Whether two values of 4 bits lie in each byte, with padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +157,8 @@ class Launch:
     cooperative: bool
     pdl: bool
     """Programmatic dependent launch."""
+    tensor_maps: tuple[TensorMap, ...] = ()
+    """One for each slot that is a tensor map, in the slots' order."""
 
 
 @dataclass(frozen=True, slots=True)

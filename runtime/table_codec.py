@@ -25,10 +25,12 @@ from nojit.runtime.table import (
     Missing,
     Param,
     Slot,
+    TensorMap,
     Tuning,
     config_json,
 )
 from nojit.runtime.table_rules import check_names
+from nojit.runtime.type_names import RANK_MAX
 from nojit.runtime.values import Value, decode_value, encode_value
 
 __all__ = ["decode_table", "encode_table"]
@@ -94,10 +96,26 @@ def _launch_json(launch: Launch, layout: int) -> Json:
         "layout": layout,
         "cooperative": launch.cooperative,
         "pdl": launch.pdl,
+        "tensor_maps": [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps],
     }
 
 
-_LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", *(field for field, *_ in _LAUNCH_NUMBERS))
+def _tensor_map_json(tensor_map: TensorMap) -> Json:
+    return {
+        "source": tensor_map.source,
+        "swizzle": tensor_map.swizzle,
+        "element_bytes": tensor_map.element_bytes,
+        "element_type": tensor_map.element_type,
+        "block": list(tensor_map.block),
+        "fp4_padded": tensor_map.fp4_padded,
+    }
+
+
+_LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", "tensor_maps", *(field for field, *_ in _LAUNCH_NUMBERS))
+_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
+# the enums of cuda.h have fewer values; a driver that does not know one says so
+_ENUM_MAX = 31
+_BOX_MAX = 256
 _HEADER_FIELDS = (
     "params",
     "grid",
@@ -186,7 +204,11 @@ def _expression(value: Json, where: str) -> str:
 def _decode_param(value: Json, where: str) -> Param:
     param, constexpr, default = fields(value, ("name", "constexpr", "default"), where)
     given = items(default, 1, where)
-    return Param(name(param, where), _flag(constexpr, where), decode_value(given[0], where) if given else MISSING)
+    checked = name(param, where)
+    if "." in checked:
+        # a dot parts a param from its member
+        raise refuse("name", "expected a param without dots", got=repr(checked), where=where)
+    return Param(checked, _flag(constexpr, where), decode_value(given[0], where) if given else MISSING)
 
 
 def _flag(value: Json, where: str) -> bool:
@@ -261,7 +283,7 @@ def _decode_layout(value: Json, where: str) -> tuple[Slot, ...]:
 
 
 def _decode_launch(value: Json, layouts: Sequence[tuple[Slot, ...]], where: str) -> Launch:
-    symbol, layout, cooperative, pdl, *numbers = fields(value, _LAUNCH_FIELDS, where)
+    symbol, layout, cooperative, pdl, tensor_maps, *numbers = fields(value, _LAUNCH_FIELDS, where)
     index = count(layout, _POOL_MAX, where)
     if index >= len(layouts):
         raise refuse("pool", f"expected one of {len(layouts)} layouts", got=index, where=where)
@@ -270,7 +292,20 @@ def _decode_launch(value: Json, layouts: Sequence[tuple[Slot, ...]], where: str)
         layout=layouts[index],
         cooperative=_flag(cooperative, where),
         pdl=_flag(pdl, where),
+        tensor_maps=tuple(_decode_tensor_map(item, where) for item in items(tensor_maps, _SMALL_MAX, where)),
         **_decode_launch_numbers(numbers, where),
+    )
+
+
+def _decode_tensor_map(value: Json, where: str) -> TensorMap:
+    source, swizzle, element_bytes, element_type, block, fp4_padded = fields(value, _TENSOR_MAP_FIELDS, where)
+    return TensorMap(
+        line(source, where),
+        count(swizzle, _ENUM_MAX, f"{where} swizzle"),
+        count(element_bytes, 8, f"{where} element_bytes", 1),
+        count(element_type, _ENUM_MAX, f"{where} element_type"),
+        tuple(count(size, _BOX_MAX, f"{where} block", 1) for size in items(block, RANK_MAX, where)),
+        _flag(fp4_padded, where),
     )
 
 

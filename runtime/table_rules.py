@@ -1,16 +1,23 @@
-"""Rules between the parts of a variant table: every name it uses is one that it declares, and declares once."""
+"""Rules between the parts of a variant table.
+
+Every name that it uses is one that it declares, and declares once; and what a row packs is what its signature says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.strict import refuse
-from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.table import KernelTable, Launch, Missing, Slot
+from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, is_type, leaves
 
-__all__ = ["check_names"]
+__all__ = ["check_names", "check_row", "check_rows"]
 
 _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
+# the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
+_PARTS = {".map": TENSOR_MAP, ".base": "", ".pads_nan": "i1", ".rounds_tf32": "i1"}
+_DIMS = ("0", "1", "2", "3", "4")
 
 
 def check_names(table: KernelTable, where: str) -> None:
@@ -27,13 +34,98 @@ def check_names(table: KernelTable, where: str) -> None:
     for hints in table.hint_sets:
         _each_once((name for name, _ in hints), "hinted param", where)
     _check_constexprs(table, where)
+    for name in {name for signature in table.signatures for name in signature}:
+        if not is_type(name):
+            raise refuse("signature", "expected a type in its one spelling", got=repr(name), where=where)
     runtime = set(table.runtime_params())
-    hinted = {name for hints in table.hint_sets for name, _ in hints}
+    hinted = {_param_of(name) for hints in table.hint_sets for name, _ in hints}
     # launches share the layouts of their table: by identity, since to hash them takes longer than all else here
     layouts = {id(launch.layout): launch.layout for launch in table.launches}
-    sources = {slot.source for layout in layouts.values() for slot in layout} - _SCRATCH
+    sources = {_param_of(slot.source) for layout in layouts.values() for slot in layout} - _SCRATCH
     if strangers := (hinted | sources) - runtime:
         raise refuse("param", "expected hints and layouts of this kernel's params", got=sorted(strangers), where=where)
+
+
+def check_row(table: KernelTable, row: int, where: str) -> None:
+    """Check what a row packs against its signature and its hints.
+
+    Each leaf of the signature that is neither None nor hinted to be 1 has its slot, in order and of its type, or the
+    slots of its descriptor; scratch pointers come last; each tensor map is described.
+
+    Raises:
+        BundleFormatError: they differ (rule ``layout``), or a hint is of a leaf that is none (rule ``param``).
+    """
+    meaning, _, hint_set, _ = table.key(row)
+    signature = table.signatures[table.meanings[meaning].signature]
+    types = dict(
+        leaf for pair in zip(table.runtime_params(), signature, strict=True) for leaf in leaves(pair[1], pair[0])
+    )
+    hints = table.hint_sets[hint_set]
+    if strangers := sorted({name for name, _ in hints} - types.keys()):
+        raise refuse("param", "expected hints of leaves of the signature", got=strangers, where=f"{where} row {row}")
+    ones = {name for name, hint in hints if hint == 1}
+    expected = [(path, kind) for path, kind in types.items() if kind != NONE and path not in ones]
+    launch = table.launches[table.columns["launch"][row]]
+    if fault := _layout_fault(launch, expected):
+        raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=f"{where} row {row}")
+
+
+def check_rows(table: KernelTable, where: str) -> None:
+    """Check every row of a table, those of equal signature, hints and launch once; as `check_row`."""
+    columns = table.columns
+    seen: set[tuple[int, int, int]] = set()
+    for row, (meaning, hint_set, launch) in enumerate(
+        zip(columns["meaning"], columns["hints"], columns["launch"], strict=True)
+    ):
+        facts = (table.meanings[meaning].signature, hint_set, launch)
+        if facts not in seen:
+            seen.add(facts)
+            check_row(table, row, where)
+
+
+def _layout_fault(launch: Launch, expected: list[tuple[str, str]]) -> str:
+    """Say what a layout lacks to pack the leaves `expected`; empty if nothing."""
+    slots = list(launch.layout)
+    while slots and slots[-1].source in _SCRATCH and slots[-1].type.startswith("*"):
+        slots.pop()
+    slots.reverse()
+    maps = []
+    for path, kind in expected:
+        if is_descriptor(kind):
+            parts = list(_take_parts(slots, path))
+            if not parts or not all(_is_part(part, kind) for part in parts):
+                return f"parts of {path}, which is {kind}"
+            maps += [(path, len(descriptor_parts(kind)[1])) for part in parts if part.type == TENSOR_MAP]
+        elif not slots or slots.pop() != Slot(path, kind):
+            return f"{path} as {kind}"
+    if slots:
+        return "no more than the leaves of the signature and scratch"
+    if maps != [(tensor_map.source, len(tensor_map.block)) for tensor_map in launch.tensor_maps]:
+        return f"tensor maps of {[path for path, _ in maps]}"
+    return ""
+
+
+def _take_parts(slots: list[Slot], path: str) -> Iterator[Slot]:
+    while slots and slots[-1].source.startswith(f"{path}."):
+        slot = slots.pop()
+        yield Slot(slot.source[len(path) :], slot.type)
+
+
+def _is_part(part: Slot, kind: str) -> bool:
+    element, block = descriptor_parts(kind)
+    if part.source in _PARTS:
+        return part.type == (f"*{element}" if part.source == ".base" else _PARTS[part.source])
+    field, _, dim = part.source[1:].partition(".")
+    known = dim in _DIMS[: len(block)]
+    return known and (field, part.type) in {("shape", "i32"), ("shape", "i64"), ("stride", "i64")}
+
+
+def _spelled(layout: tuple[Slot, ...]) -> str:
+    return ", ".join(f"{slot.source}: {slot.type}" for slot in layout)
+
+
+def _param_of(source: str) -> str:
+    return source.partition(".")[0]
 
 
 def _check_constexprs(table: KernelTable, where: str) -> None:

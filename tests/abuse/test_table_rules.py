@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.table import COLUMNS
 
+from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.hostile import golden_parts, read_everything
 from tests.support.jsonlies import (
     Document,
@@ -32,6 +34,15 @@ SCALE = 1  # tables are sorted by kernel: fill, scale
 _, ROWS, RAW_TABLE = PARTS.tables[SCALE]
 HEADER: Document = json.loads(split_table(RAW_TABLE)[0])
 JUNK: tuple[Any, ...] = (None, True, 2, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1}, {"float": "1.5"}, {"tuple": [1]})
+
+MAP: Document = {
+    "source": "x_ptr",
+    "swizzle": 3,
+    "element_bytes": 2,
+    "element_type": 6,
+    "block": [64, 64],
+    "fp4_padded": False,
+}
 
 
 def outcome(tmp_path: Path, data: bytes) -> BundleError | None:
@@ -83,6 +94,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "no params": ("fields", lambda header: header.pop("params")),
     "a param twice": ("duplicate", first_param("n")),
     "a param named as a path": ("name", first_param("../x")),
+    "a param named as a member": ("name", first_param("x.0")),
     "a param named as scratch": ("name", first_param("$global_scratch")),
     "an axis twice": ("duplicate", lambda header: header["axes"].append(header["axes"][0])),
     "an option twice": ("duplicate", lambda header: header["configs"][0]["options"].append(["num_warps", 8])),
@@ -120,6 +132,13 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a type more in a signature": ("size", add("signatures", 0)("i32")),
     "a type less in a signature": ("size", lambda header: header["signatures"][0].pop()),
     "a type with escapes": ("text", at("signatures", 0, 0)("*fp16\x1b[0m")),
+    "a type of no Triton": ("signature", at("signatures", 0, 1)("int")),
+    "a type with spaces": ("signature", at("signatures", 0, 1)("(i32, fp32)")),
+    "a pointer to nothing": ("signature", at("signatures", 0, 0)("*")),
+    "a tuple without end": ("signature", at("signatures", 0, 1)("(i32")),
+    "tuples of types 9 deep": ("signature", at("signatures", 0, 1)("(" * 9 + "i32" + ")" * 9)),
+    "a descriptor of six dimensions": ("signature", at("signatures", 0, 1)("tensordesc<fp16[1,1,1,1,1,1]>")),
+    "a descriptor of an empty block": ("signature", at("signatures", 0, 1)("tensordesc<fp16[0]>")),
     "a type of another type": ("type", at("signatures", 0, 0)(16)),
     "a meaning of nothing": ("size", at("meanings", 0)([])),
     "a meaning with an axis more": ("pool", add("meanings", 0)(0)),
@@ -133,6 +152,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a hint of true": ("type", hints([["x_ptr", True]])),
     "a hint of a deep array": ("type", hints([["x_ptr", [[[[1]]]]]])),
     "a hint of a stranger": ("param", hints([["y_ptr", 16]])),
+    "a hint of a leaf that is none": ("param", hints([["x_ptr.0", 16]])),
     "a hint of a constexpr": ("param", hints([["BLOCK", 16]])),
     "a hint without value": ("size", hints([["x_ptr"]])),
     "an option without value": ("size", at("configs", 0, "options", 0)(["num_warps"])),
@@ -140,6 +160,12 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "65 options": ("size", at("configs", 0, "options")([[f"o{i}", 1] for i in range(65)])),
     "a layout of a stranger": ("param", at("layouts", 0, 0)(["y_ptr", "*fp16"])),
     "a layout of a constexpr": ("param", at("layouts", 0, 0)(["BLOCK", "i32"])),
+    "a layout of a leaf that is none": ("layout", at("layouts", 0, 0)(["x_ptr.0", "*fp16"])),
+    "a layout of another type of the same size": ("layout", at("layouts", 0, 0)(["x_ptr", "i64"])),
+    "a layout of a part of what is no descriptor": ("layout", at("layouts", 0, 0)(["x_ptr.base", "*fp16"])),
+    "a layout in another order": ("layout", lambda header: header["layouts"][0].reverse()),
+    "a layout without a param": ("layout", lambda header: header["layouts"][0].pop(0)),
+    "a layout with a param twice": ("layout", lambda header: header["layouts"][0].insert(0, ["x_ptr", "*fp16"])),
     "a layout of triples": ("size", at("layouts", 0, 0)(["x_ptr", "*fp16", 0])),
     "a launch of no layout": ("pool", launch("layout")(99)),
     "a launch of a bool layout": ("type", launch("layout")(False)),
@@ -155,6 +181,15 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "profile scratch aligned to 0": ("size", launch("profile_scratch_align")(0)),
     "cooperative by number": ("type", launch("cooperative")(1)),
     "a symbol with a zero byte": ("text", launch("symbol")("scale\0")),
+    "tensor maps of no array": ("type", launch("tensor_maps")(None)),
+    "a tensor map of nothing": ("layout", add("launches", 0, "tensor_maps")(MAP)),
+    "a tensor map without block": ("fields", add("launches", 0, "tensor_maps")({"source": "x_ptr"})),
+    "a tensor map of six dimensions": ("size", add("launches", 0, "tensor_maps")({**MAP, "block": [1] * 6})),
+    "a tensor map of 257": ("size", add("launches", 0, "tensor_maps")({**MAP, "block": [257]})),
+    "a tensor map of an empty block": ("size", add("launches", 0, "tensor_maps")({**MAP, "block": [0]})),
+    "a tensor map of 16 bytes": ("size", add("launches", 0, "tensor_maps")({**MAP, "element_bytes": 16})),
+    "a tensor map of swizzle 32": ("size", add("launches", 0, "tensor_maps")({**MAP, "swizzle": 32})),
+    "a tensor map padded by number": ("type", add("launches", 0, "tensor_maps")({**MAP, "fp4_padded": 0})),
     "a tuning key of nine": ("size", at("tuning")({"key": ["n"] * 9, "bucket": "pow2"})),
     "a tuning key that is a path": ("name", at("tuning")({"key": ["../n"], "bucket": "pow2"})),
     "tuning without bucket": ("fields", at("tuning")({"key": ["n"]})),
@@ -259,3 +294,61 @@ def test_rows_and_index_agree(tmp_path: Path) -> None:
     for step in (-1, 1):
         data = edit_index(PARTS, lambda index, step=step: put(index, ("kernels", 1, "variants"), ROWS + step))
         assert rule_of(outcome(tmp_path, data)) == "size"
+
+
+PACKED = kernel(
+    "packed",
+    {"pair": "(*fp16,(i32,none),i32)", "desc": "tensordesc<fp16[64,32]>", "flag": "i1"},
+    hints=[{"pair.0": 16, "pair.2": 1, "pair.1.0": 16}],
+)
+PACKED_80 = kernel("packed", {"pair": "(i64)", "desc": "tensordesc<bf16[8]>"}, on=target("sm_80"))
+
+
+@pytest.mark.parametrize(("packed", "on"), [(PACKED, "sm_90a"), (PACKED_80, "sm_80")])
+def test_tuples_and_descriptors_are_read_back(tmp_path: Path, packed: SyntheticKernel, on: str) -> None:
+    path = make_bundle(tmp_path / "packed.nojit", packed, on=target(on))
+    assert read_everything(path) == len(packed.table)
+    with BundleFile(path) as bundle:
+        assert bundle.table("packed") == packed.table
+
+
+PACKED_LIES: dict[str, tuple[str, Lie]] = {
+    "a descriptor without parts": ("layout", lambda header: _without(header, "desc.")),
+    "a descriptor's dimension too many": ("layout", lambda header: _renamed(header, "desc.shape.1", "desc.shape.2")),
+    "a descriptor's part of no name": ("layout", lambda header: _renamed(header, "desc.shape.1", "desc.size.1")),
+    "a descriptor's part of another type": ("layout", lambda header: _retyped(header, "desc.stride.1", "i32")),
+    "a map of another descriptor": ("layout", at("launches", 0, "tensor_maps", 0, "source")("pair.0")),
+    "a map of another rank": ("layout", at("launches", 0, "tensor_maps", 0, "block")([64])),
+    "a map that nothing describes": ("layout", at("launches", 0, "tensor_maps")([])),
+    "a member of a tuple left out": ("layout", lambda header: _without(header, "pair.1.0")),
+    "a member that is none": ("layout", lambda header: _renamed(header, "pair.1.0", "pair.1.1")),
+    "a member of another type": ("layout", lambda header: _retyped(header, "pair.2", "fp32")),
+    "a hint of a member that is none": ("param", at("hint_sets", 1, 0, 0)("pair.7")),
+    "a hint of a whole tuple": ("param", at("hint_sets", 1, 0, 0)("pair")),
+}
+
+
+def _slots(header: Document) -> list[list[str]]:
+    slots: list[list[str]] = header["layouts"][header["launches"][0]["layout"]]
+    return slots
+
+
+def _without(header: Document, prefix: str) -> None:
+    slots = _slots(header)
+    slots[:] = [slot for slot in slots if not slot[0].startswith(prefix)]
+
+
+def _renamed(header: Document, source: str, other: str) -> None:
+    for slot in _slots(header):
+        slot[0] = other if slot[0] == source else slot[0]
+
+
+def _retyped(header: Document, source: str, kind: str) -> None:
+    for slot in _slots(header):
+        slot[1] = kind if slot[0] == source else slot[1]
+
+
+@pytest.mark.parametrize("case", PACKED_LIES)
+def test_a_row_packs_what_its_signature_says(tmp_path: Path, case: str) -> None:
+    rule, lie = PACKED_LIES[case]
+    assert rule_of(outcome(tmp_path, edit_table(Parts.of(PACKED), 0, lie))) == rule

@@ -26,7 +26,7 @@ from nojit.runtime.zstd import _EMPTY
 from tests.spec import tiny
 from tests.spec.pages import ROOT, generated, rows
 from tests.spec.reader import Table, read_bundle, value
-from tests.support.bundles import Parts
+from tests.support.bundles import Parts, kernel
 from tests.support.hostile import golden_parts
 from tests.support.jsonlies import edit_index, put
 
@@ -97,6 +97,13 @@ def test_the_page_names_the_fields_of_tuning() -> None:
     raw = encode_table(replace(tiny.TABLE, tuning=Tuning(("n",), "pow2")))
     written = json.loads(raw[4 : 4 + struct.unpack_from("<I", raw)[0]])
     assert sorted(column("tuning")) == keys_of(written, "tuning")
+
+
+def test_the_page_names_the_fields_of_a_tensor_map() -> None:
+    packed = kernel("packed", {"desc": "tensordesc<fp16[64,32]>"})
+    raw = encode_table(packed.table)
+    written = json.loads(raw[4 : 4 + struct.unpack_from("<I", raw)[0]])
+    assert sorted(column("tensor_map")) == keys_of(written, "launches", 0, "tensor_maps", 0)
 
 
 def test_the_page_names_the_fields_of_a_section() -> None:

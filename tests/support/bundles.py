@@ -30,9 +30,22 @@ from nojit.runtime.format import (
     encode_images,
     encode_index,
 )
-from nojit.runtime.table import COLUMNS, MISSING, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Slot
+from nojit.runtime.table import (
+    COLUMNS,
+    MISSING,
+    Axis,
+    Config,
+    Derived,
+    KernelTable,
+    Launch,
+    Meaning,
+    Param,
+    Slot,
+    TensorMap,
+)
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import parse_image_arch
+from nojit.runtime.type_names import TENSOR_MAP, TENSOR_MAP_BYTES, descriptor_parts, is_descriptor, leaves
 from nojit.runtime.values import Value
 
 from tests.support.cubins import CubinSpec, build_cubin
@@ -64,6 +77,8 @@ SM_90 = target("sm_90a")
 
 def size_of(kind: str) -> int:
     """Return the bytes of a param of a Triton type."""
+    if kind == TENSOR_MAP:
+        return TENSOR_MAP_BYTES
     return 8 if kind.startswith("*") else _SIZES.get(kind) or int(kind[1:]) // 8
 
 
@@ -92,7 +107,8 @@ def kernel(
 
     Args:
         name: also the symbol in the images.
-        params: in the function's order; a type such as ``*{dtype}`` or ``i32``, optional with ``?``, or ``constexpr``.
+        params: in the function's order; a type such as ``*{dtype}``, ``i32``, ``(*fp16,(i32,none))`` or
+            ``tensordesc<fp16[64,64]>``, optional with ``?``, or ``constexpr``.
         matrix: values of each axis; one named in braces spells types, another is a constexpr.
         configs: each constexprs, options (``num_warps``, ...) and perhaps ``requires``.
         hints: hint sets beside the empty one.
@@ -152,7 +168,9 @@ def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo) -> Syn
     pools = (table.meanings, table.configs, table.hint_sets, table.derived_values)
     for row, key in enumerate(itertools.product(*(range(len(pool)) for pool in pools))):
         meaning, config, hint_set, _ = key
-        launch = _launch(table, table.meanings[meaning], table.configs[config], table.hint_sets[hint_set], facts)
+        launch = _launch(
+            table, table.meanings[meaning], table.configs[config], table.hint_sets[hint_set], facts | {"on": on}
+        )
         images.append(_image(launch, f"{table.kernel} {row}", on))
         values = (*key, launches.setdefault(launch, len(launches)), row, 32, 0)
         for column, value in zip(COLUMNS, values, strict=True):
@@ -163,9 +181,17 @@ def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo) -> Syn
 def _launch(
     table: KernelTable, meaning: Meaning, config: Config, hints: tuple[tuple[str, int], ...], facts: dict[str, Any]
 ) -> Launch:
-    ones = {param for param, hint in hints if hint == 1}
+    ones = {path for path, hint in hints if hint == 1}
     types = zip(table.runtime_params(), table.signatures[meaning.signature], strict=True)
-    slots = [Slot(param, kind) for param, kind in types if kind != "none" and param not in ones]
+    kept = [
+        (path, kind)
+        for param, whole in types
+        for path, kind in leaves(whole, param)
+        if kind != "none" and path not in ones
+    ]
+    facts = dict(facts)
+    tma = parse_image_arch(facts.pop("on").image_arch).number >= 90
+    slots = [slot for path, kind in kept for slot in _slots(path, kind, tma=tma)]
     options = dict(config.options)
     base: dict[str, Any] = {
         "symbol": table.kernel,
@@ -179,8 +205,34 @@ def _launch(
         "profile_scratch_align": 1,
         "cooperative": False,
         "pdl": False,
+        "tensor_maps": tuple(_tensor_map(path, kind) for path, kind in kept if tma and is_descriptor(kind)),
     }
     return Launch(**base | facts)
+
+
+def _slots(path: str, kind: str, *, tma: bool) -> list[Slot]:
+    """Expand a leaf as Triton 3.9 does."""
+    if not is_descriptor(kind):
+        return [Slot(path, kind)]
+    element, block = descriptor_parts(kind)
+    dims = range(len(block))
+    shapes = [Slot(f"{path}.shape.{dim}", "i32") for dim in dims]
+    strides = [Slot(f"{path}.stride.{dim}", "i64") for dim in dims]
+    if tma:
+        return [Slot(f"{path}.map", TENSOR_MAP), *shapes, *strides]
+    wide = [Slot(f"{path}.shape.{dim}", "i64") for dim in dims]
+    flags = [Slot(f"{path}.{flag}", "i1") for flag in ("pads_nan", "rounds_tf32")]
+    return [Slot(f"{path}.base", f"*{element}"), *wide, *strides, *flags, *shapes, *strides]
+
+
+# CUtensorMapDataType of cuda.h
+_MAP_TYPES = {"fp16": 6, "fp32": 7, "bf16": 9, "i32": 4, "fp8e4nv": 0, "fp8e5": 0}
+
+
+def _tensor_map(path: str, kind: str) -> TensorMap:
+    element, block = descriptor_parts(kind)
+    element_bytes = 1 if element.startswith("fp8") else size_of(element)
+    return TensorMap(path, 3, element_bytes, _MAP_TYPES.get(element, 0), block, fp4_padded=False)
 
 
 def _image(launch: Launch, code: str, on: TargetInfo) -> bytes:

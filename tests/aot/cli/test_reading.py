@@ -159,9 +159,10 @@ def _relaunched(**facts: Any) -> SyntheticKernel:
         ({"num_warps": 8}, "blocks of (256, 1, 1) threads"),
         ({"num_ctas": 2}, "clusters of 2 CTAs"),
         ({"symbol": "other"}, "expected kernel 'other'"),
-        ({"layout": (Slot("x_ptr", ADDRESS),)}, "to take 1 params"),
-        ({"layout": tuple(Slot(name, ADDRESS) for name in ("x_ptr", "n", "n", "n"))}, "param 1 of 'copy'"),
-        ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, "scalar or pointer type"),
+        ({"layout": (Slot("x_ptr", ADDRESS),)}, "expected n as i32"),
+        ({"layout": tuple(Slot(name, ADDRESS) for name in ("x_ptr", "n", "n", "n"))}, "expected n as i32"),
+        ({"layout": (Slot("x_ptr", ADDRESS), Slot("n", "i32"))}, "to take 2 params"),
+        ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, f"expected x_ptr as {ADDRESS}"),
     ],
 )
 def test_verify_checks_images_against_their_table(
