@@ -35,7 +35,12 @@ def faketorch_module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 
 @pytest.fixture
-def faketorch(faketorch_module: ModuleType) -> ModuleType:
-    """A framework with DLPack's C exchange API whose tensors lie at any address of any device."""
+def faketorch(faketorch_module: ModuleType, fakecuda_library: FakeCuda) -> ModuleType:
+    """A framework with DLPack's C exchange API whose tensors lie at any address of any device.
+
+    The fake driver asks it about the addresses of each launch: scratch that was freed, or that belongs to another stream
+    or device, is a violation.
+    """
     faketorch_module.reset()
+    fakecuda_library.watch_memory(faketorch_module.watch())
     return faketorch_module

@@ -7,5 +7,6 @@ and every byte of every argument. What a right caller never does is a *violation
 
 from tests.fakecuda.build import build_driver, build_faketorch, load_extension
 from tests.fakecuda.driver import CallsHeld, FakeCuda, Launch
+from tests.fakecuda.tensormap import TensorMap
 
-__all__ = ["CallsHeld", "FakeCuda", "Launch", "build_driver", "build_faketorch", "load_extension"]
+__all__ = ["CallsHeld", "FakeCuda", "Launch", "TensorMap", "build_driver", "build_faketorch", "load_extension"]

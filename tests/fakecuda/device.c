@@ -30,6 +30,11 @@ static int is_context(const struct fake_context *context) {
 
 static int is_active(const struct fake_context *context) { return is_context(context) && context->retained > 0; }
 
+/* What a context that is not active gives. */
+static CUresult refusal_of(const struct fake_context *context) {
+    return is_context(context) && context->lost ? context->lost : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 static int is_device(CUdevice device) { return device >= 0 && device < fake.devices; }
 
 int fake_shared_optin(unsigned capability) {
@@ -146,6 +151,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (!is_device(device))
         LEAVE(cuDevicePrimaryCtxRetain, CUDA_ERROR_INVALID_DEVICE);
     fake.context[device].retained++;
+    fake.context[device].lost = CUDA_SUCCESS;
     *context = &fake.context[device];
     LEAVE(cuDevicePrimaryCtxRetain, CUDA_SUCCESS);
 }
@@ -171,6 +177,8 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
     ENTER(cuDevicePrimaryCtxReset_v2);
     if (!is_device(device))
         LEAVE(cuDevicePrimaryCtxReset_v2, CUDA_ERROR_INVALID_DEVICE);
+    if (fake_capturing())
+        LEAVE(cuDevicePrimaryCtxReset_v2, fake_break_capture("cuDevicePrimaryCtxReset"));
     fake.context[device].epoch++;
     LEAVE(cuDevicePrimaryCtxReset_v2, CUDA_SUCCESS);
 }
@@ -194,7 +202,7 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
     ENTER(cuCtxSetCurrent);
     refresh_stack();
     if (context && !is_active(context))
-        LEAVE(cuCtxSetCurrent, CUDA_ERROR_INVALID_CONTEXT);
+        LEAVE(cuCtxSetCurrent, refusal_of(context));
     if (stack.depth)
         stack.depth--;
     if (context)
@@ -206,7 +214,7 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
     ENTER(cuCtxPushCurrent_v2);
     refresh_stack();
     if (!is_active(context))
-        LEAVE(cuCtxPushCurrent_v2, CUDA_ERROR_INVALID_CONTEXT);
+        LEAVE(cuCtxPushCurrent_v2, refusal_of(context));
     if (stack.depth == CONTEXT_STACK_MAX)
         LEAVE(cuCtxPushCurrent_v2, fake_violation(CUDA_ERROR_INVALID_VALUE, "context pushed %d deep", stack.depth));
     stack.context[stack.depth++] = context;
@@ -229,6 +237,8 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
     struct fake_context *context = fake_current();
     if (!context)
         LEAVE(cuCtxGetDevice, CUDA_ERROR_INVALID_CONTEXT);
+    if (context->lost)
+        LEAVE(cuCtxGetDevice, context->lost);
     *device = context->device;
     LEAVE(cuCtxGetDevice, CUDA_SUCCESS);
 }
@@ -252,3 +262,10 @@ EXPORT int fake_context_depth(int *device) {
 }
 
 EXPORT int fake_context_retained(CUdevice device) { return is_device(device) ? fake.context[device].retained : -1; }
+
+/* Take the primary context away, as another library's reset does: calls in it give `code` until it is retained again. */
+EXPORT void fake_lose_context(CUdevice device, CUresult code) {
+    fake.context[device].retained = 0;
+    fake.context[device].epoch++;
+    fake.context[device].lost = code;
+}

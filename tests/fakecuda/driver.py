@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fakecuda.tensormap import TensorMap, read_tensor_map
+
 __all__ = ["CallsHeld", "FakeCuda", "Launch"]
 
 DEFAULT_DRIVER_VERSION = 13000
@@ -76,6 +78,10 @@ class Launch:
         """The arguments as unsigned little-endian integers."""
         return tuple(int.from_bytes(value, "little") for value in self.params)
 
+    def tensor_map(self, argument: int) -> TensorMap:
+        """What a tensor map among the arguments was made of."""
+        return read_tensor_map(self.params[argument])
+
 
 def _u32(value: bytes, index: int) -> int:
     return int.from_bytes(value[4 * index : 4 * index + 4], "little")
@@ -125,13 +131,13 @@ class FakeCuda:
     def fail(self, function: str, code: int, *, call: int | None = None) -> None:
         """Make calls of `function` return `code`: the next one for ``call=0``, the one after for 1, all for None.
 
-        The sticky codes (700, 702, 714 to 719) make every later call fail too, as on a device.
+        ``*`` stands for all functions together: ``call=3`` is the fourth driver call from here, whichever it is. The sticky codes (700, 702, 714 to 719) make every later call fail too, as on a device.
         """
         known = self.library.fake_fail(function.encode(), ctypes.c_int64(-1 if call is None else call), code)
         assert known >= 0, f"the fake has no {function}"
 
     def calls(self, function: str) -> int:
-        """Count the calls of `function` since the last `reset`."""
+        """Count the calls of `function`, or of all for ``*``, since the last `reset`."""
         count = int(self.library.fake_calls(function.encode()))
         assert count >= 0, f"the fake has no {function}"
         return count
@@ -228,6 +234,17 @@ class FakeCuda:
     def add_memory(self, address: int, size_bytes: int, device: int = 0) -> None:
         """Make the driver know memory at `address`."""
         self.library.fake_add_memory(ctypes.c_uint64(address), ctypes.c_size_t(size_bytes), device)
+
+    def lose_context(self, device: int = 0, code: int = 709) -> None:
+        """Destroy the primary context, as another library's reset does: calls in it give `code` until it is retained again.
+
+        What was raised for its kernels (shared memory, cluster size) is forgotten; libraries and kernels stay good.
+        """
+        self.library.fake_lose_context(device, code)
+
+    def watch_memory(self, function: int) -> None:
+        """Have each launch ask ``faketorch.watch()`` about the addresses that it is handed; 0 ends it."""
+        self.library.fake_watch_memory(ctypes.c_void_p(function))
 
     def make_current(self, device: int | None) -> None:
         """Set this thread's current context to `device`'s primary one, or to none, as an application would."""

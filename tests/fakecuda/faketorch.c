@@ -4,12 +4,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIMS_MAX = 8, DEVICES_MAX = 8, CUDA = 2, LOG_MAX = 256 };
+enum { DIMS_MAX = 8, DEVICES_MAX = 8, CUDA = 2, LOG_MAX = 4096 };
 
 struct dl_device {
     int32_t type, id;
@@ -60,17 +60,24 @@ typedef struct {
 struct allocation {
     uint64_t address, bytes;
     int device;
+    /* the device's current one when it was made: freed memory may be handed out again to work on that stream only */
+    void *stream;
+    int freed;
 };
 
-/* guarded by the GIL but for what the allocator touches, which DLPack lets run without it */
+static const uint64_t FIRST_ADDRESS = 0x600000000000u;
+
+/* guarded by the GIL but for what the allocator touches, which DLPack lets run without it: that `lock` guards */
 static struct {
     void *stream[DEVICES_MAX];
     long exports, streams;
-    atomic_long allocated, freed;
-    atomic_ullong next_address;
+    long allocated, freed;
+    uint64_t next_address;
     struct allocation log[LOG_MAX];
     int fail_export, fail_stream, fail_allocate;
 } fake;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct {
     const char *name;
@@ -192,8 +199,33 @@ static int current_stream(int32_t type, int32_t id, void **out) {
     return 0;
 }
 
+/* The allocation that holds an address, freed or not; NULL if it was never one. */
+static struct allocation *find_allocation(uint64_t address) {
+    for (long i = fake.allocated - 1; i >= 0 && i >= fake.allocated - LOG_MAX; i--) {
+        struct allocation *entry = &fake.log[i % LOG_MAX];
+        if (address >= entry->address && address < entry->address + entry->bytes)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Record an allocation. No address is ever given twice, so that one which was freed is known for ever. */
+static uint64_t add_allocation(uint64_t bytes, int device) {
+    pthread_mutex_lock(&lock);
+    uint64_t address = fake.next_address;
+    fake.next_address += (bytes + 1023) / 512 * 512;
+    fake.log[fake.allocated++ % LOG_MAX] = (struct allocation){address, bytes, device, fake.stream[device], 0};
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
 static void drop_allocation(struct dl_managed *self) {
-    atomic_fetch_add(&fake.freed, 1);
+    pthread_mutex_lock(&lock);
+    fake.freed++;
+    struct allocation *entry = find_allocation((uint64_t)(uintptr_t)self->tensor.data);
+    if (entry)
+        entry->freed = 1;
+    pthread_mutex_unlock(&lock);
     free(self->tensor.shape);
     free(self);
 }
@@ -203,7 +235,8 @@ static int allocate(struct dl_tensor *prototype, struct dl_managed **out, void *
                     void (*set_error)(void *, const char *, const char *)) {
     struct dl_managed *view = fake.fail_allocate ? NULL : calloc(1, sizeof *view);
     int64_t *shape = calloc((size_t)prototype->ndim + 1, sizeof *shape);
-    if (!view || !shape || prototype->device.type != CUDA) {
+    int device = prototype->device.id;
+    if (!view || !shape || prototype->device.type != CUDA || device < 0 || device >= DEVICES_MAX) {
         free(view);
         free(shape);
         set_error(error_context, "MemoryError", "faketorch is out of memory");
@@ -212,9 +245,7 @@ static int allocate(struct dl_tensor *prototype, struct dl_managed **out, void *
     uint64_t bytes = (uint64_t)prototype->dtype.bits * prototype->dtype.lanes / 8;
     for (int i = 0; i < prototype->ndim; i++)
         bytes *= (uint64_t)(shape[i] = prototype->shape[i]);
-    uint64_t address = atomic_fetch_add(&fake.next_address, (bytes + 1023) / 512 * 512);
-    fake.log[atomic_fetch_add(&fake.allocated, 1) % LOG_MAX] =
-        (struct allocation){address, bytes, prototype->device.id};
+    uint64_t address = add_allocation(bytes, device);
     *view = (struct dl_managed){{1, 3}, NULL, drop_allocation, 0, *prototype};
     view->tensor.data = (void *)(uintptr_t)address;
     view->tensor.shape = shape;
@@ -232,7 +263,30 @@ static struct dl_api foreign_api = {{2, 0}, NULL, NULL, NULL, NULL, NULL, NULL};
 /* the quick export is optional */
 static struct dl_api slow_api = {{1, 3}, NULL, allocate, export_managed, import_managed, NULL, current_stream};
 
+/* What is wrong with a launch on `stream` of `device` that is handed `address`; a `fake_watch` of the fake driver. */
+static const char *problem_with(uint64_t address, int device, uint64_t stream) {
+    if (address < FIRST_ADDRESS || address >= fake.next_address)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    const struct allocation *entry = find_allocation(address);
+    const char *problem = !entry                                         ? "scratch memory that nobody allocated"
+                          : entry->freed                                 ? "scratch memory that was freed"
+                          : entry->device != device                      ? "scratch memory of another device"
+                          : (uint64_t)(uintptr_t)entry->stream != stream ? "scratch memory of another stream"
+                                                                         : NULL;
+    pthread_mutex_unlock(&lock);
+    return problem;
+}
+
 /* --- control --- */
+
+static PyObject *watch(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    const char *(*function)(uint64_t, int, uint64_t) = problem_with;
+    void *address;
+    memcpy(&address, &function, sizeof address);
+    return PyLong_FromVoidPtr(address);
+}
 
 static PyObject *set_stream(PyObject *module, PyObject *args) {
     (void)module;
@@ -249,22 +303,36 @@ static PyObject *set_stream(PyObject *module, PyObject *args) {
 static PyObject *counts(PyObject *module, PyObject *none) {
     (void)module, (void)none;
     return Py_BuildValue("{s:l,s:l,s:l,s:l}", "exports", fake.exports, "streams", fake.streams, "allocated",
-                         atomic_load(&fake.allocated), "freed", atomic_load(&fake.freed));
+                         fake.allocated, "freed", fake.freed);
 }
 
-static PyObject *allocations(PyObject *module, PyObject *none) {
-    (void)module, (void)none;
-    long count = atomic_load(&fake.allocated);
+/* A list with an item for each allocation that is still recorded, oldest first. */
+static PyObject *list_allocations(PyObject *(*item_of)(const struct allocation *)) {
     PyObject *list = PyList_New(0);
-    for (long i = count > LOG_MAX ? count - LOG_MAX : 0; list && i < count; i++) {
-        const struct allocation *entry = &fake.log[i % LOG_MAX];
-        PyObject *item = Py_BuildValue("(KKi)", (unsigned long long)entry->address, (unsigned long long)entry->bytes,
-                                       entry->device);
+    for (long i = fake.allocated > LOG_MAX ? fake.allocated - LOG_MAX : 0; list && i < fake.allocated; i++) {
+        PyObject *item = item_of(&fake.log[i % LOG_MAX]);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
     return list;
+}
+
+static PyObject *place_of(const struct allocation *entry) {
+    return Py_BuildValue("(KKi)", (unsigned long long)entry->address, (unsigned long long)entry->bytes,
+                         entry->device);
+}
+
+static PyObject *stream_of(const struct allocation *entry) { return PyLong_FromVoidPtr(entry->stream); }
+
+static PyObject *allocations(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return list_allocations(place_of);
+}
+
+static PyObject *allocation_streams(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return list_allocations(stream_of);
 }
 
 static PyObject *fail(PyObject *module, PyObject *args) {
@@ -285,8 +353,9 @@ static PyObject *fail(PyObject *module, PyObject *args) {
 
 static PyObject *reset(PyObject *module, PyObject *none) {
     (void)module, (void)none;
+    uint64_t next = fake.next_address;
     memset(&fake, 0, sizeof fake);
-    atomic_store(&fake.next_address, 0x600000000000u);
+    fake.next_address = next;
     Py_RETURN_NONE;
 }
 
@@ -294,6 +363,8 @@ static PyMethodDef functions[] = {
     {"set_stream", set_stream, METH_VARARGS, "set_stream(device, handle): what current_work_stream gives for it."},
     {"counts", counts, METH_NOARGS, "How often tensors were exported, streams asked for, scratch allocated and freed."},
     {"allocations", allocations, METH_NOARGS, "(address, bytes, device) of each allocation."},
+    {"allocation_streams", allocation_streams, METH_NOARGS, "The stream that was current at each allocation."},
+    {"watch", watch, METH_NOARGS, "The address of a function that the fake driver can ask about launched addresses."},
     {"fail", fail, METH_VARARGS, "fail(what, on=True): make 'export', 'stream' or 'allocate' fail."},
     {"reset", reset, METH_NOARGS, "Forget counts, streams and failures."},
     {NULL, NULL, 0, NULL},
@@ -320,7 +391,7 @@ PyMODINIT_FUNC PyInit_faketorch(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
-    atomic_store(&fake.next_address, 0x600000000000u);
+    fake.next_address = FIRST_ADDRESS;
     if (add_type(module, "faketorch.Tensor", &api) < 0 || add_type(module, "faketorch.NewerTensor", &newer_api) < 0 ||
         add_type(module, "faketorch.ForeignTensor", &foreign_api) < 0 ||
         add_type(module, "faketorch.SlowTensor", &slow_api) < 0)

@@ -11,20 +11,13 @@ enum {
     THREADS_PER_MULTIPROCESSOR = 2048,
 };
 
-/* what a launch was asked for, once its handles are resolved */
-struct request {
-    struct fake_kernel *kernel;
-    CUdevice device;
-    const CUlaunchConfig *config;
-    void **params;
-    void **extra;
-};
-
-static CUresult resolve(CUfunction handle, const CUlaunchConfig *config, struct request *out) {
+static CUresult resolve(CUfunction handle, const CUlaunchConfig *config, struct fake_request *out) {
     struct fake_context *context = fake_current();
     struct fake_function_handle *function = NULL;
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->lost)
+        return context->lost;
     out->kernel = fake_find_kernel(handle);
     if (!out->kernel && (function = fake_find_function(handle))) {
         out->kernel = function->kernel;
@@ -60,7 +53,7 @@ static CUresult check_capture(const CUlaunchConfig *config) {
     return CUDA_SUCCESS;
 }
 
-static CUresult check_shape(const struct request *request) {
+static CUresult check_shape(const struct fake_request *request) {
     const CUlaunchConfig *c = request->config;
     const struct cubin_kernel *code = request->kernel->code;
     if (c->gridDimX == 0 || c->gridDimY == 0 || c->gridDimZ == 0 || c->gridDimX > 0x7fffffff ||
@@ -75,7 +68,7 @@ static CUresult check_shape(const struct request *request) {
     if (want[0] && (c->blockDimX != want[0] || c->blockDimY != want[1] || c->blockDimZ != want[2]))
         return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: block %u x %u x %u, image needs %u x %u x %u",
                               code->symbol, c->blockDimX, c->blockDimY, c->blockDimZ, want[0], want[1], want[2]);
-    int limit = request->kernel->shared_limit[request->device];
+    int limit = fake_raised(request->kernel, request->device)->shared_bytes;
     if (limit == 0)
         limit = DEFAULT_SHARED_BYTES - (int)code->static_shared;
     if (c->sharedMemBytes > (unsigned)limit)
@@ -91,7 +84,44 @@ static const CUlaunchAttribute *find_attribute(const CUlaunchConfig *config, int
     return NULL;
 }
 
-static CUresult check_cluster(const struct request *request) {
+/* The most that the value of an attribute may be; the least is 0, but for a carve-out. -1 for an attribute unknown here. */
+static int last_value(int id) {
+    switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        return 1;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        return 2;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return 100;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        return MAX_CLUSTER;
+    default:
+        return -1;
+    }
+}
+
+static CUresult check_attributes(const struct fake_request *request) {
+    const CUlaunchConfig *config = request->config;
+    if (config->numAttrs && !config->attrs)
+        return fake_violation(CUDA_ERROR_INVALID_VALUE, "%u launch attributes at a null pointer", config->numAttrs);
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *one = &config->attrs[i];
+        int least = one->id == CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ? -1 : 0;
+        if (last_value(one->id) < 0)
+            return fake_violation(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known here", one->id);
+        if (find_attribute(config, one->id) != one)
+            return fake_violation(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is given twice", one->id);
+        if (one->value.number < least || one->value.number > last_value(one->id))
+            return fake_violation(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is %d", one->id, one->value.number);
+        if (one->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+            fake.capability[request->device] < 90)
+            return fake_violation(CUDA_ERROR_NOT_SUPPORTED, "a dependent launch on a device before sm_90");
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_cluster(const struct fake_request *request) {
     const CUlaunchConfig *config = request->config;
     const struct cubin_kernel *code = request->kernel->code;
     const CUlaunchAttribute *asked = find_attribute(config, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
@@ -105,7 +135,7 @@ static CUresult check_cluster(const struct request *request) {
     }
     if (x * y == 1)
         return CUDA_SUCCESS;
-    unsigned limit = request->kernel->non_portable_cluster[request->device] ? MAX_CLUSTER : PORTABLE_CLUSTER;
+    unsigned limit = fake_raised(request->kernel, request->device)->non_portable_cluster ? MAX_CLUSTER : PORTABLE_CLUSTER;
     if (x == 0 || y == 0 || x * y > limit || config->gridDimX % x || fake.capability[request->device] < 90)
         return fake_violation(CUDA_ERROR_INVALID_CLUSTER_SIZE, "%s: cluster of %u x %u on a grid %u wide, limit %u",
                               code->symbol, x, y, config->gridDimX, limit);
@@ -116,60 +146,12 @@ static CUresult check_cooperative(const CUlaunchConfig *config) {
     const CUlaunchAttribute *asked = find_attribute(config, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
     uint64_t blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
     uint64_t resident = (uint64_t)FAKE_MULTIPROCESSORS * (THREADS_PER_MULTIPROCESSOR / config->blockDimX);
-    if (asked && asked->value.cooperative && blocks > resident)
+    if (asked && asked->value.number && blocks > resident)
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     return CUDA_SUCCESS;
 }
 
-/* Copy the arguments out of an array of pointers, one for each param: as many as the image has, each in full. */
-static CUresult read_pointers(const struct cubin_kernel *code, void **params, struct fake_launch_record *record) {
-    for (unsigned i = 0; i < code->params; i++) {
-        if (!params[i])
-            return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: argument %u is a null pointer", code->symbol, i);
-        memcpy(record->bytes + code->offsets[i], params[i], code->sizes[i]);
-    }
-    return CUDA_SUCCESS;
-}
-
-/* Copy the arguments out of one packed buffer, as CU_LAUNCH_PARAM_BUFFER_* describe it. */
-static CUresult read_buffer(const struct cubin_kernel *code, void **extra, struct fake_launch_record *record) {
-    const void *buffer = NULL;
-    size_t size = 0;
-    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            size = *(size_t *)extra[1];
-        else
-            return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (!buffer || size != record->param_bytes)
-        return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: a buffer of %zu bytes, image needs %u", code->symbol,
-                              size, record->param_bytes);
-    memcpy(record->bytes, buffer, size);
-    return CUDA_SUCCESS;
-}
-
-static CUresult read_params(const struct request *request, struct fake_launch_record *record) {
-    const struct cubin_kernel *code = request->kernel->code;
-    record->params = code->params;
-    record->param_bytes = 0;
-    if (code->params) {
-        unsigned last = code->params - 1;
-        record->param_bytes = (uint32_t)code->offsets[last] + code->sizes[last];
-    }
-    if (record->param_bytes > FAKE_PARAM_BYTES_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(record->offsets, code->offsets, sizeof *code->offsets * code->params);
-    memcpy(record->sizes, code->sizes, sizeof *code->sizes * code->params);
-    if (request->extra)
-        return read_buffer(code, request->extra, record);
-    if (code->params && !request->params)
-        return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: launched without arguments", code->symbol);
-    return read_pointers(code, request->params, record);
-}
-
-static CUresult record_facts(const struct request *request, struct fake_launch_record *record) {
+static CUresult record_facts(const struct fake_request *request, struct fake_launch_record *record) {
     const CUlaunchConfig *c = request->config;
     if (c->numAttrs > FAKE_ATTRS_MAX)
         return fake_violation(CUDA_ERROR_INVALID_VALUE, "%u launch attributes", c->numAttrs);
@@ -189,7 +171,7 @@ static CUresult record_facts(const struct request *request, struct fake_launch_r
 }
 
 static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **params, void **extra) {
-    struct request request = {.config = config, .params = params, .extra = extra};
+    struct fake_request request = {.config = config, .params = params, .extra = extra};
     struct fake_launch_record *record = &fake.launch[fake.launches % FAKE_LAUNCHES];
     if (params && extra)
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,11 +181,13 @@ static CUresult launch(CUfunction handle, const CUlaunchConfig *config, void **p
     if (code == CUDA_SUCCESS)
         code = check_shape(&request);
     if (code == CUDA_SUCCESS)
+        code = check_attributes(&request);
+    if (code == CUDA_SUCCESS)
         code = check_cluster(&request);
     if (code == CUDA_SUCCESS)
         code = check_cooperative(config);
     if (code == CUDA_SUCCESS)
-        code = read_params(&request, record);
+        code = fake_read_params(&request, record);
     if (code == CUDA_SUCCESS)
         code = record_facts(&request, record);
     fake.launches += code == CUDA_SUCCESS;

@@ -119,8 +119,8 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *function, CUkernel handle) {
     ENTER(cuKernelGetFunction);
     struct fake_kernel *kernel = live_kernel(handle, &code);
     struct fake_context *context = fake_current();
-    if (code == CUDA_SUCCESS && !context)
-        code = CUDA_ERROR_INVALID_CONTEXT;
+    if (code == CUDA_SUCCESS)
+        code = context ? context->lost : CUDA_ERROR_INVALID_CONTEXT;
     if (code == CUDA_SUCCESS && !runs_on(kernel, context->device))
         code = CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (code != CUDA_SUCCESS)
@@ -146,27 +146,41 @@ EXPORT_RECENT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_
     LEAVE(cuKernelGetParamInfo, CUDA_SUCCESS);
 }
 
+struct fake_raised *fake_raised(struct fake_kernel *kernel, CUdevice device) {
+    struct fake_raised *raised = &kernel->raised[device];
+    if (raised->epoch != fake.context[device].epoch)
+        *raised = (struct fake_raised){.epoch = fake.context[device].epoch};
+    return raised;
+}
+
 static CUresult set_attribute(struct fake_kernel *kernel, CUdevice device, int attribute, int value) {
     if (!runs_on(kernel, device))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
-        kernel->non_portable_cluster[device] = value;
-        return CUDA_SUCCESS;
-    }
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        return CUDA_SUCCESS;
     int limit = fake_shared_optin(fake.capability[device]) - (int)kernel->code->static_shared;
-    if (value < 0 || value > limit)
-        return CUDA_ERROR_INVALID_VALUE;
-    kernel->shared_limit[device] = value;
-    return CUDA_SUCCESS;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        if (value < 0 || value > limit)
+            return CUDA_ERROR_INVALID_VALUE;
+        fake_raised(kernel, device)->shared_bytes = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+        fake_raised(kernel, device)->non_portable_cluster = value;
+        return value == 0 || value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        return value >= 0 && value <= 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+        return fake_violation(CUDA_ERROR_INVALID_VALUE, "function attribute %d cannot be set", attribute);
+    }
 }
 
-static CUresult get_attribute(const struct fake_kernel *kernel, CUdevice device, int attribute, int *value) {
+static CUresult get_attribute(struct fake_kernel *kernel, CUdevice device, int attribute, int *value) {
     if (!runs_on(kernel, device))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    int raised = fake_raised(kernel, device)->shared_bytes;
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        *value = kernel->shared_limit[device] ? kernel->shared_limit[device] : 48 << 10;
+        *value = raised ? raised : 48 << 10;
     else if (attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
         *value = (int)kernel->code->static_shared;
     else if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)

@@ -59,6 +59,8 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream handle) {
     struct fake_stream *stream = fake_find_stream(handle);
     if (!stream)
         LEAVE(cuStreamDestroy_v2, fake_violation(CUDA_ERROR_INVALID_HANDLE, "stream destroyed twice"));
+    if (stream->capture)
+        LEAVE(cuStreamDestroy_v2, fake_break_capture("cuStreamDestroy"));
     stream->dead = 1;
     LEAVE(cuStreamDestroy_v2, CUDA_SUCCESS);
 }
@@ -119,8 +121,8 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, void **graph) {
 
 static CUresult allocate(CUdeviceptr *out, size_t bytes) {
     struct fake_context *context = fake_current();
-    if (!context)
-        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context || context->lost)
+        return context ? context->lost : CUDA_ERROR_INVALID_CONTEXT;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     struct fake_block *block = malloc(sizeof *block);
@@ -189,6 +191,8 @@ static unsigned char *content_of(CUdeviceptr address, size_t bytes) {
 
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
     ENTER(cuMemcpyHtoD_v2);
+    if (fake_capturing())
+        LEAVE(cuMemcpyHtoD_v2, fake_break_capture("cuMemcpyHtoD"));
     unsigned char *content = content_of(to, bytes);
     if (content)
         memcpy(content, from, bytes);
@@ -197,6 +201,8 @@ EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) 
 
 EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
     ENTER(cuMemcpyDtoH_v2);
+    if (fake_capturing())
+        LEAVE(cuMemcpyDtoH_v2, fake_break_capture("cuMemcpyDtoH"));
     unsigned char *content = content_of(from, bytes);
     if (content)
         memcpy(to, content, bytes);
@@ -205,6 +211,8 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t bytes) {
     ENTER(cuMemsetD8_v2);
+    if (fake_capturing())
+        LEAVE(cuMemsetD8_v2, fake_break_capture("cuMemsetD8"));
     unsigned char *content = content_of(to, bytes);
     if (content)
         memset(content, value, bytes);

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { FAULTS_MAX = 64, VIOLATION_BYTES = 65536, LOG_ENTRIES = 4096, HOLD_SECONDS = 20 };
+enum { FAULTS_MAX = 64, VIOLATION_BYTES = 65536, LOG_ENTRIES = 4096, HOLD_SECONDS = 20, ANY_FUNCTION = FN_COUNT };
 
 struct fault {
+    /* ANY_FUNCTION: `call` counts those of all of them */
     int function;
     /* counted from the function's next call when the fault was set; -1 for every call */
     int64_t call;
@@ -36,7 +37,8 @@ static const char *const names[FN_COUNT] = {
     FAKE_FUNCTIONS(X)
 #undef X
 };
-static uint64_t calls[FN_COUNT];
+/* the last counts all of them */
+static uint64_t calls[FN_COUNT + 1];
 /* read before the lock is taken */
 static _Atomic unsigned delay[FN_COUNT];
 static int held[FN_COUNT], waiting[FN_COUNT];
@@ -55,6 +57,9 @@ static int function_of(const char *name) {
     return -1;
 }
 
+/* As `function_of`, or all of them for "*". */
+static int target_of(const char *name) { return strcmp(name, "*") == 0 ? ANY_FUNCTION : function_of(name); }
+
 static int is_sticky(CUresult code) { return code == 700 || code == 702 || (code >= 714 && code <= 719); }
 
 /* The functions that answer whatever state the process is in. */
@@ -63,10 +68,16 @@ static int needs_init(enum fake_function function) {
            function != FN_cuGetErrorString && function != FN_cuGetProcAddress_v2;
 }
 
-static CUresult scripted(enum fake_function function, int64_t call) {
-    for (int i = 0; i < fault_count; i++)
-        if (faults[i].function == (int)function && (faults[i].call < 0 || faults[i].call == call))
-            return faults[i].code;
+/* Count the call, and give the code that was scripted for it. */
+static CUresult scripted(enum fake_function function) {
+    const int64_t call = (int64_t)calls[function]++, any = (int64_t)calls[ANY_FUNCTION]++;
+    for (int i = 0; i < fault_count; i++) {
+        const struct fault *fault = &faults[i];
+        int64_t number = fault->function == ANY_FUNCTION ? any : call;
+        if ((fault->function == ANY_FUNCTION || fault->function == (int)function) &&
+            (fault->call < 0 || fault->call == number))
+            return fault->code;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -102,10 +113,9 @@ CUresult fake_enter(enum fake_function function) {
     if (delay[function])
         spin(function);
     pthread_mutex_lock(&lock);
-    int64_t call = (int64_t)calls[function]++;
+    CUresult code = scripted(function);
     if (held[function])
         wait_while_held(function);
-    CUresult code = scripted(function, call);
     if (is_sticky(code))
         fake.sticky = code;
     if (code == CUDA_SUCCESS && needs_init(function)) {
@@ -162,7 +172,7 @@ static void faults_from_text(const char *text) {
     long long call;
     int code, used;
     while (text && sscanf(text, "%63[^:]:%lld:%d%n", name, &call, &code, &used) == 3) {
-        faults[fault_count++ % FAULTS_MAX] = (struct fault){function_of(name), call, code};
+        faults[fault_count++ % FAULTS_MAX] = (struct fault){target_of(name), call, code};
         text += used + (text[used] == ';');
     }
 }
@@ -187,7 +197,7 @@ __attribute__((constructor)) static void start(void) {
 /* --- control: what the tests call --- */
 
 EXPORT int fake_fail(const char *name, int64_t call, CUresult code) {
-    int function = function_of(name);
+    int function = target_of(name);
     pthread_mutex_lock(&lock);
     if (function >= 0 && fault_count < FAULTS_MAX)
         faults[fault_count++] =
@@ -199,7 +209,7 @@ EXPORT int fake_fail(const char *name, int64_t call, CUresult code) {
 }
 
 EXPORT int64_t fake_calls(const char *name) {
-    int function = function_of(name);
+    int function = target_of(name);
     if (function < 0)
         return -1;
     pthread_mutex_lock(&lock);
@@ -300,6 +310,8 @@ EXPORT void fake_reset(void) {
     memset(held, 0, sizeof held);
     for (int i = 0; i < FN_COUNT; i++)
         delay[i] = 0;
+    for (int i = 0; i < FAKE_DEVICES_MAX; i++)
+        fake.context[i].lost = CUDA_SUCCESS;
     fault_count = 0;
     violation_bytes = 0;
     logged = 0;

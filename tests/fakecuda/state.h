@@ -20,6 +20,7 @@ enum {
     FAKE_ATTRS_MAX = 8,
     FAKE_LAUNCHES = 256,
     FAKE_DEFAULT_DRIVER = 13000,
+    FAKE_TENSOR_MAP_BYTES = 128,
 };
 
 struct fake_context {
@@ -27,6 +28,8 @@ struct fake_context {
     int retained;
     /* counts resets: a CUfunction of an older epoch is stale */
     unsigned epoch;
+    /* what calls in it give since it was lost, until it is retained again */
+    CUresult lost;
 };
 
 struct fake_stream {
@@ -37,12 +40,18 @@ struct fake_stream {
     int dead;
 };
 
+/* What cuKernelSetAttribute allowed on a device; forgotten when its context is reset. */
+struct fake_raised {
+    unsigned epoch;
+    /* of dynamic shared memory; 0 where nobody asked for more than there is anyway */
+    int shared_bytes;
+    int non_portable_cluster;
+};
+
 struct fake_kernel {
     struct fake_library *library;
     const struct cubin_kernel *code;
-    /* what cuKernelSetAttribute raised the dynamic shared memory to, for each device */
-    int shared_limit[FAKE_DEVICES_MAX];
-    int non_portable_cluster[FAKE_DEVICES_MAX];
+    struct fake_raised raised[FAKE_DEVICES_MAX];
 };
 
 /* What cuKernelGetFunction gives: one device's function, valid until its context is reset. */
@@ -90,6 +99,18 @@ struct fake_launch_record {
     uint32_t attrs;
     struct fake_launch_attr attr[FAKE_ATTRS_MAX];
 };
+
+/* what a launch was asked for, once its handles are resolved */
+struct fake_request {
+    struct fake_kernel *kernel;
+    CUdevice device;
+    const CUlaunchConfig *config;
+    void **params;
+    void **extra;
+};
+
+/* Says what is wrong with an address that a launch on a stream is handed, in words that follow "is", or NULL. */
+typedef const char *fake_watch(CUdeviceptr address, CUdevice device, uint64_t stream);
 
 struct fake_state {
     int initialised;
@@ -145,5 +166,14 @@ int fake_capturing(void);
 CUresult fake_break_capture(const char *call);
 
 int fake_shared_optin(unsigned capability);
+
+/* What is allowed on a device in the context that it has now. */
+struct fake_raised *fake_raised(struct fake_kernel *kernel, CUdevice device);
+
+/* Copy the arguments of a launch into its record, and check them. */
+CUresult fake_read_params(const struct fake_request *request, struct fake_launch_record *record);
+
+/* Whether these bytes are what cuTensorMapEncodeTiled made, and of what address. */
+int fake_is_tensor_map(const void *bytes, CUdeviceptr *address);
 
 #endif

@@ -4,66 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_void_p
+from ctypes import POINTER, byref, c_int64, c_void_p
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-
-class _Tensor(ctypes.Structure):
-    _fields_ = (
-        ("data", c_void_p),
-        ("device_type", c_int32),
-        ("device_id", c_int32),
-        ("ndim", c_int32),
-        ("code", c_uint8),
-        ("bits", c_uint8),
-        ("lanes", c_uint16),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Managed(ctypes.Structure):
-    pass
-
-
-_Managed._fields_ = (
-    ("major", c_uint32),
-    ("minor", c_uint32),
-    ("context", c_void_p),
-    ("deleter", CFUNCTYPE(None, POINTER(_Managed))),
-    ("flags", ctypes.c_uint64),
-    ("tensor", _Tensor),
-)
-_SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
-
-
-class _Api(ctypes.Structure):
-    _fields_ = (
-        ("major", c_uint32),
-        ("minor", c_uint32),
-        ("previous", c_void_p),
-        ("allocate", CFUNCTYPE(c_int, POINTER(_Tensor), POINTER(POINTER(_Managed)), c_void_p, _SetError)),
-        ("export_managed", c_void_p),
-        ("import_managed", c_void_p),
-        ("export_tensor", ctypes.PYFUNCTYPE(c_int, ctypes.py_object, POINTER(_Tensor))),
-        ("current_stream", ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, POINTER(c_void_p))),
-    )
-
-
-def api_of(kind: type) -> _Api:
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = c_void_p, (ctypes.py_object, c_char_p)
-    capsule: Any = kind.__dict__["__dlpack_c_exchange_api__"]
-    return _Api.from_address(pointer(capsule, b"dlpack_exchange_api"))
+from tests.fakecuda.exchange import Managed, SetError, Tensor, api_of
 
 
 def test_a_tensor_is_exported_as_it_was_made(faketorch: ModuleType) -> None:
     made = faketorch.Tensor(0x1000, "bfloat16", (2, 3), device=1, strides=(6, 2), byte_offset=4)
-    out, references = _Tensor(), sys.getrefcount(made)
+    out, references = Tensor(), sys.getrefcount(made)
     assert api_of(faketorch.Tensor).export_tensor(made, byref(out)) == 0
     assert (out.data, out.device_type, out.device_id, out.byte_offset) == (0x1000, 2, 1, 4)
     assert (out.code, out.bits, out.lanes, out.ndim) == (4, 16, 1, 2)
@@ -87,9 +38,9 @@ def test_streams_belong_to_devices(faketorch: ModuleType) -> None:
 
 def test_allocations_are_counted_and_freed(faketorch: ModuleType) -> None:
     errors: list[bytes] = []
-    report = _SetError(lambda _context, kind, _message: errors.append(kind))
-    api, out, shape = api_of(faketorch.Tensor), POINTER(_Managed)(), (c_int64 * 1)(1000)
-    prototype = _Tensor(None, 2, 1, 1, 1, 8, 1, shape, None, 0)
+    report = SetError(lambda _context, kind, _message: errors.append(kind))
+    api, out, shape = api_of(faketorch.Tensor), POINTER(Managed)(), (c_int64 * 1)(1000)
+    prototype = Tensor(None, 2, 1, 1, 1, 8, 1, shape, None, 0)
     assert api.allocate(byref(prototype), byref(out), None, report) == 0
     assert out.contents.tensor.data % 512 == 0
     assert faketorch.allocations() == [(out.contents.tensor.data, 1000, 1)]
