@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from nojit.runtime import expr
+from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
 from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = [
@@ -15,22 +16,15 @@ __all__ = [
     "Argument",
     "CallFacts",
     "accepts",
-    "descriptor_parts",
     "expression_value",
     "hint_holds",
     "leaf_of",
-    "leaves",
     "mismatch",
     "pointee",
     "slot_bits",
     "slot_kind",
-    "split_tuple",
 ]
 
-NONE: Final = "none"
-"""The slot type of a param for which None was compiled in."""
-
-_DESCRIPTOR: Final = re.compile(r"tensordesc<(\w+)\[(\d+(?:,\d+)*)\]>\Z")
 _INT_TYPE: Final = re.compile(r"([iu])(8|16|32|64)\Z")
 _BOOLS: Final = frozenset({"i1", "u1"})
 _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
@@ -93,9 +87,9 @@ def mismatch(slot_type: str, argument: Argument) -> str:
         if kind == "int":
             return f"expected {slot_type}, got {argument}; pass {argument.value}.0"
         fits = kind == "float"
-    elif slot_type.startswith("("):
+    elif is_tuple(slot_type):
         return _tuple_mismatch(slot_type, argument)
-    elif slot_type.startswith("tensordesc<"):
+    elif is_descriptor(slot_type):
         fits = kind == "descriptor" and descriptor_parts(slot_type) == (argument.dtype, argument.value)
     else:
         return _int_mismatch(slot_type, argument)
@@ -103,12 +97,12 @@ def mismatch(slot_type: str, argument: Argument) -> str:
 
 
 def _tuple_mismatch(slot_type: str, argument: Argument) -> str:
-    members = split_tuple(slot_type)
+    kinds = members(slot_type)
     if argument.kind != "tuple":
         return f"expected {slot_type}, got {argument}"
-    if len(members) != len(argument.items):
-        return f"expected {len(members)} members in {slot_type}, got {len(argument.items)}"
-    reasons = (mismatch(member, item) for member, item in zip(members, argument.items, strict=True))
+    if len(kinds) != len(argument.items):
+        return f"expected {len(kinds)} members in {slot_type}, got {len(argument.items)}"
+    reasons = (mismatch(kind, item) for kind, item in zip(kinds, argument.items, strict=True))
     return next((f"member {place}: {reason}" for place, reason in enumerate(reasons) if reason), "")
 
 
@@ -135,8 +129,8 @@ def slot_kind(slot_type: str) -> str:
 
 def slot_bits(slot_type: str) -> int:
     """Return the width of an int slot, in all if it is a tuple; 0 for any other. Narrower slots win."""
-    if slot_type.startswith("("):
-        return sum(slot_bits(leaf) for _, leaf in leaves(slot_type))
+    if is_tuple(slot_type):
+        return sum(slot_bits(leaf) for _, leaf in leaves(slot_type, ""))
     match = _INT_TYPE.match(slot_type)
     return int(match[2]) if match else 0
 
@@ -144,37 +138,6 @@ def slot_bits(slot_type: str) -> int:
 def pointee(slot_type: str) -> str:
     """Return what a pointer type points to: ``fp16`` of ``*fp16``, and of ``*kfp16``, a pointer to constants."""
     return slot_type[1:].removeprefix("k")
-
-
-def split_tuple(slot_type: str) -> list[str]:
-    """Take the members of ``(*fp16,i32)`` apart; members may be tuples. Spaces around members go."""
-    members, depth, start = [], 0, 1
-    for place, char in enumerate(slot_type):
-        depth += (char in "(<[") - (char in ")>]")
-        if (char == "," and depth == 1) or (depth == 0 and place == len(slot_type) - 1):
-            members.append(slot_type[start:place].strip())
-            start = place + 1
-    return [member for member in members if member]
-
-
-def descriptor_parts(slot_type: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the element and the block shape of ``tensordesc<fp16[128,64]>``; None if it is no such type."""
-    match = _DESCRIPTOR.match(slot_type)
-    return (match[1], tuple(map(int, match[2].split(",")))) if match else None
-
-
-def leaves(slot_type: str, path: str = "") -> list[tuple[str, str]]:
-    """List what a type comes to when its tuples are flattened, depth first, each with its path.
-
-    ``leaves("(*fp16,(i32,fp32))", "x")`` is ``[("x.0", "*fp16"), ("x.1.0", "i32"), ("x.1.1", "fp32")]``; a type that is
-    no tuple is its own leaf, at `path`.
-    """
-    return list(_leaves(slot_type, path)) if slot_type.startswith("(") else [(path, slot_type)]
-
-
-def _leaves(slot_type: str, path: str) -> Iterator[tuple[str, str]]:
-    for place, member in enumerate(split_tuple(slot_type)):
-        yield from leaves(member, f"{path}.{place}")
 
 
 def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:

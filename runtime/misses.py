@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from nojit.runtime.call import NONE, Argument, accepts, expression_value, split_tuple
+from nojit.runtime.call import NONE, Argument, accepts, expression_value
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import Axis
+from nojit.runtime.type_names import is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
 
 __all__ = ["Rejection", "no_match", "rejections"]
@@ -138,9 +139,9 @@ def _spelling(argument: Argument, built: str) -> str:
     if accepts(built, argument):
         return built
     if argument.kind == "tuple":
-        members = split_tuple(built) if built.startswith("(") else []
-        members += [NONE] * (len(argument.items) - len(members))
-        return f"({','.join(map(_spelling, argument.items, members))})"
+        kinds = members(built) if is_tuple(built) else []
+        kinds += [NONE] * (len(argument.items) - len(kinds))
+        return f"({','.join(map(_spelling, argument.items, kinds))})"
     if argument.kind == "int":
         return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
     shape = ",".join(map(str, argument.value)) if isinstance(argument.value, tuple) else ""

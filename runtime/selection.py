@@ -19,7 +19,6 @@ from nojit.runtime.call import (
     expression_value,
     hint_holds,
     leaf_of,
-    leaves,
     mismatch,
     pointee,
     slot_bits,
@@ -28,6 +27,7 @@ from nojit.runtime.call import (
 from nojit.runtime.errors import ArgumentError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value, identity, spell
 
 __all__ = ["Selection"]

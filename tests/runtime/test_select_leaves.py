@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nojit.runtime import expr
 from nojit.runtime.call import (
     Argument,
     CallFacts,
-    descriptor_parts,
     expression_value,
     leaf_of,
-    leaves,
     mismatch,
     pointee,
     slot_bits,
     slot_kind,
-    split_tuple,
 )
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.select import choose, explain
@@ -34,43 +29,10 @@ def descriptor(dtype: str = "fp16", *block: int) -> Argument:
     return Argument("descriptor", block or (64, 64), dtype)
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        ("i32", [("x", "i32")]),
-        ("tensordesc<fp16[8,8]>", [("x", "tensordesc<fp16[8,8]>")]),
-        ("(*fp16,(i32,fp32))", [("x.0", "*fp16"), ("x.1.0", "i32"), ("x.1.1", "fp32")]),
-        ("(tensordesc<fp16[8,8]>,none)", [("x.0", "tensordesc<fp16[8,8]>"), ("x.1", "none")]),
-        ("((),i32)", [("x.1", "i32")]),
-        ("()", []),
-    ],
-)
-def test_leaves_are_flattened_depth_first(kind, found):
-    assert leaves(kind, "x") == found
-
-
-types = st.recursive(
-    st.sampled_from(["i32", "*fp16", "none", "tensordesc<fp16[8,8]>"]),
-    lambda inner: st.lists(inner, max_size=3).map(lambda kinds: f"({','.join(kinds)})"),
-    max_leaves=8,
-)
-
-
-@given(types)
-def test_a_leaf_path_leads_to_its_member(kind):
-    for path, leaf in leaves(kind, "x"):
-        found = kind
-        for place in path.split(".")[1:]:
-            found = split_tuple(found)[int(place)]
-        assert found == leaf
-
-
 def test_what_types_say():
     assert (slot_kind("(i32)"), slot_kind("tensordesc<fp16[8]>"), slot_kind("i128")) == ("tuple", "descriptor", "")
     assert (slot_bits("(i32,(u64,fp32),*fp16)"), slot_bits("tensordesc<fp16[8]>"), slot_bits("i8")) == (96, 0, 8)
     assert (pointee("*fp16"), pointee("*kfp16")) == ("fp16", "fp16")
-    assert descriptor_parts("tensordesc<fp8e4nv[16,128]>") == ("fp8e4nv", (16, 128))
-    assert descriptor_parts("tensordesc<fp16[16,128],#nvmma>") is None
 
 
 @pytest.mark.parametrize(
