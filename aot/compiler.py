@@ -18,23 +18,25 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import triton
+from nojit.aot.layout import Leaf, layout_of, tensor_maps_of
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
-from nojit.aot.types import NONE
+from nojit.aot.types import NONE, members_of, plain
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime import cubin
 from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean
-from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.strict import Json, canonical_json
-from nojit.runtime.table import MISSING, Launch, Param, Slot
+from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import arch_number
+from nojit.runtime.type_names import is_tuple, leaves
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
@@ -43,6 +45,7 @@ from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource, make_backend
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 __all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_driver", "toolchain", "variant_key"]
 
@@ -84,6 +87,7 @@ def describe(place: SourcePlace) -> KernelSource:
         name=function.__name__,
         params=tuple(Param(param.name, param.is_constexpr, _default(param)) for param in function.params),
         unspecialized=frozenset(param.name for param in function.params if param.do_not_specialize),
+        unaligned=frozenset(param.name for param in function.params if param.do_not_specialize_on_alignment),
         digest=digest,
     )
 
@@ -306,7 +310,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         raise CompileError(
             "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
         ) from error
-    launch = _launch(compiled.metadata, _layout(function, variant))
+    launch = _launch(compiled.metadata, _passed(function, variant), where)
     return CompiledVariant(
         image=image,
         launch=launch,
@@ -325,21 +329,45 @@ def _gist(said: str) -> str:
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     """Say to Triton what a variant is: function, types, constants, hints."""
     function = _find(place)
-    types = dict(variant.signature)
-    ones = {param for param, hint in variant.hints if hint == 1}
-    constants: dict[str, Any] = {name: _to_triton(value, place) for name, value in variant.constexprs}
-    constants |= {param: None for param, kind in variant.signature if kind == NONE}
-    constants |= dict.fromkeys(ones, 1)
-    for param in function.params:
-        if param.is_constexpr and param.name not in constants:
-            constants[param.name] = param.default
     order = [param.name for param in function.params]
+    types = dict(variant.signature)
+    constants: dict[Place, Any] = {(order.index(name),): _to_triton(value, place) for name, value in variant.constexprs}
+    constants |= {_path(path, order): None for path, kind in _leaves(variant) if kind == NONE}
+    constants |= {_path(path, order): 1 for path, hint in variant.hints if hint == 1}
+    for number, param in enumerate(function.params):
+        if param.is_constexpr:
+            constants.setdefault((number,), param.default)
     return ASTSource(
         function,
-        signature={name: "constexpr" if name in constants else types[name] for name in order},
+        signature={name: _nested(types.get(name, ""), (number,), constants) for number, name in enumerate(order)},
         constexprs=constants,
-        attrs={(order.index(param),): [["tt.divisibility", 16]] for param, hint in variant.hints if hint == 16},
+        attrs={_path(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16},
     )
+
+
+Place = tuple[int, ...]
+
+
+def _path(leaf: str, order: Sequence[str]) -> Place:
+    """Say where a leaf is as Triton does: the place of its param, then of each member."""
+    name, *places = leaf.split(".")
+    return (order.index(name), *map(int, places))
+
+
+def _leaves(variant: Variant) -> Iterator[Leaf]:
+    return (leaf for name, kind in variant.signature for leaf in leaves(plain(kind), name))
+
+
+def _nested(kind: str, path: Place, constants: Mapping[Place, Any]) -> Any:
+    """Spell a type as Triton does: a tuple of types for a tuple, a constant as such."""
+    if path in constants:
+        return "constexpr"
+    if not is_tuple(kind):
+        return kind
+    names, members = members_of(kind)
+    nested = [_nested(member, (*path, place), constants) for place, member in enumerate(members)]
+    # Triton looks for the fields on the class; they are known only now
+    return namedtuple("Members", names)(*nested) if names else tuple(nested)  # noqa: PYI024
 
 
 def _to_triton(value: Value, place: SourcePlace) -> Any:
@@ -377,10 +405,20 @@ def _quiet_triton(log: io.StringIO) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _launch(metadata: Any, layout: tuple[Slot, ...]) -> Launch:
+def _launch(metadata: Any, passed: Sequence[Leaf], where: str) -> Launch:
+    # none where the target has no tensor maps
+    descriptors = metadata.tensordesc_meta
+    try:
+        tensor_maps = tensor_maps_of(passed, descriptors) if descriptors else ()
+    except ValueError as error:
+        raise CompileError(str(error), where=where) from None
     return Launch(
         symbol=metadata.name,
-        layout=layout,
+        layout=layout_of(
+            passed,
+            tensor_maps=bool(tensor_maps),
+            rounds_tf32="round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__,
+        ),
         num_warps=metadata.num_warps,
         num_ctas=metadata.num_ctas,
         shared_bytes=metadata.shared,
@@ -390,6 +428,7 @@ def _launch(metadata: Any, layout: tuple[Slot, ...]) -> Launch:
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
         pdl=metadata.launch_pdl,
+        tensor_maps=tensor_maps,
     )
 
 
@@ -404,13 +443,14 @@ def _check_image(image: bytes, launch: Launch, arch: str, where: str) -> int:
     return registers
 
 
-def _layout(function: JITFunction[Any], variant: Variant) -> tuple[Slot, ...]:
-    """List the compiled kernel's params: the function's order, constants dropped, then the two scratch pointers."""
+def _passed(function: JITFunction[Any], variant: Variant) -> list[Leaf]:
+    """List what is passed to the compiled kernel: the function's order, tuples taken apart, constants dropped."""
     types = dict(variant.signature)
-    ones = {param for param, hint in variant.hints if hint == 1}
-    slots = [
-        Slot(param.name, types[param.name])
+    ones = {path for path, hint in variant.hints if hint == 1}
+    return [
+        (path, kind)
         for param in function.params
-        if not param.is_constexpr and param.name not in ones and types[param.name] != NONE
+        if not param.is_constexpr
+        for path, kind in leaves(plain(types[param.name]), param.name)
+        if path not in ones and kind != NONE
     ]
-    return (*slots, Slot(GLOBAL_SCRATCH, "*i8"), Slot(PROFILE_SCRATCH, "*i8"))

@@ -10,12 +10,13 @@ from typing import Any
 from nojit.aot.manifest import CONFIG_RULES, DerivedSpec, KernelSpec
 from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.target import check_arch
-from nojit.aot.types import NONE, axes_in, check_type, fill, is_hintable, is_optional
+from nojit.aot.types import NONE, axes_in, dims_in, fill, is_hintable, plain, types_of
 from nojit.aot.variant import Variant
 from nojit.runtime import expr
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis, Config, Derived
 from nojit.runtime.target import arch_number
+from nojit.runtime.type_names import leaves
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
 __all__ = ["Expansion", "axes_of", "derived_of", "expand_kernel"]
@@ -58,19 +59,31 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
         ManifestError: an axis with a value that nothing can take, or the same value twice.
     """
     type_axes = {axis for spelling in spec.params.values() for axis in axes_in(spelling)}
-    if strangers := sorted(type_axes - spec.matrix.keys()):
-        near = did_you_mean(strangers[0], tuple(spec.matrix))
-        raise ManifestError(f"expected {{{strangers[0]}}} to be an axis of the matrix{near}", where=f"{where}.params")
+    dim_axes = {axis for spelling in spec.params.values() for axis in dims_in(spelling)}
+    _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
     axes = []
     for name, raw in spec.matrix.items():
         place = f"{where}.matrix.{name}"
         values = tuple(_value(item, place) for item in raw)
         if len({identity(value) for value in values}) != len(values):
             raise ManifestError("expected each value of an axis once", got=repr(raw), where=place)
-        if name in type_axes and not all(isinstance(value, str) for value in values):
+        kinds = {type(value) for value in values}
+        if name in type_axes and kinds != {str}:
             raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=place)
-        axes.append(Axis(name, name in type_axes, values))
+        if name in dim_axes and kinds not in ({str}, {int}):
+            what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
+            raise ManifestError(what, got=repr(raw), where=place)
+        axes.append(Axis(name, name in type_axes | dim_axes and kinds == {str}, values))
     return tuple(axes)
+
+
+def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str) -> None:
+    """Refuse names in braces that are no axes; a config's say why they cannot be."""
+    for name in sorted(named - spec.matrix.keys()):
+        near = did_you_mean(name, tuple(spec.matrix))
+        if name in dims and any(name in config for config in spec.configs):
+            near = ", not a config's: a descriptor brings its block to the call, so no config can choose it"
+        raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
@@ -174,16 +187,13 @@ class _Expander:
         names = [axis.name for axis in self.axes]
         for values in product(*(axis.values for axis in self.axes)):
             axes = tuple(zip(names, values, strict=True))
-            spelled = {axis.name: str(value) for axis, value in zip(self.axes, values, strict=True) if axis.is_type}
-            choices = [self._types(name, fill(spelling, spelled)) for name, spelling in self.spec.params.items()]
+            spelled = {axis.name: str(value) for axis, value in zip(self.axes, values, strict=True)}
+            choices = [
+                types_of(fill(spelling, spelled), f"{self.where}.params.{name}")
+                for name, spelling in self.spec.params.items()
+            ]
             for types in product(*choices):
                 yield axes, tuple(zip(self.params, types, strict=True))
-
-    def _types(self, name: str, spelling: str) -> tuple[str, ...]:
-        where = f"{self.where}.params.{name}"
-        if is_optional(spelling):
-            return (check_type(spelling[:-1], where), NONE)
-        return (check_type(spelling, where),)
 
     def _of_meaning(
         self, axes: tuple[tuple[str, Value], ...], signature: tuple[tuple[str, str], ...]
@@ -240,22 +250,30 @@ class _Expander:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
         sets: dict[tuple[tuple[str, int], ...], None] = {}
         implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
+        leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
         for number, raw in enumerate([*self.spec.hints, {}]):
             hints = implied | raw
-            for param, hint in hints.items():
-                self._check_hint(param, hint, types, f"{self.where}.hints[{number}]")
-            sets[tuple(sorted((param, hint) for param, hint in hints.items() if types[param] != NONE))] = None
+            held = [
+                (path, hint)
+                for path, hint in hints.items()
+                if self._is_there(path, hint, leaf_types, f"{self.where}.hints[{number}]")
+            ]
+            sets[tuple(sorted(held))] = None
         return list(sets)
 
-    def _check_hint(self, param: str, hint: int, types: Mapping[str, str], where: str) -> None:
-        if param not in types:
-            near = did_you_mean(param, self.params)
-            raise ManifestError("expected a param of the kernel", got=f"{param!r}{near}", where=where)
-        kind = types[param]
-        if kind != NONE and not is_hintable(kind, hint):
+    def _is_there(self, path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
+        """Say whether a hinted param is there at all, not None; refuse a hint that its type cannot have."""
+        kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
+        if kind == NONE:
+            return False
+        if kind is None:
+            near = did_you_mean(path, tuple(leaf_types)) or _members_of(path, leaf_types)
+            raise ManifestError("expected a param of the kernel", got=f"{path!r}{near}", where=where)
+        if not is_hintable(kind, hint):
             raise ManifestError(
-                "expected an int, or a pointer with hint 16", got=f"{param}: {kind} with hint {hint}", where=where
+                "expected an int, or a pointer with hint 16", got=f"{path}: {kind} with hint {hint}", where=where
             )
+        return True
 
     def _way(self, number: int, raw: dict[str, Any]) -> _Way:
         where = f"{self.where}.configs[{number}]"
@@ -309,7 +327,7 @@ class _Expander:
     def _check_new(self, variant: Variant, seen: set[tuple[Any, ...]]) -> None:
         # what a call can tell apart: options outside `TUNABLE` are not among it
         key = (
-            variant.signature,
+            tuple(plain(kind) for _, kind in variant.signature),
             tuple((name, identity(value)) for name, value in variant.constexprs),
             variant.hints,
             variant.config.options,
@@ -340,6 +358,18 @@ class _Expander:
                 "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
             )
         return value
+
+
+def _roots(path: str) -> Iterator[str]:
+    """List the tuples that a leaf lies in: ``x.1`` and ``x`` of ``x.1.0``."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _members_of(path: str, leaf_types: Mapping[str, str]) -> str:
+    inside = [leaf for leaf in leaf_types if leaf.startswith(f"{path}.")]
+    return f", which is a tuple of {', '.join(inside)}" if inside else ""
 
 
 def _settings(way: _Way) -> tuple[Any, ...]:

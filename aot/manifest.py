@@ -32,6 +32,7 @@ __all__ = [
 
 # a bare `$` would match before a final newline too
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
+_LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
 
@@ -39,6 +40,7 @@ _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
 _TABLE = r"\s*\[{1,2}[^\[\],]+\]{1,2}\s*(#.*)?$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
+Leaf = Annotated[str, Meta(pattern=_LEAF)]
 Expression = Annotated[str, Meta(min_length=1)]
 
 
@@ -90,7 +92,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     params: Annotated[
         dict[Name, str],
         Meta(
-            description="Type of every param that is not a constexpr, in Triton's spelling; `{axis}` takes a value of the matrix, a final `?` also builds for None."
+            description="Type of every param that is not a constexpr, in Triton's spelling; `{axis}` takes a value of the matrix, a `?` after it also builds for None."
         ),
     ] = {}
     grid: Annotated[
@@ -104,9 +106,9 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = {}
     hints: Annotated[
-        list[Annotated[dict[Name, Literal[1, 16]], Meta(min_length=1)]],
+        list[Annotated[dict[Leaf, Literal[1, 16]], Meta(min_length=1)]],
         Meta(
-            description="Sets of specializations to build beside the hint-free variant: `16` divisible by 16, `1` equal to 1."
+            description='Sets of specializations to build beside the hint-free variant: `16` divisible by 16, `1` equal to 1. A member of a tuple is `"x.0"`.'
         ),
     ] = []
     derived: Annotated[

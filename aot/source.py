@@ -23,7 +23,9 @@ class KernelSource:
     params: tuple[Param, ...]
     """In the function's order."""
     unspecialized: frozenset[str]
-    """Params that the function keeps from being specialized: they take no hints."""
+    """Params that the function keeps from being specialized: they take no hints, nor do their members."""
+    unaligned: frozenset[str]
+    """Params that the function keeps from being specialized on their alignment: they take no hint 16."""
     digest: str
     """SHA-256 over the function and everything that it reaches, without line numbers."""
 
@@ -56,12 +58,15 @@ def check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
     _complete(runtime, typed, "a type in params", where)
     _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)
-    for param, _ in variant.hints:
-        if param in source.unspecialized:
-            raise ManifestError(
-                f"expected no hint for {param!r}, which {source.name} lists in do_not_specialize",
-                where=f"{where}.hints",
-            )
+    for path, hint in variant.hints:
+        param = path.partition(".")[0]
+        for params, listed in (
+            (source.unspecialized, "do_not_specialize"),
+            (source.unaligned if hint == 16 else frozenset(), "do_not_specialize_on_alignment"),
+        ):
+            if param in params:
+                what = f"expected no hint {hint} for {path!r}: {source.name} lists {param!r} in {listed}"
+                raise ManifestError(what, where=f"{where}.hints")
 
 
 def _known(given: Iterable[str], known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:

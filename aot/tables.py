@@ -6,6 +6,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from nojit.aot.types import plain
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
 from nojit.runtime.values import Value, identity
@@ -65,7 +66,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
     rows = []
     for variant, compiled in kernel.variants:
         types = dict(variant.signature)
-        signature = signatures.number(tuple(types[name] for name in runtime))
+        signature = signatures.number(tuple(plain(types[name]) for name in runtime))
         point = tuple(place[identity(value)] for place, (_, value) in zip(places, variant.axes, strict=True))
         rows.append(
             (

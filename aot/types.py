@@ -1,26 +1,46 @@
-"""Types as manifests spell them: Triton's own names, an optional mark, a matrix axis in braces."""
+"""Types as manifests spell them: Triton's own names, an optional mark, matrix axes in braces, names of members.
+
+A spelling comes to one or more *types*, each with one spelling of its own, without spaces: ``(*fp16?, i32)`` to
+``(*fp16,i32)`` and ``(none,i32)``. Members of a tuple may be named, ``(ptr: *fp16, n: i32)``, for kernels that read them
+as ``x.ptr``; the names matter to the compiler only, and `plain` takes them off.
+"""
 
 from __future__ import annotations
 
+import keyword
 import re
+from itertools import product
 
 from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.type_names import NONE, RANK_MAX, members
 
-__all__ = ["NONE", "axes_in", "check_type", "fill", "is_hintable", "is_optional"]
+__all__ = ["NONE", "axes_in", "dims_in", "fill", "is_hintable", "members_of", "plain", "types_of"]
 
-NONE = "none"
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 BOOLS = ("i1", "u1")
 FLOATS = ("fp16", "bf16", "fp32", "fp64")
 ELEMENTS = (*BOOLS, *INTS, *FLOATS, "fp8e4nv", "fp8e5", "fp8e4b15", "fp8e4b8", "fp8e5b16")
+DEPTH_MAX = 8
+"""Tuples in tuples."""
+
+_BLOCK_MAX = 1 << 20
+# a tensor map copies whole 16 bytes along the last dimension
+_ROW_BYTES = 16
 
 _AXIS = re.compile(r"\{([^{}]*)\}")
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[\s*\d+(?:\s*,\s*\d+)*\s*\]>\Z")
+_BLOCK = re.compile(r"\[[^\[\]]*\]")
+_DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*>\Z")
+_MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
 
 
 def axes_in(spelling: str) -> tuple[str, ...]:
-    """List the matrix axes that a type names in braces."""
-    return tuple(_AXIS.findall(spelling))
+    """List the matrix axes in braces that spell types, or parts of them."""
+    return tuple(_AXIS.findall(_BLOCK.sub("", spelling)))
+
+
+def dims_in(spelling: str) -> tuple[str, ...]:
+    """List the matrix axes in braces that spell dimensions of a descriptor's block."""
+    return tuple(axis for block in _BLOCK.findall(spelling) for axis in _AXIS.findall(block))
 
 
 def fill(spelling: str, axes: dict[str, str]) -> str:
@@ -28,50 +48,106 @@ def fill(spelling: str, axes: dict[str, str]) -> str:
     return _AXIS.sub(lambda match: axes[match[1]], spelling)
 
 
-def is_optional(spelling: str) -> bool:
-    """Say whether a type is built for None too."""
-    return spelling.endswith("?")
+def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
+    """List the types that a spelling comes to: more than one where a part of it is optional.
 
-
-def check_type(spelling: str, where: str) -> str:
-    """Return a type whose axes are filled in and whose optional mark is gone, if Triton has it.
+    Args:
+        spelling: with its axes filled in.
+        where: the param, for messages.
+        depth: in how many tuples it lies.
 
     Raises:
-        ManifestError: it has not; the message names the nearest that it has.
+        ManifestError: Triton has no such type; the message names the nearest that it has.
     """
-    if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
-        return spelling
-    if spelling.startswith("*"):
-        if spelling[1:] in ELEMENTS:
-            return spelling
-        near = did_you_mean(spelling[1:], ELEMENTS)
-        raise ManifestError(
-            "expected a pointer to a Triton dtype, such as '*fp16'", got=f"{spelling!r}{near}", where=where
-        )
+    if spelling.endswith("?"):
+        return (*types_of(spelling[:-1], where, depth), NONE)
     if spelling.startswith("(") and spelling.endswith(")"):
-        for member in split_tuple(spelling):
-            check_type(member, where)
-        return spelling
-    descriptor = _DESCRIPTOR.match(spelling)
-    if descriptor and descriptor[1] in ELEMENTS:
-        return spelling
+        return _tuples_of(spelling, where, depth)
+    if spelling.startswith("tensordesc"):
+        return (_descriptor(spelling, where),)
+    if spelling.startswith("*"):
+        return (_pointer(spelling, where),)
+    if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
+        return (spelling,)
     near = did_you_mean(spelling, (*BOOLS, *INTS, *FLOATS))
     raise ManifestError(
         "expected a type in Triton's spelling, such as '*fp16' or 'i32'", got=f"{spelling!r}{near}", where=where
     )
 
 
-def split_tuple(spelling: str) -> list[str]:
-    """Take the members of ``(*fp16,i32)`` apart; members may be tuples."""
-    members, depth, start = [], 0, 1
-    for place, char in enumerate(spelling):
-        depth += (char in "(<[") - (char in ")>]")
-        if (char == "," and depth == 1) or (depth == 0 and place == len(spelling) - 1):
-            members.append(spelling[start:place].strip())
-            start = place + 1
-    return [member for member in members if member]
+def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
+    if depth == DEPTH_MAX:
+        raise ManifestError(f"expected tuples at most {DEPTH_MAX} deep", got=repr(spelling), where=where)
+    names, kinds = members_of(spelling)
+    if names and len(names) != len(kinds):
+        raise ManifestError("expected a name for each member of a tuple or for none", got=repr(spelling), where=where)
+    if len(set(names)) != len(names) or any(keyword.iskeyword(name) or name.startswith("_") for name in names):
+        what = "expected names of members to differ, and to be no Python keywords and not to start with '_'"
+        raise ManifestError(what, got=repr(spelling), where=where)
+    prefixes = [f"{name}:" for name in names] or [""] * len(kinds)
+    choices = [
+        [prefix + kind for kind in types_of(spelled, where, depth + 1)]
+        for prefix, spelled in zip(prefixes, kinds, strict=True)
+    ]
+    return tuple(f"({','.join(chosen)})" for chosen in product(*choices))
 
 
-def is_hintable(spelling: str, hint: int) -> bool:
+def members_of(spelling: str) -> tuple[list[str], list[str]]:
+    """Take a tuple apart, one level deep: the names of its members, none if they have none, and their types."""
+    names, kinds = [], []
+    for member in filter(None, map(str.strip, members(spelling))):
+        match = _MEMBER_NAME.match(member)
+        names += [match[1]] if match else []
+        kinds.append(member[match.end() :] if match else member)
+    return names, kinds
+
+
+def _pointer(spelling: str, where: str) -> str:
+    # `*k`: to constants
+    element = spelling[1:].removeprefix("k")
+    if element in ELEMENTS:
+        return spelling
+    near = did_you_mean(element, ELEMENTS)
+    raise ManifestError("expected a pointer to a Triton dtype, such as '*fp16'", got=f"{spelling!r}{near}", where=where)
+
+
+def _descriptor(spelling: str, where: str) -> str:
+    if spelling.startswith("tensordesc_im2col"):
+        raise ManifestError(
+            "expected a tiled tensor descriptor: im2col is not supported", got=repr(spelling), where=where
+        )
+    match = _DESCRIPTOR.match(spelling)
+    elements = tuple(element for element in ELEMENTS if element not in BOOLS)
+    if match is None or match[1] not in elements:
+        near = did_you_mean(match[1], elements) if match else ""
+        what = "expected a tensor descriptor of a Triton dtype but bool, such as 'tensordesc<fp16[64,64]>'"
+        raise ManifestError(what, got=f"{spelling!r}{near}", where=where)
+    block = [int(size) for size in match[2].split(",")]
+    _check_block(match[1], block, spelling, where)
+    return f"tensordesc<{match[1]}[{','.join(map(str, block))}]>"
+
+
+def _check_block(element: str, block: list[int], spelling: str, where: str) -> None:
+    if len(block) > RANK_MAX:
+        raise ManifestError(f"expected a block of 1 to {RANK_MAX} dimensions", got=repr(spelling), where=where)
+    elements = 1
+    for size in block:
+        if size < 1 or size & (size - 1):
+            raise ManifestError("expected a block whose dimensions are powers of two", got=repr(spelling), where=where)
+        elements *= size
+    if elements > _BLOCK_MAX:
+        raise ManifestError(f"expected a block of at most {_BLOCK_MAX} elements", got=repr(spelling), where=where)
+    element_bytes = 1 if element.startswith("fp8") else int(element.strip("abfipu")) // 8
+    if block[-1] * element_bytes < _ROW_BYTES:
+        what = f"expected a block of at least {_ROW_BYTES} bytes along its last dimension"
+        raise ManifestError(what, got=repr(spelling), where=where)
+
+
+def plain(kind: str) -> str:
+    """Take the names of members off a type: what a bundle stores."""
+    return _MEMBER_NAME.sub("", kind)
+
+
+def is_hintable(kind: str, hint: int) -> bool:
     """Say whether Triton can specialize a param of this type: pointers by 16, ints by 16 and 1."""
-    return spelling in INTS or (spelling.startswith("*") and hint == 16)
+    return kind in INTS or (kind.startswith("*") and hint == 16)

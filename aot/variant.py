@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from nojit.aot.types import NONE, plain
 from nojit.runtime.table import Config, Launch, Slot, TensorMap
+from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value, spell
 
 __all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled"]
@@ -20,11 +22,12 @@ class Variant:
     axes: tuple[tuple[str, Value], ...]
     """The point of the matrix: type axes and constexprs that a caller chooses."""
     signature: tuple[tuple[str, str], ...]
-    """Type of each runtime param, in the manifest's order; ``none`` where None is compiled in."""
+    """Type of each runtime param, in the manifest's order; ``none`` where None is compiled in. Members of tuples may be
+    named."""
     constexprs: tuple[tuple[str, Value], ...]
     """Every constexpr: from the matrix, the config, the derived ones."""
     hints: tuple[tuple[str, int], ...]
-    """(param, 16 or 1), sorted."""
+    """(param or member of a tuple, 16 or 1), sorted."""
     options: tuple[tuple[str, Value], ...]
     """Every compiler option, spelled out, sorted."""
     config: Config
@@ -42,7 +45,8 @@ class Variant:
             for name, value in self.config.constexprs + self.config.options + self.derived
             if value is not None
         ]
-        words += [f"{param}=none" for param, kind in self.signature if kind == "none"]
+        absent = (leaf for param, kind in self.signature for leaf in leaves(plain(kind), param))
+        words += [f"{path}=none" for path, kind in absent if kind == NONE]
         words += [f"{param}:{hint}" for param, hint in self.hints]
         return f"{self.kernel} {self.arch} {' '.join(words)}"
 

@@ -69,6 +69,7 @@ class FakeCompiler:
             name=place.spelling.rpartition(":")[2],
             params=tuple(params),
             unspecialized=frozenset(),
+            unaligned=frozenset(),
             digest=hashlib.sha256("\n".join(texts).encode()).hexdigest(),
         )
 

@@ -619,13 +619,13 @@ class TestFailures:
         assert "got CompilationError: at 2:22: NameError('nowhere_defined is not defined')" in str(error)
 
     def test_an_image_that_differs_from_its_launch_facts_is_refused(self, place, monkeypatch):
-        layout = compiler._layout
+        layout_of = compiler.layout_of
 
-        def wrong(function: Any, variant: Variant) -> tuple[Slot, ...]:
-            first, *rest = layout(function, variant)
+        def wrong(*passed: Any, **how: Any) -> tuple[Slot, ...]:
+            first, *rest = layout_of(*passed, **how)
             return (replace(first, type="i32"), *rest)
 
-        monkeypatch.setattr(compiler, "_layout", wrong)
+        monkeypatch.setattr(compiler, "layout_of", wrong)
         with pytest.raises(
             CompileError, match=r"expected an image that fits its launch facts, got .*4 bytes"
         ) as caught:

@@ -1,22 +1,45 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.types import ELEMENTS, axes_in, check_type, fill, is_hintable, is_optional, split_tuple
+from nojit.aot.types import ELEMENTS, axes_in, dims_in, fill, is_hintable, members_of, plain, types_of
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.type_names import is_type
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_a_pointer_to_every_element(element):
-    assert check_type(f"*{element}", "here") == f"*{element}"
+@pytest.mark.parametrize("star", ["*", "*k"])
+def test_a_pointer_to_every_element(star, element):
+    assert types_of(f"{star}{element}", "here") == (f"{star}{element}",)
+
+
+@pytest.mark.parametrize("element", [element for element in ELEMENTS if element not in {"i1", "u1"}])
+def test_a_descriptor_of_every_element_but_bools(element):
+    assert types_of(f"tensordesc<{element}[16,16]>", "here") == (f"tensordesc<{element}[16,16]>",)
 
 
 @pytest.mark.parametrize(
-    "spelling",
-    ["i1", "u1", "i8", "i64", "u64", "fp16", "bf16", "fp32", "fp64", "none", "(*fp16,i32)", "((i32,i64),*fp32)",
-     "tensordesc<fp16[128, 64]>", "tensordesc<bf16[64]>"],
+    ("spelling", "types"),
+    [
+        *((kind, (kind,)) for kind in ("i1", "u1", "i8", "i64", "u64", "fp16", "bf16", "fp32", "fp64", "none")),
+        ("*fp16?", ("*fp16", "none")),
+        ("(*fp16,i32)", ("(*fp16,i32)",)),
+        ("( *fp16, i32 )", ("(*fp16,i32)",)),
+        ("(i32,)", ("(i32)",)),
+        ("()", ("()",)),
+        ("((i32,i64), *fp32)", ("((i32,i64),*fp32)",)),
+        ("(*fp16?, i32?)", ("(*fp16,i32)", "(*fp16,none)", "(none,i32)", "(none,none)")),
+        ("(i32, (fp32?))?", ("(i32,(fp32))", "(i32,(none))", "none")),
+        ("(ptr: *fp16, n :i32)", ("(ptr:*fp16,n:i32)",)),
+        ("(a: (b: i32?, c: fp32))", ("(a:(b:i32,c:fp32))", "(a:(b:none,c:fp32))")),
+        ("tensordesc<fp16[128, 64]>", ("tensordesc<fp16[128,64]>",)),
+        ("tensordesc<bf16[ 064 ]>", ("tensordesc<bf16[64]>",)),
+        ("tensordesc<fp32[1,1,1,1,4]>?", ("tensordesc<fp32[1,1,1,1,4]>", "none")),
+        ("(tensordesc<fp8e5[16,16]>, i32)", ("(tensordesc<fp8e5[16,16]>,i32)",)),
+    ],
 )  # fmt: skip
-def test_types_that_triton_has(spelling):
-    assert check_type(spelling, "here") == spelling
+def test_what_a_spelling_comes_to(spelling, types):
+    assert types_of(spelling, "here") == types
+    assert all(is_type(plain(kind)) for kind in types)
 
 
 @pytest.mark.parametrize(
@@ -26,21 +49,37 @@ def test_types_that_triton_has(spelling):
         ("*fp8e4m3", "got '*fp8e4m3'; did you mean 'fp8e4nv'?"),
         ("**fp16", "got '**fp16'"),
         ("*", "got '*'"),
+        ("*k", "got '*k'"),
         ("int32", "expected a type in Triton's spelling, such as '*fp16' or 'i32', got 'int32'; did you mean 'i32'? - at here"),
         ("fp8e4nv", "got 'fp8e4nv'"),
         ("", "got ''"),
+        ("?", "got ''"),
         ("i32 ", "got 'i32 '"),
         ("i32\n", "got 'i32\\n'"),
-        ("*fp16?", "got '*fp16?'"),
         ("(i32,float)", "got 'float'"),
-        ("tensordesc<f16[128]>", "got 'tensordesc<f16[128]>'"),
+        ("(i32)(i32)", "got 'i32)(i32'"),
+        ("(a: i32, fp32)", "expected a name for each member of a tuple or for none, got '(a: i32, fp32)' - at here"),
+        ("(a: i32, a: fp32)", "expected names of members to differ"),
+        ("(_a: i32)", "not to start with '_', got '(_a: i32)'"),
+        ("(in: i32)", "to be no Python keywords"),
+        ("(" * 9 + "i32" + ")" * 9, "expected tuples at most 8 deep"),
+        ("tensordesc<f16[128]>", "expected a tensor descriptor of a Triton dtype but bool, such as 'tensordesc<fp16[64,64]>', got 'tensordesc<f16[128]>'; did you mean 'fp16'? - at here"),
+        ("tensordesc<i1[128]>", "got 'tensordesc<i1[128]>'"),
         ("tensordesc<fp16[]>", "got 'tensordesc<fp16[]>'"),
         ("tensordesc<fp16[-1]>", "got 'tensordesc<fp16[-1]>'"),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout()>", "got 'tensordesc<fp16[64,64],NVMMASharedLayout()>'"),
+        ("tensordesc_im2col<fp16[64,64],input_rank=4>", "expected a tiled tensor descriptor: im2col is not supported, got 'tensordesc_im2col<fp16[64,64],input_rank=4>' - at here"),
+        ("tensordesc<fp16[1,1,1,1,1,64]>", "expected a block of 1 to 5 dimensions, got "),
+        ("tensordesc<fp16[64,48]>", "expected a block whose dimensions are powers of two, got "),
+        ("tensordesc<fp16[0,64]>", "expected a block whose dimensions are powers of two, got "),
+        ("tensordesc<fp16[2048,1024]>", "expected a block of at most 1048576 elements, got "),
+        ("tensordesc<fp16[64,4]>", "expected a block of at least 16 bytes along its last dimension, got "),
+        ("tensordesc<fp8e5b16[64,8]>", "expected a block of at least 16 bytes along its last dimension, got "),
     ],
 )  # fmt: skip
 def test_types_that_it_has_not(spelling, message):
     with pytest.raises(ManifestError) as caught:
-        check_type(spelling, "here")
+        types_of(spelling, "here")
     assert message in str(caught.value)
 
 
@@ -51,23 +90,18 @@ def test_axes():
     assert fill("({a},*{b}?)", {"a": "i32", "b": "fp16"}) == "(i32,*fp16?)"
 
 
-def test_optional_is_the_last_mark():
-    assert is_optional("*fp16?")
-    assert not is_optional("*fp16")
+def test_axes_of_a_block_are_told_from_those_of_types():
+    spelling = "(tensordesc<{dtype}[{M}, 64, {K}]>, {index})"
+    assert axes_in(spelling) == ("dtype", "index")
+    assert dims_in(spelling) == ("M", "K")
+    filled = fill(spelling, {"dtype": "fp16", "M": "8", "K": "16", "index": "i32"})
+    assert types_of(filled, "here") == ("(tensordesc<fp16[8,64,16]>,i32)",)
 
 
-@pytest.mark.parametrize(
-    ("spelling", "members"),
-    [
-        ("()", []),
-        ("(i32)", ["i32"]),
-        ("(i32,)", ["i32"]),
-        ("(*fp16, i32)", ["*fp16", "i32"]),
-        ("((i32,i64),tensordesc<fp16[8, 8]>)", ["(i32,i64)", "tensordesc<fp16[8, 8]>"]),
-    ],
-)
-def test_tuples_come_apart_at_their_own_commas(spelling, members):
-    assert split_tuple(spelling) == members
+def test_names_of_members_come_off():
+    assert plain("(a:(b:*fp16,c:i32),d:tensordesc<fp16[64]>)") == "((*fp16,i32),tensordesc<fp16[64]>)"
+    assert members_of("(a:(b:i32),c:fp32)") == (["a", "c"], ["(b:i32)", "fp32"])
+    assert members_of("(i32,(b:i32))") == ([], ["i32", "(b:i32)"])
 
 
 @pytest.mark.parametrize(
@@ -75,6 +109,9 @@ def test_tuples_come_apart_at_their_own_commas(spelling, members):
     [
         ("*fp16", 16, True),
         ("*fp16", 1, False),
+        ("*kfp16", 16, True),
+        ("(i32)", 16, False),
+        ("tensordesc<fp16[64]>", 16, False),
         ("i32", 16, True),
         ("i32", 1, True),
         ("u64", 1, True),
