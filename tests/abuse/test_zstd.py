@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nojit.runtime import zstd
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.zstd import decompress
 
@@ -93,6 +95,17 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
     "a block past its size": lambda raw: frame(raw + b"more", declared=len(raw)),
     "a block short of its size": lambda raw: frame(raw[:-4], declared=len(raw)),
 }
+
+
+# on Python 3.14 the runtime takes the standard library's; before that there is only the package
+READERS = ("standard library", "zstandard") if sys.version_info >= (3, 14) else ("zstandard",)
+
+
+@pytest.fixture(autouse=True, params=READERS)
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read frames with each implementation that this Python has."""
+    make = zstd._with_stdlib if request.param == "standard library" else zstd._with_zstandard
+    monkeypatch.setattr(zstd, "_decompress_frame", make())
 
 
 def sealed_with(part: str, lie: Callable[[bytes], bytes]) -> bytes:

@@ -394,6 +394,7 @@ def test_a_subprocess_is_scripted_by_its_environment(fakecuda: FakeCuda) -> None
 @pytest.mark.triton
 @pytest.mark.parametrize("arch", [80, 90, 100, 120])
 def test_images_of_triton_are_read_right(fakecuda: FakeCuda, arch: int) -> None:
+    pytest.importorskip("triton")
     fakecuda.set_devices(arch)
     fakecuda.make_current(0)
     caller, kernel = Caller(fakecuda), c_void_p()

@@ -203,7 +203,7 @@ def test_constexprs_compare_by_type_and_value(make: Make, fakecuda: FakeCuda) ->
 def test_constexprs_of_other_makes_are_taken_for_what_they_stand_for(make: Make, fakecuda: FakeCuda) -> None:
     import enum
 
-    import numpy as np
+    np = pytest.importorskip("numpy")
 
     class Mode(enum.IntEnum):
         FAST = 64
@@ -299,8 +299,7 @@ def test_scalars_are_packed_bit_for_bit(make: Make, fakecuda: FakeCuda, kind: st
 
 
 def test_numpy_scalars_are_numbers(make: Make, fakecuda: FakeCuda) -> None:
-    import numpy as np
-
+    np = pytest.importorskip("numpy")
     add = make({"n": "i32", "flag": "i1", "scale": "fp32"})
     add[(1,)](np.int64(-3), np.bool_(True), np.float64(0.5))
     assert fakecuda.last_launch().params[:3] == (struct.pack("<i", -3), b"\1", struct.pack("<f", 0.5))
@@ -312,8 +311,7 @@ def test_numpy_scalars_are_numbers(make: Make, fakecuda: FakeCuda) -> None:
 
 
 def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
     add = loader.load(path).kernel("add")
     x = torch.zeros(64, dtype=torch.float32)

@@ -57,8 +57,7 @@ def test_memory_that_the_driver_does_not_know_is_refused(make: Make) -> None:
 
 
 def test_tensors_in_host_memory_are_refused(make: Make, tensor: Any) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     add = make({"x": "*fp16"})
     for value in (torch.zeros(4, dtype=torch.float16), tensor(0x1000, device_type=1), PointerTensor(16, device="cpu")):
         with pytest.raises(
@@ -105,8 +104,7 @@ def test_a_framework_that_fails_is_quoted(make: Make, tensor: Any, faketorch: Mo
 
 
 def test_real_torch_tensors_are_read(make: Make) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     add = make({"x": "*{dtype}"}, matrix={"dtype": ["fp16", "bf16", "fp32", "i64", "i1", "fp8e4nv", "fp8e5"]})
     for dtype, name in ((torch.float16, "fp16"), (torch.bfloat16, "bf16"), (torch.bool, "i1"), (torch.float8_e4m3fn, "fp8e4nv"),
                         (torch.float8_e5m2, "fp8e5"), (torch.int64, "i64")):  # fmt: skip
