@@ -303,7 +303,9 @@ def _check_params(kernel: CubinKernel, sizes: Sequence[int], where: str) -> None
     for ordinal, (size, (offset, image_size)) in enumerate(zip(sizes, kernel.params, strict=True)):
         # a type of unknown size is none that the image has, and no alignment
         align = max(1, min(size, _TENSOR_MAP_ALIGN))
-        expected = (end + align - 1) // align * align
+        # what is aligned is the place in the constant bank, where params start at a multiple of 16
+        begin = kernel.param_base + end
+        expected = begin + -begin % align - kernel.param_base
         if (offset, image_size) != (expected, size):
             raise BundleIntegrityError(
                 f"expected param {ordinal} of {kernel.symbol!r} to be {size} bytes at offset {expected}",

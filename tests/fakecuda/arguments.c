@@ -79,13 +79,13 @@ static void check_address(const struct fake_request *request, unsigned argument,
                        (unsigned long long)address, problem);
 }
 
-/* Eight bytes may be an address; 128 at a multiple of 64 are a tensor map, since nothing else of Triton's is so large. */
+/* Eight bytes may be an address; 128 are a tensor map, since nothing else of Triton's is so large. */
 static CUresult check_values(const struct fake_request *request, const struct fake_launch_record *record) {
     const struct cubin_kernel *code = request->kernel->code;
     for (unsigned i = 0; i < code->params; i++) {
         const unsigned char *value = record->bytes + code->offsets[i];
         CUdeviceptr address = 0;
-        if (code->sizes[i] == FAKE_TENSOR_MAP_BYTES && code->offsets[i] % 64 == 0) {
+        if (code->sizes[i] == FAKE_TENSOR_MAP_BYTES) {
             if (!fake_is_tensor_map(value, &address))
                 return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: argument %u is no tensor map", code->symbol, i);
         } else if (code->sizes[i] == sizeof address) {
