@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,14 +68,15 @@ struct allocation {
 
 static const uint64_t FIRST_ADDRESS = 0x600000000000u;
 
-/* guarded by the GIL but for what the allocator touches, which DLPack lets run without it: that `lock` guards */
+/* `lock` guards the allocations, for DLPack lets the allocator run without the GIL; the rest is atomic, for Pythons that
+ * have none */
 static struct {
-    void *stream[DEVICES_MAX];
-    long exports, streams;
+    _Atomic(void *) stream[DEVICES_MAX];
+    atomic_long exports, streams;
     long allocated, freed;
-    uint64_t next_address;
+    _Atomic uint64_t next_address;
     struct allocation log[LOG_MAX];
-    int fail_export, fail_stream, fail_allocate;
+    atomic_int fail_export, fail_stream, fail_allocate;
 } fake;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -302,8 +304,8 @@ static PyObject *set_stream(PyObject *module, PyObject *args) {
 
 static PyObject *counts(PyObject *module, PyObject *none) {
     (void)module, (void)none;
-    return Py_BuildValue("{s:l,s:l,s:l,s:l}", "exports", fake.exports, "streams", fake.streams, "allocated",
-                         fake.allocated, "freed", fake.freed);
+    return Py_BuildValue("{s:l,s:l,s:l,s:l}", "exports", (long)fake.exports, "streams", (long)fake.streams,
+                         "allocated", fake.allocated, "freed", fake.freed);
 }
 
 /* A list with an item for each allocation that is still recorded, oldest first. */
@@ -341,10 +343,10 @@ static PyObject *fail(PyObject *module, PyObject *args) {
     int on = 1;
     if (!PyArg_ParseTuple(args, "s|p", &what, &on))
         return NULL;
-    int *flag = !strcmp(what, "export")     ? &fake.fail_export
-                : !strcmp(what, "stream")   ? &fake.fail_stream
-                : !strcmp(what, "allocate") ? &fake.fail_allocate
-                                            : NULL;
+    atomic_int *flag = !strcmp(what, "export")     ? &fake.fail_export
+                       : !strcmp(what, "stream")   ? &fake.fail_stream
+                       : !strcmp(what, "allocate") ? &fake.fail_allocate
+                                                   : NULL;
     if (!flag)
         return PyErr_Format(PyExc_ValueError, "expected export, stream or allocate, got %s", what);
     *flag = on;
@@ -391,6 +393,9 @@ PyMODINIT_FUNC PyInit_faketorch(void) {
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
+#ifdef Py_GIL_DISABLED
+    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+#endif
     fake.next_address = FIRST_ADDRESS;
     if (add_type(module, "faketorch.Tensor", &api) < 0 || add_type(module, "faketorch.NewerTensor", &newer_api) < 0 ||
         add_type(module, "faketorch.ForeignTensor", &foreign_api) < 0 ||
