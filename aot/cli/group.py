@@ -36,6 +36,7 @@ COMMANDS = {
     "diff": "Show what differs between two bundles.",
     "extract": "Write a kernel's cubins as files.",
     "doctor": "Show what this machine has and which bundles it would use.",
+    "bench": "Measure what launches and process starts cost here.",
     "schema": "Print the JSON schema of manifests.",
     "completion": "Print the completion script of a shell.",
 }

@@ -11,6 +11,7 @@ from dataclasses import fields
 
 import click
 from nojit.aot import diff, doctor, inspection, report
+from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
@@ -30,6 +31,13 @@ FACTS = (
     doctor.BundleState,
     doctor.DeviceChoice,
     doctor.CacheState,
+    launch.LaunchBench,
+    launch.LaunchFigure,
+    launch.Unmeasured,
+    cold_start.ColdStartBench,
+    cold_start.StartFigure,
+    cold_start.StartStage,
+    cold_start.Unstarted,
 )
 
 _COMMON = {"as_json", "quiet", "verbose", "help"}
@@ -43,11 +51,10 @@ def command_of(name: str) -> click.Command:
 
 def render_commands() -> str:
     """Write a section for each command: usage, what it does, options but the common ones."""
-    return "\n" + "\n".join(_command(name) for name in COMMANDS)
+    return "\n" + "\n".join(_command(name, command_of(name)) for name in COMMANDS)
 
 
-def _command(name: str) -> str:
-    command = command_of(name)
+def _command(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"nojit {name}")
     usage = " ".join([f"nojit {name}", *command.collect_usage_pieces(context)])
     text = f"### nojit {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n"
@@ -55,7 +62,8 @@ def _command(name: str) -> str:
     rows = [row for row in options if row]
     if rows:
         text += "\n| option | meaning |\n|---|---|\n" + "".join(rows)
-    return text
+    inner = command.commands if isinstance(command, click.Group) else {}
+    return "\n".join([text, *(_command(f"{name} {own}", one) for own, one in inner.items())])
 
 
 def _paragraphs(text: str) -> str:
@@ -109,5 +117,6 @@ def _kind(annotation: str) -> str:
     if items := re.fullmatch(r"tuple\[(\w+), \.\.\.\]", annotation):
         return f"array of {_kind(items[1])}"
     words = {"str": "string", "int": "int", "bool": "bool", "int | None": "int or null", "Json": "any"}
+    words |= {"float": "number", "float | None": "number or null"}
     words["dict[str, str]"] = "object of strings"
     return words.get(annotation, annotation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -9,11 +10,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from nojit.aot.cli import cli
 from nojit.aot.cli.group import COMMANDS
 
 from tests.aot.cli.conftest import Run
+
+
+def leaves(name: str) -> list[tuple[str, ...]]:
+    """List a command, or the commands that it groups."""
+    command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
+    return [(name, inner) for inner in command.commands] if isinstance(command, click.Group) else [(name,)]
+
 
 FORBIDDEN_TO_MOST = ("triton", "msgspec", "torch", "numpy")
 
@@ -25,13 +34,19 @@ def python(code: str, *words: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False, env=outside | environment)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_has_help_and_the_shared_options(run: Run, name: str) -> None:
+@pytest.mark.parametrize("words", [words for name in COMMANDS for words in leaves(name)], ids=" ".join)
+def test_each_command_has_help_and_the_shared_options(run: Run, words: tuple[str, ...]) -> None:
     for flag in ("-h", "--help"):
-        result = run(name, flag)
+        result = run(*words, flag)
         assert result.exit_code == 0
         for option in ("--json", "-q, --quiet", "-v, --verbose", "-h, --help"):
             assert option in result.stdout
+
+
+def test_a_group_lists_its_commands(run: Run) -> None:
+    result = run("bench", "-h")
+    assert result.exit_code == 0
+    assert {words[1] for words in leaves("bench")} <= set(result.stdout.split())
 
 
 def test_help_lists_every_command(run: Run) -> None:

@@ -1,0 +1,67 @@
+"""What the figures must not exceed, and whether they do. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nojit.aot.bench.cold_start import ColdStartBench
+from nojit.aot.bench.launch import LaunchBench
+
+__all__ = ["Verdict", "cold_start_verdicts", "launch_verdicts"]
+
+# contender, arguments, which figure it is divided by, the most that may come out
+_LAUNCH = (
+    ("nojit", 4, "c-loop", 1.25),
+    ("nojit-own-grid", 4, "c-loop", 1.25),
+    ("nojit-bound", 4, "c-loop", 1.25),
+    ("nojit", 12, "c-loop", 1.5),
+    ("nojit", 4, "triton", 1 / 4),
+    ("nojit", 12, "triton", 1 / 4),
+)
+_STARTS = (("nojit", 1, 1.15), ("nojit", 50, 1.15))
+_PRELOAD_MS = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One bar, and what was measured against it."""
+
+    text: str
+    value: float
+    limit: float
+    """The most that `value` may be."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bar is kept."""
+        return self.value <= self.limit
+
+
+def launch_verdicts(bench: LaunchBench) -> tuple[Verdict, ...]:
+    """Compare launches with their bars, by medians and by bests; what was not measured has no verdict."""
+    known = {(figure.contender, figure.arguments): figure for figure in bench.figures}
+    verdicts = []
+    for contender, arguments, other, limit in _LAUNCH:
+        ours, theirs = known.get((contender, arguments)), known.get((other, arguments))
+        if ours is None or theirs is None:
+            continue
+        text = f"{contender} / {other}, {arguments} arguments"
+        verdicts.append(Verdict(f"{text}, medians", ours.median_us / theirs.median_us, limit))
+        verdicts.append(Verdict(f"{text}, bests", ours.best_us / theirs.best_us, limit))
+    return tuple(verdicts)
+
+
+def cold_start_verdicts(bench: ColdStartBench) -> tuple[Verdict, ...]:
+    """Compare starts with their bars."""
+    known = {(figure.way, figure.kernels): figure for figure in bench.figures}
+    verdicts = []
+    for way, kernels, limit in _STARTS:
+        figure = known.get((way, kernels))
+        if figure is not None and figure.ratio is not None:
+            verdicts.append(Verdict(f"{way} / ctypes, {kernels} kernels, medians", figure.ratio, limit))
+    for figure in bench.figures:
+        for stage in figure.stages:
+            if stage.name == "preload":
+                text = f"{figure.way}, {figure.kernels} kernels preloaded, ms"
+                verdicts.append(Verdict(text, stage.ms, _PRELOAD_MS))
+    return tuple(verdicts)

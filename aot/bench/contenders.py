@@ -1,0 +1,101 @@
+"""Ways to launch the same kernel: nojit's own, and the floor below them, a loop in C."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.bench.stage import Stage, Timer, Unavailable, timed
+
+__all__ = ["FLOOR", "OURS", "Contender", "c_loop", "nojit"]
+
+_SOURCE = Path(__file__).with_name("c_loop.c")
+_INT_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to launch."""
+
+    name: str
+    what: str
+    """In a few words."""
+    prepare: Callable[[Stage], Timer]
+    """Sets it up for a case; raises where that cannot be done."""
+
+
+def c_loop(stage: Stage) -> Timer:
+    """Compile a loop around ``cuLaunchKernel``, and load the very image that nojit launches."""
+    image = stage.image()
+    loop = _compile(stage.folder)
+    driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
+    kernel = _load(driver, image.code, image.launch.symbol)
+    values = [_INT_TYPES.get(kind, ctypes.c_uint64)(value) for kind, value in stage.params(image.launch)]
+    params = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+    stream = ctypes.c_void_p(stage.stream)
+
+    def run(launches: int) -> float:
+        # `values` must outlive the loop: the array holds their addresses alone
+        _ = values
+        spent_ns = loop(
+            driver.cuLaunchKernel, kernel, 1, image.threads, image.launch.shared_bytes, stream, params, launches
+        )
+        if spent_ns < 0:
+            raise Unavailable(f"cuLaunchKernel gave {-spent_ns}")
+        return float(spent_ns) / 1e3 / launches
+
+    return run
+
+
+def _compile(folder: Path) -> Any:
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise Unavailable("no C compiler: none of $CC, cc, gcc is there")
+    library = folder / "c_loop.so"
+    if not library.exists():
+        command = [*compiler.split(), "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    loop = ctypes.CDLL(str(library)).launch_loop
+    loop.restype = ctypes.c_int64
+    return loop
+
+
+def _load(driver: ctypes.CDLL, code: bytes, symbol: str) -> ctypes.c_void_p:
+    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    loaded = driver.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0)
+    found = loaded or driver.cuLibraryGetKernel(ctypes.byref(kernel), library, symbol.encode())
+    if found:
+        raise Unavailable(f"the driver does not load {symbol}: {found}")
+    return kernel
+
+
+def nojit(call: str) -> Callable[[Stage], Timer]:
+    """Make the preparation of one of nojit's ways to call; `call` spells it around the arguments."""
+
+    def prepare(stage: Stage) -> Timer:
+        return timed(call.format(positional=stage.case.positional(), triton=stage.case.as_triton()), stage.names)
+
+    return prepare
+
+
+def _bound(stage: Stage) -> Timer:
+    names = stage.names
+    bind = getattr(names["kernel"], "bind", None)
+    if bind is None:
+        raise Unavailable("this nojit has no kernel.bind")
+    names["bound"] = bind(names["grid"])
+    return timed(f"bound({stage.case.positional()})", names)
+
+
+FLOOR = Contender("c-loop", "C loop around cuLaunchKernel", c_loop)
+OURS = (
+    Contender("nojit", "kernel[grid](...), called as Triton is", nojit("kernel[grid]({triton})")),
+    Contender("nojit-own-grid", "kernel(...), the bundle's grid", nojit("kernel({positional})")),
+    Contender("nojit-bound", "bound = kernel.bind(grid); bound(...)", _bound),
+)

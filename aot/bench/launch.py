@@ -1,0 +1,116 @@
+"""Measure what one launch costs the host: every contender in one process, in interleaved rounds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nojit.aot.bench.contenders import FLOOR, OURS, Contender
+from nojit.aot.bench.rivals import RIVALS
+from nojit.aot.bench.stage import Stage, Timer, Unavailable
+
+__all__ = ["CONTENDERS", "LaunchBench", "LaunchFigure", "Unmeasured", "chosen", "measure"]
+
+CONTENDERS = (FLOOR, *OURS, *RIVALS)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFigure:
+    """What one launch costs in one way."""
+
+    contender: str
+    arguments: int
+    """Of the kernel, constexprs aside."""
+    best_us: float
+    """The best round's microseconds for one launch."""
+    median_us: float
+    """The median round's microseconds for one launch."""
+    best_ratio: float | None
+    """To the C loop's best; None if there is none."""
+    median_ratio: float | None
+    """To the C loop's median; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A contender that could not be measured."""
+
+    contender: str
+    arguments: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchBench:
+    """What ``nojit bench launch`` found."""
+
+    environment: dict[str, str]
+    """GPU, driver, and the versions of what was measured."""
+    rounds: int
+    launches: int
+    """Launches of each contender in a round, after the device has been waited for."""
+    figures: tuple[LaunchFigure, ...]
+    unmeasured: tuple[Unmeasured, ...]
+
+
+def chosen(against: Sequence[str]) -> tuple[Contender, ...]:
+    """List the contenders: the C loop and nojit always, the others if named, or all if none is."""
+    rivals = [rival for rival in RIVALS if not against or rival.name in against]
+    return (FLOOR, *OURS, *rivals)
+
+
+def measure(
+    stage: Stage, contenders: Sequence[Contender], rounds: int, launches: int
+) -> tuple[list[LaunchFigure], list[Unmeasured]]:
+    """Time every contender on one case.
+
+    Each round waits for the device, lets one contender launch, and goes on to the next; the next round begins with
+    another one, so that none always follows the same.
+    """
+    ready, missing = _prepare(stage, contenders)
+    times: dict[str, list[float]] = {name: [] for name in ready}
+    order = list(ready.items())
+    for _ in range(rounds):
+        for name, timer in order:
+            stage.synchronize()
+            times[name].append(timer(launches))
+        order = order[1:] + order[:1]
+    stage.synchronize()
+    floor = times.get(FLOOR.name)
+    return [_figure(name, stage.case.arguments, us, floor) for name, us in times.items()], missing
+
+
+def _prepare(stage: Stage, contenders: Sequence[Contender]) -> tuple[dict[str, Timer], list[Unmeasured]]:
+    """Set contenders up; what does not work, or computes something else, is left out with its reason."""
+    ready, missing = {}, []
+    for contender in contenders:
+        try:
+            ready[contender.name] = _ready(stage, contender)
+        except Exception as error:  # noqa: BLE001 - other people's software may fail in any way, and the report says how
+            missing.append(Unmeasured(contender.name, stage.case.arguments, _reason(error)))
+    return ready, missing
+
+
+def _ready(stage: Stage, contender: Contender) -> Timer:
+    """Set a contender up, have it launch once and look at the result."""
+    timer = contender.prepare(stage)
+    # what the one before wrote must not pass for what this one writes
+    stage.clear()
+    timer(1)
+    stage.synchronize()
+    if not stage.correct():
+        raise Unavailable("it launches, but the result is wrong")
+    return timer
+
+
+def _reason(error: Exception) -> str:
+    words = " ".join(str(error).split())[:300]
+    return words if isinstance(error, Unavailable) else f"{type(error).__name__}: {words}"
+
+
+def _figure(name: str, arguments: int, us: Sequence[float], floor: Sequence[float] | None) -> LaunchFigure:
+    best, median = min(us), statistics.median(us)
+    if floor is None:
+        return LaunchFigure(name, arguments, best, median, None, None)
+    return LaunchFigure(name, arguments, best, median, best / min(floor), median / statistics.median(floor))

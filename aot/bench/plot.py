@@ -1,0 +1,95 @@
+"""Draw bars as SVG. Pure: from numbers to text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+__all__ = ["Bar", "Chart", "Group", "svg"]
+
+_WIDTH, _MARGIN, _LABELS, _VALUES = 860, 16, 190, 150
+_ROW, _BAR, _TITLE, _GAP = 22, 14, 30, 14
+_COLOURS = ("#2f6fde", "#7a9c2e", "#c9822b", "#a4508b", "#2a9d8f", "#8d6e63", "#5c6bc0", "#b0413e")
+_STYLE = """<style>
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.title { font-weight: 600 }
+.note { fill: #59636e }
+.ground { fill: #ffffff }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.note { fill: #9198a1 }
+.ground { fill: #0d1117 }
+}
+</style>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar."""
+
+    label: str
+    parts: tuple[tuple[str, float], ...]
+    """Name and length of each part, in the chart's unit."""
+    note: str
+    """What stands behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Bars that are compared, on a scale of their own."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture."""
+
+    title: str
+    description: str
+    """Stands below the title, and is what a screen reader says."""
+    groups: tuple[Group, ...]
+
+
+def svg(chart: Chart) -> str:
+    """Draw a chart; each part of a bar says its name and length when pointed at."""
+    lines, top = [], _MARGIN + 2 * _TITLE
+    for group in chart.groups:
+        lines += _group(group, top)
+        top += _TITLE + _ROW * len(group.bars) + _GAP
+    title, description = escape(chart.title), escape(chart.description)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{top}" viewBox="0 0 {_WIDTH} {top}" role="img">',
+        f"<title>{title}</title>",
+        f"<desc>{description}</desc>",
+        _STYLE,
+        f'<rect class="ground" width="{_WIDTH}" height="{top}"/>',
+        f'<text class="title" x="{_MARGIN}" y="{_MARGIN + 14}">{title}</text>',
+        f'<text class="note" x="{_MARGIN}" y="{_MARGIN + 36}">{description}</text>',
+    ]
+    return "\n".join([*head, *lines, "</svg>\n"])
+
+
+def _group(group: Group, top: int) -> list[str]:
+    longest = max((sum(length for _, length in bar.parts) for bar in group.bars), default=0)
+    room = _WIDTH - 2 * _MARGIN - _LABELS - _VALUES
+    scale = room / longest if longest else 0
+    lines = [f'<text class="title" x="{_MARGIN}" y="{top + 18}">{escape(group.title)}</text>']
+    for place, bar in enumerate(group.bars):
+        lines += _bar(bar, top + _TITLE + _ROW * place, scale)
+    return lines
+
+
+def _bar(bar: Bar, top: int, scale: float) -> list[str]:
+    left = float(_MARGIN + _LABELS)
+    lines = [f'<text x="{_MARGIN}" y="{top + 12}">{escape(bar.label)}</text>']
+    for number, (name, length) in enumerate(bar.parts):
+        colour = _COLOURS[number % len(_COLOURS)]
+        lines.append(
+            f'<rect x="{left:.1f}" y="{top}" width="{length * scale:.1f}" height="{_BAR}" fill="{colour}">'
+            f"<title>{escape(name)}: {length:.2f}</title></rect>"
+        )
+        left += length * scale
+    lines.append(f'<text class="note" x="{left + 8:.1f}" y="{top + 12}">{escape(bar.note)}</text>')
+    return lines

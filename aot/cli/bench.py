@@ -1,0 +1,201 @@
+"""``nojit bench``: what launches and process starts cost on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from nojit.aot.bench import bundles
+from nojit.aot.bench.cases import CASES
+from nojit.aot.bench.cold_start import WAYS, ColdStartBench
+from nojit.aot.bench.launch import LaunchBench
+from nojit.aot.bench.rivals import RIVALS
+from nojit.aot.bench.run import bench_cold_start, bench_launch, save
+from nojit.aot.cli.console import Output, output_options
+from nojit.aot.target import ARCHS
+
+__all__ = ["command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STARTS = tuple(way.name for way in WAYS if way.name.startswith("torch"))
+_KERNELS = "1,50"
+
+
+def _numbers(known: Sequence[int] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
+    """Make the reader of whole numbers with commas between them; of `known` ones if there are any."""
+
+    def read(context: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+        words = value.split(",")
+        if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1000 for word in words):
+            what = f"expected numbers with commas between them, such as 1,50, got {value!r}"
+            raise click.BadParameter(what, context, param)
+        numbers = tuple(dict.fromkeys(map(int, words)))
+        unknown = [number for number in numbers if known and number not in known]
+        if unknown:
+            raise click.BadParameter(f"expected some of {_spelled(known)}, got {unknown[0]}", context, param)
+        return numbers
+
+    return read
+
+
+def _spelled(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
+    """Give a command the options that all measurements have."""
+    options = (
+        click.option("--bundle", "place", type=click.Path(path_type=Path), help="Folder of `nojit bench bundles`."),
+        click.option(
+            "--against", multiple=True, type=click.Choice(rivals), metavar="NAME", help="Only these; repeatable."
+        ),
+        click.option("--rounds", type=click.IntRange(1), default=rounds, help=f"Rounds; default {rounds}."),
+        click.option(
+            "--out", "folder", type=click.Path(path_type=Path), help="Folder to write JSON and chart (SVG) to."
+        ),
+    )
+
+    def add(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure what launches and process starts cost on this machine."""
+
+
+@command.command("launch")
+@click.option(
+    "--args",
+    "arguments",
+    callback=_numbers(tuple(CASES)),
+    default=_spelled(tuple(CASES)),
+    metavar="N,N",
+    help="Which kernels, by their arguments; default 1,4,12,30.",
+)
+@_common([rival.name for rival in RIVALS], 60)
+@click.option("--launches", type=click.IntRange(1), default=200, help="Launches in a round; default 200.")
+@output_options
+def launch(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    arguments: tuple[int, ...],
+    place: Path | None,
+    against: tuple[str, ...],
+    rounds: int,
+    folder: Path | None,
+    launches: int,
+) -> None:
+    """Measure the host's cost of one launch, side by side in one process: a C loop, nojit, and others.
+
+    The others: triton, triton-autotuned, inductor, cuda.core, cupy, torch. Needs a GPU and torch; what else is not
+    installed, or fails, is listed with the reason. Without --bundle the kernels are built first, which needs Triton.
+    """
+    bench = bench_launch(place, arguments, against, rounds, launches)
+    out.emit("bench launch", asdict(bench))
+    _show_launches(out, bench)
+    _save(out, folder, bench)
+
+
+@command.command("cold-start")
+@click.option(
+    "--kernels", "counts", callback=_numbers(), default=_KERNELS, metavar="N,N", help="How many kernels; default 1,50."
+)
+@_common(_STARTS, 7)
+@output_options
+def cold_start(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    counts: tuple[int, ...],
+    place: Path | None,
+    against: tuple[str, ...],
+    rounds: int,
+    folder: Path | None,
+) -> None:
+    """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
+
+    Beside nojit without torch and a ctypes script: torch-nojit, torch-triton-warm, torch-triton-cold. Needs a GPU.
+    Without --bundle the kernels are built first, which needs Triton.
+    """
+    progress = out.note if out.verbosity > 0 else lambda _: None
+    bench = bench_cold_start(place, counts, against, rounds, progress)
+    out.emit("bench cold-start", asdict(bench))
+    _show_starts(out, bench)
+    _save(out, folder, bench)
+
+
+@command.command("bundles")
+@click.option("--arch", required=True, type=click.Choice(ARCHS), metavar="ARCH", help="Build for this.")
+@click.option(
+    "--kernels",
+    "counts",
+    callback=_numbers(),
+    default=_KERNELS,
+    metavar="N,N",
+    help="Cold starts of so many; default 1,50.",
+)
+@click.option("--out", "folder", type=click.Path(path_type=Path), required=True, help="Folder of the bundles.")
+@output_options
+def make_bundles(out: Output, arch: str, counts: tuple[int, ...], folder: Path) -> None:
+    """Build the kernels that the others measure, for a machine that has no Triton: its --bundle."""
+    bundles.build(folder, arch, counts, launch=True)
+    names = [bundles.LAUNCH, *map(bundles.cold_name, counts)]
+    paths = [str(bundles.find(folder, name, arch)) for name in names]
+    out.emit("bench bundles", {"paths": paths})
+    for path in paths:
+        out.line(path)
+
+
+def _show_launches(out: Output, bench: LaunchBench) -> None:
+    out.facts(bench.environment.items())
+    out.line(f"{bench.rounds} interleaved rounds of {bench.launches} launches each, us of one launch")
+    out.line()
+    rows = [
+        (
+            str(figure.arguments),
+            figure.contender,
+            f"{figure.median_us:.2f}",
+            _ratio(figure.median_ratio),
+            f"{figure.best_us:.2f}",
+            _ratio(figure.best_ratio),
+        )
+        for figure in bench.figures
+    ]
+    out.table((">args", "contender", ">median", ">x C loop", ">best", ">x C loop "), rows)
+    for missing in bench.unmeasured:
+        out.line(f"not measured: {missing.contender}, {missing.arguments} arguments: {missing.reason}")
+
+
+def _show_starts(out: Output, bench: ColdStartBench) -> None:
+    out.facts(bench.environment.items())
+    out.line(f"{bench.rounds} processes each, ms from their start to the last kernel done")
+    out.line()
+    rows = [
+        (
+            str(figure.kernels),
+            figure.way,
+            f"{figure.median_ms:.0f}",
+            _ratio(figure.ratio),
+            f"{figure.best_ms:.0f}",
+            ", ".join(f"{stage.name} {stage.ms:.2f}" for stage in figure.stages),
+        )
+        for figure in bench.figures
+    ]
+    out.table((">kernels", "way", ">median", ">x ctypes", ">best", "stages"), rows)
+    for missing in bench.unmeasured:
+        out.line(f"not measured: {missing.way}, {missing.kernels} kernels: {missing.reason}")
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _save(out: Output, folder: Path | None, bench: LaunchBench | ColdStartBench) -> None:
+    if folder is not None:
+        for path in save(folder, bench):
+            out.note(f"wrote {path}")

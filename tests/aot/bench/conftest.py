@@ -1,0 +1,63 @@
+"""The stage of the launch benchmark on the fake driver: tensors without contents, images without code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from nojit.aot.bench.cases import BLOCK, NUM_WARPS, Case
+from nojit.aot.bench.stage import Stage
+from nojit.runtime.loader import Bundle
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+
+SetUp = Callable[[Case], Stage]
+
+
+def launch_kernel(case: Case) -> SyntheticKernel:
+    """The kernel of a case, as launch.toml has it."""
+    params = dict.fromkeys(case.tensors, "*fp32") | dict.fromkeys(case.ints, "i32")
+    block = {"BLOCK": BLOCK} if case.inputs else {}
+    return kernel(
+        case.kernel,
+        params | dict.fromkeys(block, "constexpr"),
+        configs=[{**block, "num_warps": NUM_WARPS}],
+        hints=[dict.fromkeys(case.names, 16)],
+        grid=["cdiv(n, BLOCK)"] if case.inputs else ["1"],
+    )
+
+
+def cold_kernel(number: int) -> SyntheticKernel:
+    """A kernel of the cold starts."""
+    params = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    return kernel(f"cold_{number}", params, configs=[{"BLOCK": BLOCK, "num_warps": 4}], grid=["cdiv(n, BLOCK)"])
+
+
+@pytest.fixture
+def set_up(tmp_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> Iterator[SetUp]:
+    """Set a case up."""
+    bundles: list[Bundle] = []
+
+    def build(case: Case) -> Stage:
+        bundles.append(Bundle([make_bundle(tmp_path / f"{len(bundles)}.nojit", launch_kernel(case))]))
+        addresses = {name: 0x10000 * (place + 1) for place, name in enumerate(case.tensors)}
+        tensors = {name: faketorch.Tensor(address, "float32") for name, address in addresses.items()}
+        return Stage(
+            case=case,
+            bundle=bundles[-1],
+            values={**tensors, **case.numbers},
+            addresses=addresses,
+            device=0,
+            stream=0,
+            folder=tmp_path,
+            clear=lambda: None,
+            synchronize=lambda: fakecuda.make_current(0),
+            correct=lambda: True,
+        )
+
+    yield build
+    for bundle in bundles:
+        bundle.close()
