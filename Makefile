@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 VENV36 ?= .venv36
 JOBS ?= $(shell nproc)
+# names the Python that PYTHON is: cpython-313t
+TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag + sys.abiflags)')
 BIN := $(VENV)/bin
 NOJIT := $(BIN)/nojit
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles test test-fast test-triton36 lint format types bench sanitize clean
+.PHONY: build bundles test test-fast test-triton36 test-python lint format types bench sanitize clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -25,6 +27,9 @@ test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
 
 test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
 	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py
+
+test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
+	$(if $(filter %t,$(TAG)),PYTHON_GIL=0 )$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton" tests/runtime tests/abuse
 
 sanitize: $(VENV)/.test ## the C core's tests under AddressSanitizer and UBSan
 	tests/fakecuda/sanitize.sh
@@ -59,5 +64,11 @@ $(VENV36)/.test: $(SOURCES)
 	$(VENV36)/bin/python -m pip --disable-pip-version-check install "triton==3.6.0" "numpy<2.4" pytest hypothesis pyelftools -e ".[build]"
 	touch $@
 
+# no constraints but for zstandard: the newest hypothesis has no wheel for each Python
+.venv-$(TAG)/.test: $(SOURCES)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip --disable-pip-version-check install --only-binary hypothesis pytest hypothesis pyelftools "$$(grep '^zstandard==' constraints.txt)" -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV36) build artifacts/*.nojit artifacts/*.report.json artifacts/full
+	rm -rf $(VENV) $(VENV36) .venv-cpython-* build artifacts/*.nojit artifacts/*.report.json artifacts/full
