@@ -46,7 +46,8 @@ format: $(VENV)/.test
 	$(BIN)/ruff format
 
 bench: $(VENV)/.test ## needs a GPU
-	$(BIN)/python benchmarks/prove.py
+	$(BIN)/python benchmarks/launch.py
+	$(BIN)/python benchmarks/cold_start.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,13 +1,14 @@
-"""Prove on a GPU that bundles built elsewhere run here without Triton, are right, and are fast to launch. One table.
+"""Prove on a GPU that bundles built elsewhere run here without Triton, and are right. One table.
 
     python benchmarks/prove.py BUNDLES [--skip-jit]
 
-BUNDLES is a folder of bundles, built on a machine without a GPU. Three parts, each in a process of its own:
+BUNDLES is a folder of bundles, built on a machine without a GPU. Two parts, each in a process of its own:
 
 1. Importing triton raises. Every variant for this device is launched and held to an exact reference.
 2. The same manifests are built here by this machine's Triton; every variant gives the bits that Triton's own launcher
    gives for it.
-3. First launches and launch overhead (`launch_bars.py`).
+
+What launches cost is measured by `launch.py` and `cold_start.py`.
 
 A sample of the launches under a checker, with torch's cache of memory off so that it sees each tensor by itself::
 
@@ -152,9 +153,6 @@ def main() -> None:
             [sys.executable, __file__, given.bundles, "--part", part], env=os.environ, check=False
         ).returncode:
             failed.append(part)
-    print("\n== launches", flush=True)
-    if subprocess.run([sys.executable, ROOT / "benchmarks" / "launch_bars.py", given.bundles], check=False).returncode:
-        failed.append("launches")
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
