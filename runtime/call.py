@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal
 
 from nojit.runtime import expr
+from nojit.runtime.record import Record
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -25,6 +26,7 @@ __all__ = [
     "slot_kind",
 ]
 
+_NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
 _INT_TYPE: Final = re.compile(r"([iu])(8|16|32|64)\Z")
 _BOOLS: Final = frozenset({"i1", "u1"})
 _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
@@ -32,8 +34,7 @@ _KINDS: Final = {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_
 _STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"))
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Record):
     """What a call passes for one runtime param, or for a member of a tuple."""
 
     kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple"]
@@ -55,15 +56,14 @@ class Argument:
         return "None" if self.kind == "none" else f"{self.kind} {self.value!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallFacts(Record):
     """A call, as far as it decides the variant."""
 
     arguments: Mapping[str, Argument]
     """By runtime param."""
-    constexprs: Mapping[str, Value] = field(default_factory=dict)
+    constexprs: Mapping[str, Value] = _NONE_GIVEN
     """Those that the caller gave: of the matrix, and of configs where the caller chooses."""
-    options: Mapping[str, Value] = field(default_factory=dict)
+    options: Mapping[str, Value] = _NONE_GIVEN
     """Those that the caller gave: ``num_warps`` and its like."""
     arch: int | None = None
     """The arch of the table: 90; what ``arch`` stands for in expressions."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from nojit.runtime.elf import SHT_NOBITS, Elf, Entry, Section, read_elf, refuse
 from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.record import Record
 from nojit.runtime.table import Launch
 from nojit.runtime.target import parse_image_arch
 
@@ -49,8 +49,7 @@ _TENSOR_MAP_ALIGN: Final = 64
 _WARP: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class CubinKernel:
+class CubinKernel(Record):
     """One kernel of a cubin."""
 
     symbol: str
@@ -73,8 +72,7 @@ class CubinKernel:
     text_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CubinInfo:
+class CubinInfo(Record):
     """What a cubin says about itself."""
 
     kernels: tuple[CubinKernel, ...]

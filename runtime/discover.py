@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.record import Record
 
 __all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find"]
 
@@ -21,8 +21,7 @@ VARIABLE = "NOJIT_BUNDLES"
 ENTRY_POINTS = "nojit.bundles"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Record):
     """A bundle file and who said that it is there."""
 
     path: Path

@@ -7,10 +7,10 @@ Bytes that break a rule raise `BundleFormatError` with a rule that starts with `
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from nojit.runtime.errors import BundleFormatError
+from nojit.runtime.record import Record
 
 __all__ = ["SHT_NOBITS", "Elf", "Entry", "Section", "read_elf", "refuse"]
 
@@ -55,8 +55,7 @@ class Entry(NamedTuple):
     """Index of the section that holds its code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elf:
+class Elf(Record):
     """The parts of a cubin."""
 
     image: bytes

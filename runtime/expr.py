@@ -22,7 +22,6 @@ Ints are 64-bit signed and never wrap: an overflow is an error. ``//`` and ``%``
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final
@@ -56,6 +55,7 @@ from nojit.runtime.expr_tree import (
     render,
     walk,
 )
+from nojit.runtime.record import Record
 
 __all__ = [
     "INT64_MAX",
@@ -92,8 +92,7 @@ NOT_CONSTANT: Final = NotConstant.NOT_CONSTANT
 """What `Expression.constant` gives for an expression that still depends on a name, or fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(Record):
     """A parsed expression; two are equal if their trees are, however they were written."""
 
     root: Node

@@ -7,10 +7,10 @@ core computes the same: 64-bit signed integers with Python's floor meaning, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
+from nojit.runtime.record import Record
 from nojit.runtime.values import identity
 
 __all__ = [
@@ -56,16 +56,14 @@ class ExpressionError(ValueError):
         return f"{self.message} in {shown!r}" if self.text else self.message
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(Record):
     """An argument that is a device address: only ``aligned`` and ``has`` look at it."""
 
     address: int
     """Unsigned, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(Record):
     """A value as programs see it that is neither int, bool, None nor pointer: strings and floats, by interned id."""
 
     id: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.expr_ops import INT64_MAX, INT64_MIN, ExpressionError, Op, Value
 from nojit.runtime.expr_tree import BINARY, FUNCTIONS, MAX_HEIGHT, Literal, Logic, Name, Node, Operation
+from nojit.runtime.record import Record
 
 __all__ = ["MAX_LENGTH", "parse_tree"]
 
@@ -54,8 +54,7 @@ _MAX_DEPTH: Final = 2 * MAX_HEIGHT
 _LOWEST, _COMPARISON, _UNARY = 1, 4, 7
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(Record):
     kind: str
     """``int``, ``name``, ``string``, ``symbol`` (words like ``and`` too) or ``end``."""
     text: str

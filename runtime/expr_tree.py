@@ -6,9 +6,8 @@ walking it never comes near Python's recursion limit.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.expr_ops import (
@@ -23,6 +22,7 @@ from nojit.runtime.expr_ops import (
     describe,
     identity,
 )
+from nojit.runtime.record import Record
 
 __all__ = [
     "BINARY",
@@ -62,8 +62,7 @@ BINARY: Final[dict[Op, tuple[str, int]]] = {
 _OR, _AND, _NOT, _COMPARE, _NEG, _ATOM = 1, 2, 3, 4, 7, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Record):
     """A function of the language."""
 
     op: Op
@@ -84,50 +83,53 @@ _FUNCTION_NAMES: Final = {function.op: name for name, function in FUNCTIONS.item
 _BOOLEAN_OPS: Final = frozenset({Op.NOT, Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ALIGNED, Op.HAS})
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant."""
+class Literal(Record):
+    """A constant; ``true`` and ``1`` are two."""
 
-    value: Value = field(compare=False)
-    key: Hashable = field(init=False, repr=False)
-    """What tells ``true`` from ``1`` when trees are compared."""
+    value: Value
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", identity(self.value))
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and identity(self.value) == identity(other.value)
+
+    def __hash__(self) -> int:
+        return hash(identity(self.value))
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Record):
     """A param, a constexpr, an axis or ``arch``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Record):
     """An operation that computes all its operands first; min and max take two or more, the others one or two."""
 
     op: Op
     operands: tuple[Node, ...]
-    height: int = field(init=False, repr=False, compare=False)
+    height: int
     """Levels, itself included; a leaf has 1."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "height", _height(self.operands))
+    def __init__(self, op: Op, operands: tuple[Node, ...]) -> None:
+        super().__init__(op, operands, _height(operands))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Operation, (self.op, self.operands)
 
 
-@dataclass(frozen=True, slots=True)
-class Logic:
+class Logic(Record):
     """``and`` or ``or`` over two or more operands: left to right, no further than it must, bools only."""
 
     stop: bool
     """The value that ends it: false for ``and``, true for ``or``."""
     operands: tuple[Node, ...]
-    height: int = field(init=False, repr=False, compare=False)
+    height: int
     """As of `Operation`."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "height", _height(self.operands))
+    def __init__(self, stop: bool, operands: tuple[Node, ...]) -> None:
+        super().__init__(stop, operands, _height(operands))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Logic, (self.stop, self.operands)
 
     @property
     def word(self) -> str:

@@ -16,8 +16,8 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, load_json, name, refuse, text
 from nojit.runtime.target import arch_number, parse_image_arch
 
@@ -75,8 +75,7 @@ GLOBAL_SCRATCH = "$global_scratch"
 PROFILE_SCRATCH = "$profile_scratch"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Record):
     """The first 64 bytes."""
 
     index_bytes: int
@@ -87,8 +86,7 @@ class Header:
     """SHA-256 of the compressed index: the digest of the whole bundle, since the index pins the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Record):
     """A compressed part of the file whose place follows from the parts before it."""
 
     stored_bytes: int
@@ -99,8 +97,7 @@ class Section:
     """SHA-256 of the compressed bytes, in hex."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetInfo:
+class TargetInfo(Record):
     """What the images of a bundle were built for."""
 
     backend: str
@@ -113,8 +110,7 @@ class TargetInfo:
     """Threads of a warp."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelEntry:
+class KernelEntry(Record):
     """One kernel, as the index lists it."""
 
     name: str
@@ -123,8 +119,7 @@ class KernelEntry:
     table: Section
 
 
-@dataclass(frozen=True, slots=True)
-class BundleIndex:
+class BundleIndex(Record):
     """What a bundle holds, without the variants' details."""
 
     name: str
@@ -158,8 +153,7 @@ class BundleIndex:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Record):
     """Images compressed together."""
 
     images: int

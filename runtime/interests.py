@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nojit.runtime import expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.expr import Expression, parse, substitute
+from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable, Missing
 from nojit.runtime.values import Value
 
 __all__ = ["Interests", "ParamInterest", "interests"]
 
 
-@dataclass(frozen=True, slots=True)
-class ParamInterest:
+class ParamInterest(Record):
     """What some variant asks about one runtime param."""
 
     name: str
@@ -26,8 +24,7 @@ class ParamInterest:
     """Whether some variant was compiled for it to be 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interests:
+class Interests(Record):
     """The facts of a call that some variant asks about; no other can change which one serves it."""
 
     params: tuple[ParamInterest, ...]

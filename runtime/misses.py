@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from nojit.runtime.call import NONE, Argument, accepts, expression_value
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.expr import ExpressionError
+from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import Axis
 from nojit.runtime.type_names import is_tuple, members
@@ -22,8 +22,7 @@ _REASONS_MAX: Final = 8
 _TYPES, _MATRIX, _SETTINGS, _REQUIRES, _DERIVED, _HINTS, _SERVES = range(7)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Record):
     """Why one row does not serve, or is not the one that does."""
 
     row: int

@@ -7,11 +7,11 @@ is preferred, the most hints, the first in the table. `choose` and `explain` go 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nojit.runtime.call import Argument, CallFacts, accepts
 from nojit.runtime.interests import Interests, ParamInterest, interests
 from nojit.runtime.misses import no_match, rejections
+from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import KernelTable
 
@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Record):
     """The variant that serves a call."""
 
     row: int
@@ -39,8 +38,7 @@ class Choice:
     """Every eligible row, the chosen one first, then the next best."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Record):
     """Which variant serves a call, and why each other one does not."""
 
     chosen: str | None

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from dataclasses import dataclass
 
+from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.type_names import SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES
 from nojit.runtime.values import Value, encode_value, spell
@@ -44,12 +44,15 @@ class Missing:
     def __repr__(self) -> str:
         return "MISSING"
 
+    def __reduce__(self) -> str:
+        # unpickled, it is the very same object
+        return "MISSING"
+
 
 MISSING = Missing()
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Record):
     """A parameter of the kernel function, in the function's order."""
 
     name: str
@@ -57,8 +60,7 @@ class Param:
     default: Value | Missing = MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Record):
     """One axis of the matrix that a call's meaning is a point of."""
 
     name: str
@@ -67,8 +69,7 @@ class Axis:
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Record):
     """What a call means: its types and the constexprs that a caller chooses."""
 
     signature: int
@@ -77,8 +78,7 @@ class Meaning:
     """For each axis, an index into its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Record):
     """A way to run the kernel: chosen for the caller, changes speed only."""
 
     constexprs: tuple[tuple[str, Value], ...]
@@ -88,16 +88,14 @@ class Config:
     """An expression that must hold for the config to run at all; empty if it always may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(Record):
     """A constexpr that follows from the call and the chosen config."""
 
     name: str
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Record):
     """One parameter of the compiled kernel."""
 
     source: str
@@ -121,8 +119,7 @@ class Slot:
         return size
 
 
-@dataclass(frozen=True, slots=True)
-class TensorMap:
+class TensorMap(Record):
     """How the tensor map of one descriptor is encoded; the call gives address, shape and strides."""
 
     source: str
@@ -138,8 +135,7 @@ class TensorMap:
     """Whether two values of 4 bits lie in each byte, with padding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Record):
     """What a launch needs beside its arguments."""
 
     symbol: str
@@ -161,16 +157,14 @@ class Launch:
     """One for each slot that is a tensor map, in the slots' order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(Record):
     """How calls are bucketed for the tuning table."""
 
     key: tuple[str, ...]
     bucket: str
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTable:
+class KernelTable(Record):
     """All variants of one kernel for one target."""
 
     kernel: str

@@ -8,7 +8,8 @@ runs on every device of the same major version and at least its minor.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from nojit.runtime.record import Record
 
 __all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "parse_image_arch"]
 
@@ -24,8 +25,7 @@ _IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
 _FIRST_EXACT = 90
 
 
-@dataclass(frozen=True, slots=True)
-class ImageArch:
+class ImageArch(Record):
     """The architecture that a cubin was assembled for."""
 
     number: int

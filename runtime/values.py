@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, fields, items, refuse, text
 
 __all__ = ["DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "spell"]
@@ -18,15 +18,13 @@ _INT_BITS_MAX = 64
 _DEPTH_MAX = 8
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(Record):
     """A Triton dtype as a constexpr, in Triton's spelling: ``fp16``."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRef:
+class FunctionRef(Record):
     """A ``@triton.jit`` function as a constexpr: ``module:name``."""
 
     name: str

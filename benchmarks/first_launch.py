@@ -1,0 +1,138 @@
+"""Time what a process pays before its first launch: importing, opening, the kernel, the launch; and a preload of all.
+
+    python benchmarks/first_launch.py BUNDLE [--repeat 21] [--fake]
+
+BUNDLE is a file or folder that holds `vector_add` and `flash_attention_fwd`. Each figure is the median over fresh
+processes, with warm page cache. On a GPU torch is up before the clock starts; with ``--fake`` the driver and the
+framework are those of the tests, so that what is left is nojit's own share. The plain interpreter is timed beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_TORCH = """
+import torch
+n = 1 << 20
+x = torch.randn(n, device="cuda"); y = torch.randn(n, device="cuda"); out = torch.empty_like(x)
+q = torch.randn(1, 8, 1024, 128, device="cuda", dtype=torch.bfloat16); o = torch.empty_like(q)
+strides = [*q.stride()[:3]] * 4
+done = torch.cuda.synchronize
+done()
+"""
+
+_FAKE = """
+import importlib.util, os
+spec = importlib.util.spec_from_file_location("faketorch", os.environ["FAKETORCH"])
+faketorch = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(faketorch)
+n = 1 << 20
+x, y, out = (faketorch.Tensor(0x10000 * i, "float32", (n,)) for i in (1, 2, 3))
+q, o = (faketorch.Tensor(0x100000 * i, "bfloat16", (1, 8, 1024, 128)) for i in (1, 2))
+strides = [1048576, 131072, 128] * 4
+done = int
+"""
+
+_PROBE = """
+import gc, json, sys, time
+now = time.perf_counter_ns
+started = now()
+from nojit import runtime
+load = runtime.load
+imported = now()
+bundle = load(sys.argv[1])
+opened = now()
+add = bundle.kernel("vector_add")
+known = now()
+add(x, y, out, n)
+first = now()
+done()
+flash_started = now()
+bundle.kernel("flash_attention_fwd")(
+    q, q, q, o, None, 0.088, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, CAUSAL=True, BLOCK_D=128, BLOCK_DV=128
+)
+flash = now()
+done()
+again_started = now()
+second = load(sys.argv[1])
+second.kernel("flash_attention_fwd")(
+    q, q, q, o, None, 0.088, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, CAUSAL=True, BLOCK_D=128, BLOCK_DV=128
+)
+again = now()
+done()
+preload_started = now()
+images = bundle.preload()
+preloaded = now()
+steps = (imported - started, opened - imported, known - opened, first - known, first - opened, first - imported,
+         flash - flash_started, again - again_started, (preloaded - preload_started) / images)
+print(json.dumps([step / 1e6 for step in steps]))
+"""
+
+_STEPS = (
+    ("import nojit.runtime and load", "bar 20 ms"),
+    ("open the bundle", ""),
+    ("kernel(): vector_add", ""),
+    ("first call of it", ""),
+    ("first launch: kernel() and call", "bar 0.5 ms"),
+    ("open and first launch", "bar 1 ms"),
+    ("first launch of another: flash attention", "bar 0.5 ms"),
+    ("open and first launch, modules warm", "bar 1 ms"),
+    ("preload, for each image", "bar 1 ms"),
+)
+
+
+def fake_environment(folder: Path) -> dict[str, str]:
+    """Build the tests' driver and framework into `folder`, unless they are set, and say how a process finds them."""
+    if "FAKETORCH" in os.environ:
+        return {}
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.fakecuda import build_driver, build_faketorch
+
+    return {"NOJIT_LIBCUDA": str(build_driver(folder)), "FAKETORCH": str(build_faketorch(folder))}
+
+
+def probe(bundle: str, setup: str, environment: Mapping[str, str]) -> list[float]:
+    """Run every step in a fresh process; milliseconds."""
+    command = [sys.executable, "-c", setup + _PROBE, bundle]
+    ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
+    steps: list[float] = json.loads(ran.stdout)
+    return steps
+
+
+def process_ms(code: str, *arguments: str) -> float:
+    """Time a whole process."""
+    started = time.perf_counter_ns()
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+    return (time.perf_counter_ns() - started) / 1e6
+
+
+def main() -> None:
+    """Print the medians."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("bundle")
+    parser.add_argument("--repeat", type=int, default=21)
+    parser.add_argument("--fake", action="store_true", help="the tests' driver and framework: no GPU is needed")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = fake_environment(Path(folder)) if options.fake else {}
+        setup = _FAKE if options.fake else _TORCH
+        rows = [probe(options.bundle, setup, environment) for _ in range(options.repeat + 1)][1:]
+    for (step, bar), column in zip(_STEPS, zip(*rows, strict=True), strict=True):
+        print(f"{step:42s} {statistics.median(column):8.3f} ms   best {min(column):8.3f}   {bar}")
+    opening = "import sys; from nojit import runtime; runtime.load(sys.argv[1])"
+    whole = [(process_ms("pass"), process_ms(opening, options.bundle)) for _ in range(options.repeat)]
+    plain, loaded = (statistics.median(column) for column in zip(*whole, strict=True))
+    print(f"{'python, load, above plain python':42s} {loaded - plain:8.3f} ms   plain {plain:7.3f}")
+
+
+if __name__ == "__main__":
+    main()
