@@ -27,6 +27,7 @@ from typing import Any
 
 import triton
 from nojit.aot.layout import Leaf, layout_of, tensor_maps_of
+from nojit.aot.options import OPTIONS
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
 from nojit.aot.types import NONE, members_of, plain
@@ -41,7 +42,7 @@ from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import get_ptxas
+from triton.backends.nvidia.compiler import CUDAOptions, get_ptxas
 from triton.compiler import ASTSource, make_backend
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
@@ -225,7 +226,11 @@ def _reached_globals(function: JITCallable) -> dict[Any, Any]:
 
 
 def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> str:
-    """Return the identity of a variant's machine code: a SHA-256 in hex over everything that shapes it."""
+    """Return the identity of a variant's machine code: a SHA-256 in hex over everything that shapes it.
+
+    Raises:
+        ManifestError: a function that it is handed is not there, or this Triton does not take its options.
+    """
     functions: list[Json] = [
         _source_digest(_find(_function_place(function, place)))
         for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
@@ -241,7 +246,7 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
                 [[param, encode_value(value)] for param, value in sorted(variant.constexprs, key=lambda pair: pair[0])],
                 [[param, hint] for param, hint in variant.hints],
                 functions,
-                _environment(variant.arch, variant.options),
+                _checked_environment(variant, place),
             ]
         )
     ).hexdigest()
@@ -252,6 +257,20 @@ def _functions_in(value: Value) -> Iterator[FunctionRef]:
         yield value
     for item in value if isinstance(value, tuple) else ():
         yield from _functions_in(item)
+
+
+def _checked_environment(variant: Variant, place: SourcePlace) -> str:
+    where = f"{place.where}: {variant.label()}"
+    for name, value in variant.options:
+        if name not in CUDAOptions.__dataclass_fields__ and value != OPTIONS[name].default:
+            what = f"expected options that Triton {triton.__version__} has"
+            raise ManifestError(what, got=f"{name} = {value!r}", where=where)
+    try:
+        return _environment(variant.arch, variant.options)
+    except ValueError as error:
+        raise ManifestError(
+            "expected options that Triton takes", got=" ".join(str(error).split()), where=where
+        ) from None
 
 
 @lru_cache(maxsize=4096)

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from nojit.aot.axes import axes_of, read_value
+from nojit.aot.hints import hint_sets
 from nojit.aot.manifest import CONFIG_RULES, DerivedSpec, KernelSpec
 from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.target import check_arch
-from nojit.aot.types import NONE, axes_in, dims_in, fill, is_hintable, plain, types_of
+from nojit.aot.types import NONE, fill, is_hintable, plain, types_of
 from nojit.aot.variant import Variant
 from nojit.runtime import expr
-from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
-from nojit.runtime.table import Axis, Config, Derived
+from nojit.runtime.errors import ManifestError
+from nojit.runtime.table import Config, Derived
 from nojit.runtime.target import arch_number
-from nojit.runtime.type_names import leaves
-from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
+from nojit.runtime.values import DType, FunctionRef, Value, identity
 
-__all__ = ["Expansion", "axes_of", "derived_of", "expand_kernel"]
+__all__ = ["Expansion", "derived_of", "expand_kernel"]
 
 Names = Mapping[str, Any]
 # a stand-in address for a pointer that is there: only `has` may look at it before the call
@@ -52,40 +53,6 @@ def expand_kernel(spec: KernelSpec, arch: str, where: str, profile: str = "full"
     return _Expander(spec, arch, where).run(profile)
 
 
-def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
-    """Read the matrix of an entry.
-
-    Raises:
-        ManifestError: an axis with a value that nothing can take, or the same value twice.
-    """
-    type_axes = {axis for spelling in spec.params.values() for axis in axes_in(spelling)}
-    dim_axes = {axis for spelling in spec.params.values() for axis in dims_in(spelling)}
-    _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
-    axes = []
-    for name, raw in spec.matrix.items():
-        place = f"{where}.matrix.{name}"
-        values = tuple(_value(item, place) for item in raw)
-        if len({identity(value) for value in values}) != len(values):
-            raise ManifestError("expected each value of an axis once", got=repr(raw), where=place)
-        kinds = {type(value) for value in values}
-        if name in type_axes and kinds != {str}:
-            raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=place)
-        if name in dim_axes and kinds not in ({str}, {int}):
-            what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
-            raise ManifestError(what, got=repr(raw), where=place)
-        axes.append(Axis(name, name in type_axes | dim_axes and kinds == {str}, values))
-    return tuple(axes)
-
-
-def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str) -> None:
-    """Refuse names in braces that are no axes; a config's say why they cannot be."""
-    for name in sorted(named - spec.matrix.keys()):
-        near = did_you_mean(name, tuple(spec.matrix))
-        if name in dims and any(name in config for config in spec.configs):
-            near = ", not a config's: a descriptor brings its block to the call, so no config can choose it"
-        raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
-
-
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
     """List the derived constexprs of an entry."""
     return tuple(Derived(name, _derived_text(derived)) for name, derived in spec.derived.items())
@@ -93,36 +60,6 @@ def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
 
 def _derived_text(derived: str | DerivedSpec) -> str:
     return derived.expr if isinstance(derived, DerivedSpec) else derived
-
-
-def _value(raw: Any, where: str) -> Value:
-    value = _read_value(raw, where)
-    try:
-        decode_value(encode_value(value), where)
-    except BundleFormatError as error:
-        # no bundle can carry it
-        raise ManifestError(error.what, got=error.got, where=where) from None
-    return value
-
-
-def _read_value(raw: Any, where: str) -> Value:
-    if isinstance(raw, dict) and len(raw) == 1:
-        tag, body = next(iter(raw.items()))
-        if tag == "dtype" and isinstance(body, str):
-            return DType(body)
-        if tag == "function" and isinstance(body, str):
-            return FunctionRef(body)
-        if tag == "none" and body is True:
-            return None
-    if isinstance(raw, list):
-        return tuple(_read_value(item, where) for item in raw)
-    if isinstance(raw, int | float | bool | str):
-        return raw
-    raise ManifestError(
-        "expected an int, float, bool, string, array, {dtype = ...}, {function = ...} or {none = true}",
-        got=repr(raw),
-        where=where,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +171,7 @@ class _Expander:
             if not expression.names & set(self.params):
                 choices.append((_evaluate(expression, names, where),))
             elif isinstance(spec, DerivedSpec):
-                choices.append(tuple(_value(value, where) for value in spec.values))
+                choices.append(tuple(read_value(value, where) for value in spec.values))
             elif expression.is_boolean:
                 choices.append((True, False))
             else:
@@ -248,32 +185,8 @@ class _Expander:
 
     def _hint_sets(self, way: _Way, types: Mapping[str, str]) -> list[tuple[tuple[str, int], ...]]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
-        sets: dict[tuple[tuple[str, int], ...], None] = {}
         implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
-        leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
-        for number, raw in enumerate([*self.spec.hints, {}]):
-            hints = implied | raw
-            held = [
-                (path, hint)
-                for path, hint in hints.items()
-                if self._is_there(path, hint, leaf_types, f"{self.where}.hints[{number}]")
-            ]
-            sets[tuple(sorted(held))] = None
-        return list(sets)
-
-    def _is_there(self, path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
-        """Say whether a hinted param is there at all, not None; refuse a hint that its type cannot have."""
-        kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
-        if kind == NONE:
-            return False
-        if kind is None:
-            near = did_you_mean(path, tuple(leaf_types)) or _members_of(path, leaf_types)
-            raise ManifestError("expected a param of the kernel", got=f"{path!r}{near}", where=where)
-        if not is_hintable(kind, hint):
-            raise ManifestError(
-                "expected an int, or a pointer with hint 16", got=f"{path}: {kind} with hint {hint}", where=where
-            )
-        return True
+        return hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
 
     def _way(self, number: int, raw: dict[str, Any]) -> _Way:
         where = f"{self.where}.configs[{number}]"
@@ -281,7 +194,7 @@ class _Expander:
         options.update(self.spec.options)
         options.update({key: raw[key] for key in raw if key in OPTIONS})
         constexprs = {
-            key: _value(value, f"{where}.{key}")
+            key: read_value(value, f"{where}.{key}")
             for key, value in raw.items()
             if key not in OPTIONS and key not in CONFIG_RULES
         }
@@ -358,18 +271,6 @@ class _Expander:
                 "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
             )
         return value
-
-
-def _roots(path: str) -> Iterator[str]:
-    """List the tuples that a leaf lies in: ``x.1`` and ``x`` of ``x.1.0``."""
-    while "." in path:
-        path = path.rpartition(".")[0]
-        yield path
-
-
-def _members_of(path: str, leaf_types: Mapping[str, str]) -> str:
-    inside = [leaf for leaf in leaf_types if leaf.startswith(f"{path}.")]
-    return f", which is a tuple of {', '.join(inside)}" if inside else ""
 
 
 def _settings(way: _Way) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nojit.runtime.errors import ManifestError
 
-__all__ = ["OPTIONS", "TUNABLE", "Option"]
+__all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Option:
 
     default: int | bool | str | None
     kind: type
-    values: tuple[int, ...] = ()
+    values: tuple[int | str, ...] = ()
     """The values it can take; empty if any of its kind goes."""
     optional: bool = False
     """Whether it can be unset; a manifest unsets it by leaving it out."""
@@ -45,11 +45,32 @@ OPTIONS: dict[str, Option] = {
     "num_ctas": Option(1, int, (1, 2, 4, 8, 16)),
     "maxnreg": Option(None, int, tuple(range(8, 256)), optional=True),
     "enable_fp_fusion": Option(True, bool),
+    "enable_reflect_ftz": Option(True, bool),
+    "default_dot_input_precision": Option("tf32", str, ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")),
     "launch_pdl": Option(False, bool),
     "launch_cooperative_grid": Option(False, bool),
+    "clc": Option(False, bool),
+    "sched4reg": Option(False, bool),
+    "min_shared_mem": Option(None, int, optional=True),
+    "ptx_version": Option(None, int, tuple(range(70, 100)), optional=True),
     "ptx_options": Option(None, str, optional=True),
     "sanitize_overflow": Option(True, bool),
     "debug": Option(False, bool),
+}
+
+# what a manifest does not set, and why
+FIXED = {
+    "arch": "follows from the architecture",
+    "backend_name": "follows from the architecture",
+    "warp_size": "follows from the architecture",
+    "supported_fp8_dtypes": "follows from the architecture",
+    "deprecated_fp8_dot_operand_dtypes": "follows from the architecture",
+    "allowed_dot_input_precisions": "follows from the architecture",
+    "max_num_imprecise_acc_default": "follows from the architecture: Triton overwrites what it is given",
+    "extern_libs": "Triton's own libdevice; the environment names another",
+    "ir_override": "would replace the kernel by a file",
+    "instrumentation_mode": "would make kernels that only a running Triton can launch",
+    "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",
 }
 
 # the options that tell configs apart at a call: `kernel[grid](..., num_warps=8)`

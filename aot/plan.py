@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nojit.aot.expand import axes_of, derived_of, expand_kernel
+from nojit.aot.axes import axes_of
+from nojit.aot.expand import derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.options import TUNABLE
 from nojit.aot.source import KernelSource, SourcePlace, check_variant

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.expand import axes_of, derived_of, expand_kernel
+from nojit.aot.axes import axes_of
+from nojit.aot.expand import derived_of, expand_kernel
 from nojit.aot.manifest import KernelSpec
 from nojit.aot.pack import BundleContent
 from nojit.aot.source import SourcePlace

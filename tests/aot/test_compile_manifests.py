@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nojit.aot.expand import axes_of, expand_kernel
+from nojit.aot.axes import axes_of
+from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import load_manifest
 from nojit.aot.source import SourcePlace, check_variant
 from nojit.aot.variant import Variant

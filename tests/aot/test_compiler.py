@@ -13,7 +13,7 @@ import pytest
 from nojit.aot import compiler
 from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.expand import expand_kernel
-from nojit.aot.options import OPTIONS
+from nojit.aot.options import OPTIONS, Option
 from nojit.aot.source import SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.cubin import read_cubin
@@ -21,6 +21,7 @@ from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import MISSING, Param, Slot
 from nojit.runtime.values import DType, FunctionRef
+from triton.backends.nvidia.compiler import CUDAOptions
 
 from tests.aot.entries import spec
 
@@ -295,10 +296,37 @@ class TestKey:
             variant_of(configs=[{"BLOCK": [128]}]),
             variant_of(configs=[{"BLOCK": {"function": "source.py:_inner"}}]),
             variant_of(configs=[{"BLOCK": {"function": "source.py:_outer"}}]),
-            *(variant_of(options={name: other}) for name, other in OTHER_OPTIONS.items()),
+            # `clc` needs sm_100
+            *(
+                variant_of("sm_100" if name == "clc" else "sm_90", options={name: other})
+                for name, other in OTHER_OPTIONS.items()
+                if name in CUDAOptions.__dataclass_fields__
+            ),
         ]
         keys = [key(variant) for variant in changed]
         assert len(set(keys)) == len(keys)
+
+    @pytest.mark.parametrize(
+        ("arch", "options", "message"),
+        [
+            ("sm_80", {"num_ctas": 2}, "expected options that Triton takes, got num_ctas > 1 requires NVIDIA SM90+"),
+            (
+                "sm_90",
+                {"sched5reg": True},
+                r"expected options that Triton .* has, got sched5reg = True - at demo.toml ",
+            ),
+        ],
+    )
+    def test_refuses_options_that_this_triton_does_not_take(self, key, monkeypatch, arch, options, message):
+        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool))
+        with pytest.raises(ManifestError, match=message):
+            key(variant_of(arch, options=options))
+
+    def test_does_not_change_with_an_option_that_this_triton_lacks_and_nobody_sets(self, key, monkeypatch):
+        before = key(variant_of())
+        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool))
+        assert ("sched5reg", False) in variant_of().options
+        assert key(variant_of()) == before
 
     def test_does_not_change_with_what_shapes_no_machine_code(self, key):
         base = variant_of()
@@ -359,8 +387,14 @@ OTHER_OPTIONS: dict[str, Any] = {
     "num_ctas": 2,
     "maxnreg": 64,
     "enable_fp_fusion": False,
+    "enable_reflect_ftz": False,
+    "default_dot_input_precision": "ieee",
     "launch_pdl": True,
     "launch_cooperative_grid": True,
+    "clc": True,
+    "sched4reg": True,
+    "min_shared_mem": 4096,
+    "ptx_version": 85,
     "ptx_options": "-O1",
     "sanitize_overflow": False,
     "debug": True,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.expand import Expansion, axes_of, derived_of, expand_kernel
+from nojit.aot.axes import axes_of
+from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import load_manifest
 from nojit.aot.options import OPTIONS
 from nojit.aot.target import ARCHS
@@ -108,6 +109,36 @@ class TestHints:
     def test_hints_are_sorted_by_param(self):
         (variant, _) = expand(params=HINTED | {"y": "*fp16"}, hints=[{"x": 16, "n": 1}]).variants
         assert variant.hints == (("n", 1), ("x", 16))
+
+    def test_on_members_of_tuples(self):
+        params = {"x": "(*fp16, (i32, fp32), *fp16?)", "n": "i32"}
+        there, absent = (
+            [variant.hints for variant in expand(params=params, hints=[hints]).variants if variant.hints]
+            for hints in ({"x.0": 16, "x.1.0": 1, "n": 16}, {"x.2": 16})
+        )
+        assert there == [(("n", 16), ("x.0", 16), ("x.1.0", 1))] * 2
+        # the member that may be None has the hint where it is there, and none where it is not
+        assert absent == [(("x.2", 16),)]
+
+    def test_on_members_of_a_tuple_that_is_not_there(self):
+        variants = expand(params={"x": "((i32, i32)?, *fp16)?"}, hints=[{"x.0.1": 16, "x.1": 16}]).variants
+        assert [variant.hints for variant in variants] == [(("x.0.1", 16), ("x.1", 16)), (), (("x.1", 16),), (), ()]
+
+    @pytest.mark.parametrize(
+        ("hints", "message"),
+        [
+            ({"x": 16}, "expected a param of the kernel, got 'x', which is a tuple of x.0, x.1.0 - at demo.toml kernel k.hints[0]"),
+            ({"x.1": 16}, "got 'x.1', which is a tuple of x.1.0 - at "),
+            ({"x.2": 16}, "expected a param of the kernel, got 'x.2'; did you mean 'x.0'? - at "),
+            ({"n.0": 16}, "got 'n.0'"),
+            ({"x.1.0": 16}, "expected an int, or a pointer with hint 16, got x.1.0: fp32 with hint 16"),
+            ({"x.0": 1}, "got x.0: *fp16 with hint 1"),
+            ({"a": 16}, "expected an int, or a pointer with hint 16, got a: tensordesc<fp16[64]> with hint 16"),
+        ],
+    )  # fmt: skip
+    def test_members_that_are_not_there_or_take_none(self, hints, message):
+        params = {"x": "(*fp16, (fp32))", "n": "i32", "a": "tensordesc<fp16[64]>"}
+        assert message in refusal(params=params, hints=[hints])
 
     def test_requires_implies_hints_for_every_variant_of_its_config(self):
         expansion = expand(
@@ -464,3 +495,59 @@ def test_the_count_is_that_of_an_independent_reference(entry, arch):
     if not entry.reason:
         general = {meaning_of(v) for v in variants if not v.hints and not v.config.requires}
         assert general == {meaning_of(v) for v in variants}
+
+
+class TestTuplesAndDescriptors:
+    def signatures(self, **fields):
+        return [dict(variant.signature) for variant in expand(**fields).variants]
+
+    def test_every_choice_of_optional_members_is_a_meaning(self):
+        kinds = [types["x"] for types in self.signatures(params={"x": "(a: *fp16?, b: (i32?, fp32))"})]
+        assert kinds == [
+            "(a:*fp16,b:(i32,fp32))",
+            "(a:*fp16,b:(none,fp32))",
+            "(a:none,b:(i32,fp32))",
+            "(a:none,b:(none,fp32))",
+        ]
+
+    def test_labels_name_the_members_that_are_none(self):
+        labels = [variant.label() for variant in expand(params={"x": "(*fp16?, i32)"}).variants]
+        assert [label.endswith("x.0=none") for label in labels] == [False, True]
+
+    def test_axes_spell_members_and_blocks(self):
+        variants = expand(
+            params={"x": "({index}, *{dtype})", "a": "tensordesc<{dtype}[{M}, {W}]>"},
+            matrix={"dtype": ["fp16", "bf16"], "index": ["i64"], "M": [16, 32], "W": ["64"]},
+        ).variants
+        assert [(dict(variant.signature), variant.constexprs) for variant in variants] == [
+            ({"x": f"(i64,*{dtype})", "a": f"tensordesc<{dtype}[{m},64]>"}, (("M", m),))
+            for dtype in ("fp16", "bf16")
+            for m in (16, 32)
+        ]
+
+    def test_an_axis_spells_a_whole_type(self):
+        kinds = ["tensordesc<fp16[64, 64]>", "(*fp16, i32?)"]
+        assert [types["x"] for types in self.signatures(params={"x": "{kind}"}, matrix={"kind": kinds})] == [
+            "tensordesc<fp16[64,64]>",
+            "(*fp16,i32)",
+            "(*fp16,none)",
+        ]
+
+    def test_spellings_of_one_type_are_one(self):
+        message = refusal(params={"x": "{kind}"}, matrix={"kind": ["(a: i32)", "(i32,)"]})
+        assert "expected each variant once, got twice: k sm_90 kind='(i32,)'" in message
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 64}]},
+             "expected {M} to be an axis of the matrix, not a config's: a descriptor brings its block to the call, so no config can choose it - at demo.toml kernel k.params"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"N": [64]}}, "expected {M} to be an axis of the matrix"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr, got [64, '64']"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected an axis that spells dimensions"),
+            ({"params": {"a": "tensordesc<{M}[{M}]>"}, "matrix": {"M": [64]}}, "expected an axis that spells types to hold strings, got [64]"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [48]}}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
+        ],
+    )  # fmt: skip
+    def test_what_cannot_spell_a_block(self, fields, message):
+        assert message in refusal(**fields)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.options import FIXED, OPTIONS, TUNABLE
 from nojit.runtime.errors import ManifestError
 
 
@@ -34,7 +34,16 @@ def test_what_a_call_can_choose_by_is_an_option():
 
 
 @pytest.mark.triton
-def test_every_option_is_one_of_tritons():
+def test_every_option_of_tritons_can_be_set_or_is_fixed_for_a_reason():
     from triton.backends.nvidia.compiler import CUDAOptions
 
-    assert OPTIONS.keys() <= CUDAOptions.__dataclass_fields__.keys()
+    theirs = CUDAOptions.__dataclass_fields__.keys()
+    assert not OPTIONS.keys() & FIXED.keys()
+    assert theirs <= OPTIONS.keys() | FIXED.keys()
+    # the rest came with later versions than 3.6
+    assert OPTIONS.keys() - theirs <= {"clc", "sched4reg", "min_shared_mem"}
+
+
+def test_words_are_listed():
+    with pytest.raises(ManifestError, match="expected one of tf32, tf32x3, ieee, bf16x3, bf16x6, got 'tf64'"):
+        OPTIONS["default_dot_input_precision"].check("tf64", "here")

@@ -30,8 +30,14 @@ _OPTIONS = {
     "num_ctas": "CTAs of a cluster.",
     "maxnreg": "Most registers of a thread.",
     "enable_fp_fusion": "Fuse multiplications and additions.",
+    "enable_reflect_ftz": "Let libdevice take denormals for zero.",
+    "default_dot_input_precision": "How `tl.dot` multiplies fp32 where the kernel does not say.",
     "launch_pdl": "Programmatic dependent launch.",
     "launch_cooperative_grid": "Launch as a cooperative grid.",
+    "clc": "Cluster launch control; from `sm_100` up, Triton 3.9.",
+    "sched4reg": "Schedule instructions for fewer registers; Triton 3.9.",
+    "min_shared_mem": "Least shared memory of a block in bytes, to keep other blocks off a multiprocessor; Triton 3.9.",
+    "ptx_version": "Version of PTX: 85 for 8.5. Unset: what ptxas takes.",
     "ptx_options": "More options for ptxas.",
     "sanitize_overflow": "Check integer overflow where `debug` is on.",
     "debug": "Compile device assertions in.",
@@ -116,7 +122,9 @@ def _types() -> str:
     return (
         "### Types\n\n"
         f"Scalars: {_listed((*types.BOOLS, *types.INTS, *types.FLOATS))}; and `{types.NONE}`, for a param that is always "
-        f"None. Pointers: `*` before one of {_listed(types.ELEMENTS)}.\n"
+        f"None. Pointers: `*`, or `*k` for constants, before one of {_listed(types.ELEMENTS)}. Tuples: types in "
+        "parentheses, with commas; `name:` may stand before each. Tensor descriptors: `tensordesc<fp16[64,64]>`, with any "
+        f"of those but `i1` and `u1`, and a block of 1 to {types.RANK_MAX} powers of two.\n"
     )
 
 

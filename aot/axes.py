@@ -1,0 +1,82 @@
+"""The matrix of a kernel: its axes, what they spell, and their values. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nojit.aot.manifest import KernelSpec
+from nojit.aot.types import axes_in, dims_in
+from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
+from nojit.runtime.table import Axis
+from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
+
+__all__ = ["axes_of", "read_value"]
+
+
+def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
+    """Read the matrix of an entry.
+
+    Raises:
+        ManifestError: an axis with a value that nothing can take, or the same value twice.
+    """
+    type_axes = {axis for spelling in spec.params.values() for axis in axes_in(spelling)}
+    dim_axes = {axis for spelling in spec.params.values() for axis in dims_in(spelling)}
+    _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
+    axes = []
+    for name, raw in spec.matrix.items():
+        place = f"{where}.matrix.{name}"
+        values = tuple(read_value(item, place) for item in raw)
+        if len({identity(value) for value in values}) != len(values):
+            raise ManifestError("expected each value of an axis once", got=repr(raw), where=place)
+        kinds = {type(value) for value in values}
+        if name in type_axes and kinds != {str}:
+            raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=place)
+        if name in dim_axes and kinds not in ({str}, {int}):
+            what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
+            raise ManifestError(what, got=repr(raw), where=place)
+        axes.append(Axis(name, name in type_axes | dim_axes and kinds == {str}, values))
+    return tuple(axes)
+
+
+def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str) -> None:
+    """Refuse names in braces that are no axes; a config's say why they cannot be."""
+    for name in sorted(named - spec.matrix.keys()):
+        near = did_you_mean(name, tuple(spec.matrix))
+        if name in dims and any(name in config for config in spec.configs):
+            near = ", not a config's: a descriptor brings its block to the call, so no config can choose it"
+        raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
+
+
+def read_value(raw: Any, where: str) -> Value:
+    """Read a constexpr as a manifest spells it.
+
+    Raises:
+        ManifestError: nothing that a constexpr can be, or that a bundle can carry.
+    """
+    value = _read(raw, where)
+    try:
+        decode_value(encode_value(value), where)
+    except BundleFormatError as error:
+        # no bundle can carry it
+        raise ManifestError(error.what, got=error.got, where=where) from None
+    return value
+
+
+def _read(raw: Any, where: str) -> Value:
+    if isinstance(raw, dict) and len(raw) == 1:
+        tag, body = next(iter(raw.items()))
+        if tag == "dtype" and isinstance(body, str):
+            return DType(body)
+        if tag == "function" and isinstance(body, str):
+            return FunctionRef(body)
+        if tag == "none" and body is True:
+            return None
+    if isinstance(raw, list):
+        return tuple(_read(item, where) for item in raw)
+    if isinstance(raw, int | float | bool | str):
+        return raw
+    raise ManifestError(
+        "expected an int, float, bool, string, array, {dtype = ...}, {function = ...} or {none = true}",
+        got=repr(raw),
+        where=where,
+    )

@@ -1,0 +1,63 @@
+"""The sets of hints that a kernel is built with: on params, and on members of tuples. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nojit.aot.types import NONE, is_hintable, plain
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.type_names import leaves
+
+__all__ = ["hint_sets"]
+
+HintSet = tuple[tuple[str, int], ...]
+
+
+def hint_sets(
+    written: Sequence[Mapping[str, int]], implied: Mapping[str, int], types: Mapping[str, str], where: str
+) -> list[HintSet]:
+    """List the distinct sets of hints for one signature, each sorted.
+
+    Args:
+        written: as the manifest has them; hints on what is None are left out.
+        implied: what every set has besides.
+        types: the type of each runtime param.
+        where: the manifest's hints, for messages.
+
+    Raises:
+        ManifestError: a hint on what is no param, or of a type that cannot have it.
+    """
+    leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
+    sets: dict[HintSet, None] = {}
+    for number, raw in enumerate(written):
+        hints = {**implied, **raw}
+        held = [path for path, hint in hints.items() if _is_there(path, hint, leaf_types, f"{where}[{number}]")]
+        sets[tuple(sorted((path, hints[path]) for path in held))] = None
+    return list(sets)
+
+
+def _is_there(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -> bool:
+    """Say whether a hinted param is there at all, not None; refuse a hint that its type cannot have."""
+    kind = leaf_types.get(path) or next((NONE for root in _roots(path) if leaf_types.get(root) == NONE), None)
+    if kind == NONE:
+        return False
+    if kind is None:
+        near = _members_of(path, leaf_types) or did_you_mean(path, tuple(leaf_types))
+        raise ManifestError("expected a param of the kernel", got=f"{path!r}{near}", where=where)
+    if not is_hintable(kind, hint):
+        raise ManifestError(
+            "expected an int, or a pointer with hint 16", got=f"{path}: {kind} with hint {hint}", where=where
+        )
+    return True
+
+
+def _roots(path: str) -> Iterator[str]:
+    """List the tuples that a leaf lies in: ``x.1`` and ``x`` of ``x.1.0``."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path
+
+
+def _members_of(path: str, leaf_types: Mapping[str, str]) -> str:
+    inside = [leaf for leaf in leaf_types if leaf.startswith(f"{path}.")]
+    return f", which is a tuple of {', '.join(inside)}" if inside else ""

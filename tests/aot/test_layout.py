@@ -1,0 +1,89 @@
+"""What of a descriptor reaches a compiled kernel, in which order, with and without tensor maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nojit.aot.layout import layout_of, tensor_maps_of
+from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.table import Slot, TensorMap
+
+PASSED = (("x", "i32"), ("a", "tensordesc<fp16[64,32]>"), ("t.1", "tensordesc<fp32[16]>"), ("t.2.0", "*kfp16"))
+SCRATCH = [(GLOBAL_SCRATCH, "*i8"), (PROFILE_SCRATCH, "*i8")]
+
+
+def slots(**how: bool) -> list[tuple[str, str]]:
+    return [(slot.source, slot.type) for slot in layout_of(PASSED, **how)]  # type: ignore[arg-type]
+
+
+def test_tensor_maps_with_shape_and_strides():
+    assert slots(tensor_maps=True, rounds_tf32=True) == [
+        ("x", "i32"),
+        ("a.map", "tensormap"),
+        ("a.shape.0", "i32"),
+        ("a.shape.1", "i32"),
+        ("a.stride.0", "i64"),
+        ("a.stride.1", "i64"),
+        ("t.1.map", "tensormap"),
+        ("t.1.shape.0", "i32"),
+        ("t.1.stride.0", "i64"),
+        ("t.2.0", "*kfp16"),
+        *SCRATCH,
+    ]
+
+
+@pytest.mark.parametrize("rounds_tf32", [False, True])
+def test_descriptors_come_apart_without(rounds_tf32):
+    flag = [("a.rounds_tf32", "i1")] if rounds_tf32 else []
+    assert slots(tensor_maps=False, rounds_tf32=rounds_tf32)[1 : 11 + len(flag)] == [
+        ("a.base", "*fp16"),
+        ("a.shape.0", "i64"),
+        ("a.shape.1", "i64"),
+        ("a.stride.0", "i64"),
+        ("a.stride.1", "i64"),
+        ("a.pads_nan", "i1"),
+        *flag,
+        ("a.shape.0", "i32"),
+        ("a.shape.1", "i32"),
+        ("a.stride.0", "i64"),
+        ("a.stride.1", "i64"),
+    ]
+
+
+def test_nothing_passed_leaves_the_scratch_pointers():
+    assert layout_of((), tensor_maps=False, rounds_tf32=False) == (
+        Slot(GLOBAL_SCRATCH, "*i8"),
+        Slot(PROFILE_SCRATCH, "*i8"),
+    )
+
+
+def entry(**facts: Any) -> dict[str, Any]:
+    return {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [64, 32], "fp4_padded": False, **facts}
+
+
+def test_tensor_maps_belong_to_the_descriptors_in_order():
+    maps = tensor_maps_of(PASSED, [entry(), entry(swizzle=0, elem_size=4, elem_type=7, block_size=[16])])
+    assert maps == (TensorMap("a", 3, 2, 6, (64, 32), False), TensorMap("t.1", 0, 4, 7, (16,), False))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ([entry()], "expected 2 tensor maps, got 1"),
+        ([entry()] * 3, "expected 2 tensor maps, got 3"),
+        ([entry(), entry(is_im2col=True)], "got one for im2col, which is not supported"),
+    ],
+)
+def test_metadata_that_fit_no_launch(metadata, message):
+    with pytest.raises(ValueError, match=message):
+        tensor_maps_of(PASSED, metadata)
+
+
+@pytest.mark.triton
+def test_element_types_are_numbered_as_tritons_launcher_numbers_them():
+    from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
+
+    for theirs, host in TMA_DTYPE_DEVICE_TO_HOST.items():
+        (found,) = tensor_maps_of(PASSED[1:2], [entry(elem_type=theirs)])
+        assert found.element_type == host
