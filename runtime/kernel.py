@@ -16,6 +16,7 @@ from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantEr
 from nojit.runtime.images import Images
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec, row_names, row_programs
 from nojit.runtime.record import Record
+from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, choose, explain
 from nojit.runtime.slots import core_maps, core_slots, places_of
 from nojit.runtime.table import KernelTable, Missing
