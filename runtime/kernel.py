@@ -7,18 +7,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, slot_kind
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
-from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.images import Images
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec, row_names, row_programs
 from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, choose, explain
-from nojit.runtime.table import KernelTable, Launch, Missing
+from nojit.runtime.slots import core_maps, core_slots, places_of
+from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.table_rules import check_row
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 from nojit.runtime.values import Value
 
@@ -28,7 +29,6 @@ Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[s
 """What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
 
 _PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
-_SCRATCH_SOURCES = {GLOBAL_SCRATCH: -1, PROFILE_SCRATCH: -2}
 
 
 class Source(Record):
@@ -228,31 +228,46 @@ class Kernel(_core.Dispatcher):
         }
 
     def _argument(self, name: str, kind: str, dtype: str, value: Any, types: list[str]) -> Argument:
-        if kind == "int" and 0 <= value < 1 << 64 and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}:
+        if (
+            kind == "int"
+            and types
+            and 0 <= value < 1 << 64
+            and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}
+        ):
             return Argument("pointer", value)
         if kind == "pointer":
             return Argument("pointer", value, dtype)
         for known in _PLAIN_KINDS:
             if kind == known:
                 return Argument(known, value)
-        later = isinstance(value, tuple) or hasattr(value, "block_shape")
+        if kind == "tuple":
+            items = tuple(
+                self._argument(f"{name}.{place}", item[0], item[1], item[2], []) for place, item in enumerate(value)
+            )
+            return Argument("tuple", items=items)
+        if kind == "descriptor":
+            return Argument("descriptor", value, dtype)
         raise ArgumentError(
-            f"expected {' or '.join(types)}"
-            + ("; tuples and tensor descriptors are not supported yet" if later else ""),
+            f"expected {' or '.join(types) or 'a tensor, a number, None or a tuple of them'}",
             got=type(value).__name__,
             where=f"argument {name} of kernel {self.name}",
             argument=name,
         )
 
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
+        check_row(table, row, self._where(source))
         launch = table.launches[table.columns["launch"][row]]
+        types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
+        arguments = {param.name: place for place, param in enumerate(self._params)}
+        places = places_of(arguments, dict(zip(table.runtime_params(), types, strict=True)))
         label = f"{table.variant_id(row)} ({table.label(row)}) of bundle {source.images.file.id}"
         return _core.Plan(
             label=label,
             function=source.images.function(table.columns["image"][row], launch, device),
             device=device,
             arguments=len(self._params) + len(self._options),
-            slots=tuple(self._slots(launch)),
+            slots=core_slots(launch, places),
+            maps=core_maps(launch.tensor_maps, places),
             grid=row_programs(table, row, self._interner, source.arch, self._where(source)),
             meta=self._meta(table, row),
             payload=(source, row),
@@ -264,11 +279,6 @@ class Kernel(_core.Dispatcher):
             global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
             profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
         )
-
-    def _slots(self, launch: Launch) -> Iterator[tuple[int, str]]:
-        places = {param.name: place for place, param in enumerate(self._params)} | _SCRATCH_SOURCES
-        for slot in launch.layout:
-            yield places[slot.source], slot.type
 
     def _meta(self, table: KernelTable, row: int) -> dict[str, Value]:
         types: Mapping[str, None] = {axis.name: None for axis in table.axes if axis.is_type}

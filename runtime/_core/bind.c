@@ -26,24 +26,47 @@ static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ss
     return -1;
 }
 
+Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, Py_ssize_t expected)
+{
+    Py_ssize_t at = find_name(signature, name, expected);
+    if (at < 0) {
+        Py_XDECREF(PyObject_CallMethod(owner, "_refuse_keyword", "O", name));
+    }
+    return at == signature->count ? NJ_ARGUMENTS_MAX : at;
+}
+
+static int refuse_second(const nj_signature *signature, Py_ssize_t place, const char *what)
+{
+    nj_refuse(signature->kernel, signature->names[place == NJ_ARGUMENTS_MAX ? signature->count : place], NULL, what);
+    return -1;
+}
+
 static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObject *const *values, PyObject *keywords,
                          nj_call *call)
 {
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
-        PyObject *name = PyTuple_GET_ITEM(keywords, i);
-        Py_ssize_t at = find_name(signature, name, next);
-        if (at < 0) {
-            Py_XDECREF(PyObject_CallMethod(owner, "_refuse_keyword", "O", name));
+        Py_ssize_t place = nj_place_of(signature, owner, PyTuple_GET_ITEM(keywords, i), next);
+        if (place < 0) {
             return -1;
         }
-        Py_ssize_t place = at == signature->count ? NJ_ARGUMENTS_MAX : at;
         if (call->objects[place] != NULL) {
-            nj_refuse(signature->kernel, name, NULL, "expected one value, by position or by name");
-            return -1;
+            return refuse_second(signature, place, "expected one value, by position or by name");
         }
         call->objects[place] = values[i];
-        next = at + 1;
+        next = place + 1 < signature->count ? place + 1 : 0;
+    }
+    return 0;
+}
+
+static int bind_fixed(const nj_signature *signature, const nj_fixed *fixed, nj_call *call)
+{
+    for (Py_ssize_t i = 0; i < fixed->count; i++) {
+        PyObject **object = &call->objects[fixed->places[i]];
+        if (*object != NULL) {
+            return refuse_second(signature, fixed->places[i], "expected no value for what is bound already");
+        }
+        *object = fixed->objects[i];
     }
     return 0;
 }
@@ -63,8 +86,8 @@ static int fill_defaults(const nj_signature *signature, nj_call *call)
     return 0;
 }
 
-int nj_bind(const nj_signature *signature, PyObject *owner, PyObject *const *arguments, Py_ssize_t positional,
-            PyObject *keywords, nj_call *call)
+int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixed, PyObject *const *arguments,
+            Py_ssize_t positional, PyObject *keywords, nj_call *call)
 {
     if (positional > signature->param_count) {
         nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%zd", positional),
@@ -74,6 +97,9 @@ int nj_bind(const nj_signature *signature, PyObject *owner, PyObject *const *arg
     memcpy(call->objects, arguments, (size_t)positional * sizeof *arguments);
     memset(call->objects + positional, 0, (size_t)(signature->count - positional) * sizeof *arguments);
     call->objects[NJ_ARGUMENTS_MAX] = NULL;
+    if (fixed != NULL && bind_fixed(signature, fixed, call) < 0) {
+        return -1;
+    }
     if (keywords != NULL && bind_keywords(signature, owner, arguments + positional, keywords, call) < 0) {
         return -1;
     }

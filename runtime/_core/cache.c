@@ -2,42 +2,32 @@
 
 #define CAPACITY_AT_FIRST 16
 
-int nj_cache_init(nj_cache *cache)
-{
-    cache->used = 0;
-    cache->capacity = CAPACITY_AT_FIRST;
-    cache->entries = PyMem_Calloc(cache->capacity, sizeof *cache->entries);
-    if (cache->entries == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
-}
-
 void nj_cache_clear(nj_cache *cache)
 {
-    if (cache->entries == NULL) {
-        return;
-    }
     /* dropping a plan can run code that comes back here: it must find the cache whole */
-    nj_entry **entries = cache->entries;
-    size_t capacity = cache->capacity;
-    cache->entries = NULL;
-    cache->capacity = cache->used = 0;
-    for (size_t i = 0; i < capacity; i++) {
-        if (entries[i] != NULL) {
-            Py_DECREF(entries[i]->plan);
-            PyMem_Free(entries[i]);
+    nj_places *places = atomic_exchange(&cache->places, NULL);
+    cache->used = 0;
+    for (size_t i = 0; places != NULL && i < places->capacity; i++) {
+        nj_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
+        if (entry != NULL) {
+            Py_DECREF(entry->plan);
+            PyMem_Free(entry);
         }
     }
-    PyMem_Free(entries);
+    while (places != NULL) {
+        nj_places *previous = places->previous;
+        PyMem_Free(places);
+        places = previous;
+    }
 }
 
-int nj_cache_traverse(const nj_cache *cache, visitproc visit, void *arg)
+int nj_cache_traverse(nj_cache *cache, visitproc visit, void *arg)
 {
-    for (size_t i = 0; i < cache->capacity; i++) {
-        if (cache->entries[i] != NULL) {
-            Py_VISIT(cache->entries[i]->plan);
+    nj_places *places = atomic_load_explicit(&cache->places, memory_order_relaxed);
+    for (size_t i = 0; places != NULL && i < places->capacity; i++) {
+        nj_entry *entry = atomic_load_explicit(&places->entries[i], memory_order_relaxed);
+        if (entry != NULL) {
+            Py_VISIT(entry->plan);
         }
     }
     return 0;
@@ -49,10 +39,12 @@ static bool same_key(const nj_entry *entry, const nj_key *key)
            memcmp(entry->words, key->words, key->count * sizeof *key->words) == 0;
 }
 
-nj_plan *nj_cache_find(const nj_cache *cache, const nj_key *key)
+nj_plan *nj_cache_find(nj_cache *cache, const nj_key *key)
 {
-    for (size_t at = key->hash; cache->entries != NULL; at++) {
-        const nj_entry *entry = cache->entries[at & (cache->capacity - 1)];
+    nj_places *places = atomic_load_explicit(&cache->places, memory_order_acquire);
+    for (size_t at = key->hash; places != NULL; at++) {
+        const nj_entry *entry =
+            atomic_load_explicit(&places->entries[at & (places->capacity - 1)], memory_order_acquire);
         if (entry == NULL) {
             return NULL;
         }
@@ -63,31 +55,37 @@ nj_plan *nj_cache_find(const nj_cache *cache, const nj_key *key)
     return NULL;
 }
 
-static void place(nj_entry **entries, size_t capacity, nj_entry *entry)
+static void place(nj_places *places, nj_entry *entry)
 {
     size_t at = entry->hash;
-    while (entries[at & (capacity - 1)] != NULL) {
+    while (atomic_load_explicit(&places->entries[at & (places->capacity - 1)], memory_order_relaxed) != NULL) {
         at++;
     }
-    entries[at & (capacity - 1)] = entry;
+    atomic_store_explicit(&places->entries[at & (places->capacity - 1)], entry, memory_order_release);
 }
 
+/* Makes room for one more. */
 static int grow(nj_cache *cache)
 {
-    size_t capacity = cache->capacity * 2;
-    nj_entry **entries = PyMem_Calloc(capacity, sizeof *entries);
-    if (entries == NULL) {
+    nj_places *old = atomic_load_explicit(&cache->places, memory_order_relaxed);
+    if (old != NULL && cache->used * 2 < old->capacity) {
+        return 0;
+    }
+    size_t capacity = old == NULL ? CAPACITY_AT_FIRST : old->capacity * 2;
+    nj_places *places = PyMem_Calloc(1, sizeof *places + capacity * sizeof *places->entries);
+    if (places == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    for (size_t i = 0; i < cache->capacity; i++) {
-        if (cache->entries[i] != NULL) {
-            place(entries, capacity, cache->entries[i]);
+    places->previous = old;
+    places->capacity = capacity;
+    for (size_t i = 0; old != NULL && i < old->capacity; i++) {
+        nj_entry *entry = atomic_load_explicit(&old->entries[i], memory_order_relaxed);
+        if (entry != NULL) {
+            place(places, entry);
         }
     }
-    PyMem_Free(cache->entries);
-    cache->entries = entries;
-    cache->capacity = capacity;
+    atomic_store_explicit(&cache->places, places, memory_order_release);
     return 0;
 }
 
@@ -96,19 +94,20 @@ int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan)
     if (nj_cache_find(cache, key) != NULL) {
         return 0;
     }
-    if (cache->entries == NULL ? nj_cache_init(cache) < 0 : cache->used * 2 >= cache->capacity && grow(cache) < 0) {
-        return -1;
-    }
     nj_entry *entry = PyMem_Malloc(sizeof *entry + key->count * sizeof *key->words);
     if (entry == NULL) {
         PyErr_NoMemory();
+        return -1;
+    }
+    if (grow(cache) < 0) {
+        PyMem_Free(entry);
         return -1;
     }
     entry->hash = key->hash;
     entry->plan = (nj_plan *)Py_NewRef((PyObject *)plan);
     entry->count = key->count;
     memcpy(entry->words, key->words, key->count * sizeof *key->words);
-    place(cache->entries, cache->capacity, entry);
+    place(atomic_load_explicit(&cache->places, memory_order_relaxed), entry);
     cache->used++;
     return 0;
 }

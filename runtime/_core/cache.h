@@ -1,4 +1,5 @@
-/* Plans by key: open addressing, at most half full. Guarded by the GIL; an entry never changes once it is in. */
+/* Plans by key: open addressing, at most half full. An entry never changes once it is in, and what a look-up may still
+ * read is freed with the cache: readers need no lock. Writers need one. */
 #ifndef NOJIT_CACHE_H
 #define NOJIT_CACHE_H
 
@@ -19,21 +20,25 @@ typedef struct {
     uint64_t words[];
 } nj_entry;
 
+/* The entries, and the smaller array that they were in before. */
+typedef struct nj_places {
+    struct nj_places *previous;
+    size_t capacity; /* a power of two */
+    _Atomic(nj_entry *) entries[];
+} nj_places;
+
 typedef struct {
-    nj_entry **entries; /* NULL once cleared; else a power of two of places */
-    size_t capacity;
+    _Atomic(nj_places *) places; /* NULL until the first plan, and once cleared */
     size_t used;
 } nj_cache;
 
-/* An empty cache; 0, or -1 with MemoryError raised. */
-int nj_cache_init(nj_cache *cache);
 void nj_cache_clear(nj_cache *cache);
-int nj_cache_traverse(const nj_cache *cache, visitproc visit, void *arg);
+int nj_cache_traverse(nj_cache *cache, visitproc visit, void *arg);
 
 /* The plan of a key, borrowed; NULL if there is none. */
-nj_plan *nj_cache_find(const nj_cache *cache, const nj_key *key);
+nj_plan *nj_cache_find(nj_cache *cache, const nj_key *key);
 
-/* Adds a plan under a key; 0, or -1 with an exception raised. A plan that is there already stays. */
+/* Adds a plan under a key; 0, or -1 with an exception raised. A plan that is there already stays. The caller locks. */
 int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan);
 
 #endif

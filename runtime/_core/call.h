@@ -10,6 +10,10 @@
 
 /* Params and options of a kernel together. */
 #define NJ_ARGUMENTS_MAX 512
+/* Members of all tuples of a call together, tuples in tuples counted too. */
+#define NJ_LEAVES_MAX 256
+#define NJ_DESCRIPTORS_MAX 16
+#define NJ_RANK_MAX 5
 
 /* How a kernel is called; the names are interned and owned. */
 typedef struct {
@@ -28,17 +32,64 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
                       PyObject *strings);
 void nj_signature_clear(nj_signature *signature);
 
+/* A tensor descriptor of the host. */
+typedef struct {
+    nj_value base; /* a pointer */
+    int64_t shape[NJ_RANK_MAX];
+    int64_t strides[NJ_RANK_MAX]; /* in elements */
+    uint32_t block[NJ_RANK_MAX];
+    uint8_t rank;
+    bool pads_nan;
+    bool rounds_tf32;
+} nj_descriptor;
+
 typedef struct {
     PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed, NULL if not given; the last is the stream */
     nj_value values[NJ_ARGUMENTS_MAX];
+    uint16_t leaf_count;
+    uint16_t descriptor_count;
+    nj_value leaves[NJ_LEAVES_MAX]; /* members of tuples; those of a tuple in a tuple follow it */
+    nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
     int device;             /* of the tensors; NJ_DEVICE_ANY if none says */
     Py_ssize_t device_from; /* the param that said so */
     const DLPackExchangeAPI *api; /* of the first tensor that has one */
 } nj_call;
 
-/* Fills `objects`: 0, or -1 with ArgumentError raised. `owner` is asked to word what takes look-ups. */
-int nj_bind(const nj_signature *signature, PyObject *owner, PyObject *const *arguments, Py_ssize_t positional,
-            PyObject *keywords, nj_call *call);
+/* A tuple's value: where its entries start in `leaves`, how many there are, and how many of them are its own members. */
+static inline int64_t nj_tuple(uint16_t start, uint16_t entries, uint16_t members)
+{
+    return (int64_t)start | (int64_t)entries << 16 | (int64_t)members << 32;
+}
+
+static inline uint16_t nj_tuple_start(const nj_value *value)
+{
+    return (uint16_t)value->bits;
+}
+
+static inline uint16_t nj_tuple_entries(const nj_value *value)
+{
+    return (uint16_t)(value->bits >> 16);
+}
+
+static inline uint16_t nj_tuple_members(const nj_value *value)
+{
+    return (uint16_t)(value->bits >> 32);
+}
+
+/* Objects that a bound kernel passes with every call, by their place in `objects`. */
+typedef struct {
+    Py_ssize_t count;
+    PyObject **objects; /* owned */
+    uint16_t *places;
+} nj_fixed;
+
+/* Fills `objects`: 0, or -1 with ArgumentError raised. `fixed` may be NULL; `owner` is asked to word what takes
+ * look-ups. */
+int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixed, PyObject *const *arguments,
+            Py_ssize_t positional, PyObject *keywords, nj_call *call);
+
+/* The place of a name in `objects`; -1 with an exception raised if the kernel knows none such. */
+Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, Py_ssize_t expected);
 
 /* Fills the rest: 0, or -1 with an exception raised. Tensors in host memory are refused unless `host_too`. */
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call);

@@ -1,31 +1,14 @@
-/* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`, and what `kernel[grid]` gives. */
+/* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`. */
 #include "dispatcher.h"
 
 #include <structmember.h>
 
 #include "errors.h"
 #include "grid.h"
-#include "spec.h"
+#include "launcher.h"
 #include "tensor.h"
 
-typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    nj_signature signature; /* `names` is NULL until __init__ has run */
-    nj_spec *specs[NJ_DEVICES_MAX];
-} nj_dispatcher;
-
-typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-    nj_dispatcher *kernel;
-    PyObject *callable; /* NULL: `grid` holds */
-    int64_t grid[3];
-} nj_launcher;
-
-static PyTypeObject *launcher_type;
-
-static int check_ready(const nj_dispatcher *self)
+int nj_dispatcher_check(const nj_dispatcher *self)
 {
     if (self->signature.names == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "Dispatcher.__init__ was not called");
@@ -56,8 +39,11 @@ static int default_grid(nj_dispatcher *self, const nj_plan *plan, const nj_call 
 /* The spec of a device, borrowed; asks Python for it at the first call there. */
 static nj_spec *find_spec(nj_dispatcher *self, int device)
 {
-    if (device >= 0 && device < NJ_DEVICES_MAX && self->specs[device] != NULL) {
-        return self->specs[device];
+    if (device >= 0 && device < NJ_DEVICES_MAX) {
+        nj_spec *known = atomic_load_explicit(&self->specs[device], memory_order_acquire);
+        if (known != NULL) {
+            return known;
+        }
     }
     PyObject *spec = PyObject_CallMethod((PyObject *)self, "_prepare", "i", device);
     if (spec == NULL) {
@@ -69,11 +55,12 @@ static nj_spec *find_spec(nj_dispatcher *self, int device)
         Py_DECREF(spec);
         return NULL;
     }
-    if (self->specs[device] == NULL) { /* else another thread was faster */
-        self->specs[device] = (nj_spec *)Py_NewRef(spec);
+    nj_spec *there = NULL;
+    if (!atomic_compare_exchange_strong(&self->specs[device], &there, (nj_spec *)spec)) {
+        Py_DECREF(spec); /* another thread was faster */
+        return there;
     }
-    Py_DECREF(spec);
-    return self->specs[device];
+    return (nj_spec *)spec;
 }
 
 /* Asks Python which variant serves the call. */
@@ -88,6 +75,15 @@ static nj_plan *resolve(nj_dispatcher *self, const nj_call *call)
         Py_CLEAR(plan);
     }
     return (nj_plan *)plan;
+}
+
+static int publish(nj_spec *spec, const nj_key *key, nj_plan *plan)
+{
+    int status;
+    NJ_BEGIN_LOCKED(spec);
+    status = nj_cache_publish(&spec->cache, key, plan);
+    NJ_END_LOCKED();
+    return status;
 }
 
 /* The plan for a call, new: found by its key, or made. */
@@ -108,33 +104,39 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
     }
     Py_INCREF(spec); /* `_resolve` may end in anything */
     plan = resolve(self, call);
-    if (plan != NULL && cacheable && nj_cache_publish(&spec->cache, &key, plan) < 0) {
+    if (plan != NULL && cacheable && publish(spec, &key, plan) < 0) {
         Py_CLEAR(plan);
     }
     Py_DECREF(spec);
     return plan;
 }
 
-/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid. */
-static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
-                        size_t positional, PyObject *keywords)
+/* Binds a call, says what its arguments are, and finds its plan, new. */
+static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, PyObject *const *arguments, size_t positional,
+                          PyObject *keywords, nj_call *call)
 {
-    nj_call call;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
-    if (check_ready(self) < 0 ||
-        nj_bind(&self->signature, (PyObject *)self, arguments, count, keywords, &call) < 0 ||
-        nj_classify(&self->signature, (PyObject *)self, false, &call) < 0) {
+    if (nj_dispatcher_check(self) < 0 ||
+        nj_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0 ||
+        nj_classify(&self->signature, (PyObject *)self, false, call) < 0) {
         return NULL;
     }
-    nj_plan *plan = find_plan(self, &call);
+    return find_plan(self, call);
+}
+
+PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
+                               size_t positional, PyObject *keywords)
+{
+    nj_call call;
+    nj_plan *plan = plan_call(self, launcher == NULL ? NULL : &launcher->fixed, arguments, positional, keywords, &call);
     if (plan == NULL) {
         return NULL;
     }
     int64_t grid[3];
     int status = 0;
-    if (launcher == NULL) {
+    if (launcher == NULL || launcher->kind == NJ_GRID_OF_BUNDLE) {
         status = default_grid(self, plan, &call, grid);
-    } else if (launcher->callable != NULL) {
+    } else if (launcher->kind == NJ_GRID_CALLABLE) {
         status = nj_call_grid(&self->signature, plan, &call, launcher->callable, grid);
     } else {
         memcpy(grid, launcher->grid, sizeof grid);
@@ -148,53 +150,7 @@ static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObje
 
 static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    return launch((nj_dispatcher *)self, NULL, arguments, positional, keywords);
-}
-
-static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
-{
-    nj_launcher *launcher = (nj_launcher *)self;
-    return launch(launcher->kernel, launcher, arguments, positional, keywords);
-}
-
-static PyObject *dispatcher_subscript(nj_dispatcher *self, PyObject *grid)
-{
-    if (check_ready(self) < 0) {
-        return NULL;
-    }
-    int64_t parsed[3] = {0};
-    bool callable = !PyTuple_CheckExact(grid) && PyCallable_Check(grid);
-    if (!callable && nj_parse_grid(&self->signature, grid, parsed) < 0) {
-        return NULL;
-    }
-    nj_launcher *launcher = PyObject_GC_New(nj_launcher, launcher_type);
-    if (launcher == NULL) {
-        return NULL;
-    }
-    launcher->vectorcall = launcher_call;
-    launcher->kernel = (nj_dispatcher *)Py_NewRef((PyObject *)self);
-    launcher->callable = callable ? Py_NewRef(grid) : NULL;
-    memcpy(launcher->grid, parsed, sizeof parsed);
-    PyObject_GC_Track(launcher);
-    return (PyObject *)launcher;
-}
-
-static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT((PyObject *)self->kernel);
-    Py_VISIT(self->callable);
-    return 0;
-}
-
-static void launcher_dealloc(nj_launcher *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(self->callable);
-    Py_DECREF(self->kernel);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
+    return nj_dispatcher_launch((nj_dispatcher *)self, NULL, arguments, positional, keywords);
 }
 
 static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
@@ -229,7 +185,7 @@ static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
         Py_VISIT(self->signature.defaults[i]);
     }
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
-        Py_VISIT((PyObject *)self->specs[i]);
+        Py_VISIT((PyObject *)atomic_load_explicit(&self->specs[i], memory_order_relaxed));
     }
     return 0;
 }
@@ -237,7 +193,7 @@ static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
 static int dispatcher_clear(nj_dispatcher *self)
 {
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
-        Py_CLEAR(self->specs[i]);
+        Py_XDECREF((PyObject *)atomic_exchange(&self->specs[i], NULL));
     }
     return 0;
 }
@@ -257,8 +213,8 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
                                   PyObject *keywords)
 {
     nj_call call;
-    if (check_ready(self) < 0 ||
-        nj_bind(&self->signature, (PyObject *)self, arguments, positional, keywords, &call) < 0 ||
+    if (nj_dispatcher_check(self) < 0 ||
+        nj_bind(&self->signature, (PyObject *)self, NULL, arguments, positional, keywords, &call) < 0 ||
         nj_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
         return NULL;
     }
@@ -268,6 +224,14 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     }
     return call.device == NJ_DEVICE_ANY ? Py_BuildValue("(ON)", Py_None, facts)
                                         : Py_BuildValue("(iN)", call.device, facts);
+}
+
+/* The plan of a call, found or made, its image on the device. */
+static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                                 PyObject *keywords)
+{
+    nj_call call;
+    return (PyObject *)plan_call(self, NULL, arguments, (size_t)positional, keywords, &call);
 }
 
 /* Up to Python 3.11 a class written in Python does not inherit the flag that makes calls of it fast. */
@@ -283,6 +247,10 @@ static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(non
 static PyMethodDef dispatcher_methods[] = {
     {"_facts", (PyCFunction)(void (*)(void))dispatcher_facts, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("Say what a call passes: (device or None, (arguments, constexprs, options)). Launches nothing.")},
+    {"_warm", (PyCFunction)(void (*)(void))dispatcher_warm, METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("Find the plan of a call. Launches nothing.")},
+    {"bind", (PyCFunction)(void (*)(void))nj_launcher_bind, METH_FASTCALL | METH_KEYWORDS,
+     PyDoc_STR("bind(grid=None, /, **fixed)\n--\n\nFix the grid, and constexprs, options, stream or arguments by name.")},
     {"__init_subclass__", (PyCFunction)dispatcher_init_subclass, METH_NOARGS | METH_CLASS, NULL},
     {NULL},
 };
@@ -303,7 +271,7 @@ static PyType_Slot dispatcher_slots[] = {
     {Py_tp_dealloc, dispatcher_dealloc},
     {Py_tp_methods, dispatcher_methods},
     {Py_tp_members, dispatcher_members},
-    {Py_mp_subscript, dispatcher_subscript},
+    {Py_mp_subscript, nj_launcher_subscript},
     {0, NULL},
 };
 
@@ -314,37 +282,10 @@ static PyType_Spec dispatcher_spec = {
     .slots = dispatcher_slots,
 };
 
-static PyMemberDef launcher_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_launcher, vectorcall), READONLY, NULL},
-    {NULL},
-};
-
-static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("A kernel with its grid.")},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_traverse, launcher_traverse},
-    {Py_tp_dealloc, launcher_dealloc},
-    {Py_tp_members, launcher_members},
-    {0, NULL},
-};
-
-static PyType_Spec launcher_spec = {
-    .name = "nojit.runtime._core.Launcher",
-    .basicsize = sizeof(nj_launcher),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = launcher_slots,
-};
-
 int nj_dispatcher_init(PyObject *module)
 {
     PyObject *dispatcher = PyType_FromSpec(&dispatcher_spec);
-    launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec);
-    int status = dispatcher != NULL && launcher_type != NULL &&
-                         PyModule_AddType(module, (PyTypeObject *)dispatcher) == 0 &&
-                         PyModule_AddType(module, launcher_type) == 0
-                     ? 0
-                     : -1;
+    int status = dispatcher == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)dispatcher);
     Py_XDECREF(dispatcher);
     return status;
 }

@@ -2,10 +2,25 @@
 #ifndef NOJIT_DISPATCHER_H
 #define NOJIT_DISPATCHER_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "spec.h"
 
-/* Makes the types; once, at import. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    nj_signature signature; /* `names` is NULL until __init__ has run */
+    _Atomic(nj_spec *) specs[NJ_DEVICES_MAX]; /* set once each */
+} nj_dispatcher;
+
+struct nj_launcher;
+
+/* Makes the type; once, at import. */
 int nj_dispatcher_init(PyObject *module);
+
+/* 0, or -1 with RuntimeError raised if __init__ has not run. */
+int nj_dispatcher_check(const nj_dispatcher *self);
+
+/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid. */
+PyObject *nj_dispatcher_launch(nj_dispatcher *self, const struct nj_launcher *launcher, PyObject *const *arguments,
+                               size_t positional, PyObject *keywords);
 
 #endif

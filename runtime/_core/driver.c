@@ -52,20 +52,49 @@ static bool is_sticky(CUresult code)
            (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
 }
 
-static PyObject *sticky_message(const char *call, const nj_device *device)
+void nj_device_note(nj_device *device, PyObject *label, const unsigned int grid[3])
 {
-    const char *start = "%s failed: a kernel broke the CUDA context, and the process must be restarted";
-    PyObject *what = PyUnicode_FromFormat(start, call);
-    if (what == NULL || device == NULL || device->last_label == NULL) {
-        return what;
+    PyObject *old = NULL;
+    NJ_LOCK(&device->last_lock);
+    if (device->last_label != label) {
+        old = device->last_label;
+        device->last_label = Py_NewRef(label);
     }
-    PyObject *whole = PyUnicode_FromFormat("%U; last launch: %U with grid (%u, %u, %u)", what, device->last_label,
-                                           device->last_grid[0], device->last_grid[1], device->last_grid[2]);
-    Py_DECREF(what);
-    return whole;
+    memcpy(device->last_grid, grid, sizeof device->last_grid);
+    NJ_UNLOCK(&device->last_lock);
+    Py_XDECREF(old);
 }
 
-int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where)
+/* "; last launch: ..." of a device, "" if there was none. */
+static PyObject *last_launch(nj_device *device)
+{
+    unsigned int grid[3];
+    NJ_LOCK(&device->last_lock);
+    PyObject *label = Py_XNewRef(device->last_label);
+    memcpy(grid, device->last_grid, sizeof grid);
+    NJ_UNLOCK(&device->last_lock);
+    if (label == NULL) {
+        return PyUnicode_FromString("");
+    }
+    PyObject *text =
+        PyUnicode_FromFormat("; last launch: %U with grid (%u, %u, %u)", label, grid[0], grid[1], grid[2]);
+    Py_DECREF(label);
+    return text;
+}
+
+static PyObject *sticky_message(const char *call, nj_device *device)
+{
+    PyObject *last = device == NULL ? PyUnicode_FromString("") : last_launch(device);
+    if (last == NULL) {
+        return NULL;
+    }
+    PyObject *what = PyUnicode_FromFormat(
+        "%s failed: a kernel broke the CUDA context, and the process must be restarted%U", call, last);
+    Py_DECREF(last);
+    return what;
+}
+
+int nj_check(nj_outcome outcome, nj_device *device, PyObject *where)
 {
     if (outcome.call == NULL) {
         return 0;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "cuda_abi.h"
+#include "sync.h"
 
 /* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every driver that we support has it */
 #define NJ_DRIVER_CALLS(X)                                                                                             \
@@ -33,6 +34,11 @@
       true)                                                                                                            \
     X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
       (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
+    X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
+      (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \
+       const uint64_t *stride_bytes, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,          \
+       int promotion, int fill),                                                                                       \
+      true)                                                                                                            \
     X(cuLaunchKernel, "cuLaunchKernel",                                                                                \
       (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
        unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params,          \
@@ -54,6 +60,7 @@ extern nj_driver_calls nj_cuda;
 typedef struct {
     CUdevice handle;
     _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
+    nj_mutex last_lock;         /* guards what follows */
     PyObject *last_label;       /* of the last kernel that was enqueued here, for the error that comes after it */
     unsigned int last_grid[3];
 } nj_device;
@@ -80,7 +87,10 @@ static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
 }
 
 /* Yields 0, or -1 with DriverError raised; `device` (may be NULL) says what ran last. */
-int nj_check(nj_outcome outcome, const nj_device *device, PyObject *where);
+int nj_check(nj_outcome outcome, nj_device *device, PyObject *where);
+
+/* Notes what was enqueued last. */
+void nj_device_note(nj_device *device, PyObject *label, const unsigned int grid[3]);
 
 /* Loads and initialises the driver; 0, or -1 with DriverError raised. Tries again after a failure. */
 int nj_driver_ready(void);

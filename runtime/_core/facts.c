@@ -1,194 +1,42 @@
-/* Classification: what each argument of a call is, and on which device the tensors lie. */
+/* What a call says, as Python objects for the slow path. */
 #include "call.h"
-#include "errors.h"
-#include "tensor.h"
 
-/* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */
-static void read_int(PyObject *object, nj_value *value)
+static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObject *object);
+
+/* ("tuple", "", its members' facts). */
+static PyObject *tuple_fact(const nj_call *call, const nj_value *value, PyObject *object)
 {
-    int overflow;
-    value->bits = PyLong_AsLongLongAndOverflow(object, &overflow);
-    value->tag = NJ_TAG_INT;
-    if (overflow == 0) {
-        return;
-    }
-    value->tag = NJ_TAG_UNKNOWN;
-    if (overflow > 0) {
-        value->bits = (int64_t)PyLong_AsUnsignedLongLong(object);
-        if (PyErr_Occurred()) {
-            PyErr_Clear();
-        } else {
-            value->tag = NJ_TAG_UINT;
+    const nj_value *leaf = &call->leaves[nj_tuple_start(value)];
+    PyObject *facts = PyTuple_New(PyTuple_GET_SIZE(object));
+    for (Py_ssize_t i = 0; facts != NULL && i < PyTuple_GET_SIZE(object); i++) {
+        PyObject *fact = argument_fact(call, leaf, PyTuple_GET_ITEM(object, i));
+        if (fact == NULL) {
+            Py_CLEAR(facts);
+            break;
         }
+        PyTuple_SET_ITEM(facts, i, fact);
+        leaf += leaf->tag == NJ_TAG_TUPLE ? 1 + nj_tuple_entries(leaf) : 1;
     }
+    return facts == NULL ? NULL : Py_BuildValue("(ssN)", "tuple", "", facts);
 }
 
-static int join_device(const nj_signature *signature, Py_ssize_t at, const nj_tensor *tensor, bool host_too,
-                       nj_call *call)
+/* ("descriptor", dtype, block shape). */
+static PyObject *descriptor_fact(const nj_descriptor *descriptor)
 {
-    if (call->api == NULL) {
-        call->api = tensor->api;
-    }
-    if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
-        return 0;
-    }
-    if (tensor->device == NJ_DEVICE_HOST) {
-        PyObject *got = PyUnicode_FromFormat("%s in host memory", Py_TYPE(call->objects[at])->tp_name);
-        nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
-        return -1;
-    }
-    if (call->device == NJ_DEVICE_ANY) {
-        call->device = tensor->device;
-        call->device_from = at;
-        return 0;
-    }
-    if (call->device != tensor->device) {
-        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
-                  "expected cuda:%d, where %U lies", call->device, signature->names[call->device_from]);
-        return -1;
-    }
-    return 0;
-}
-
-static bool is_numpy_bool(PyObject *object)
-{
-    const char *type = Py_TYPE(object)->tp_name;
-    return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
-}
-
-/* Numbers of other makes: numpy's float64 and bool, and whatever has __index__. What has not stays unknown. */
-static int read_number(PyObject *object, nj_value *value)
-{
-    if (PyFloat_Check(object)) {
-        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
-        return 0;
-    }
-    if (is_numpy_bool(object)) {
-        int truth = PyObject_IsTrue(object);
-        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = truth};
-        return truth < 0 ? -1 : 0;
-    }
-    if (!PyIndex_Check(object)) {
-        return 0;
-    }
-    PyObject *number = PyNumber_Index(object);
-    if (number == NULL) { /* an array of several elements has __index__ too */
-        if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
-            return -1;
+    PyObject *block = PyTuple_New(descriptor->rank);
+    for (Py_ssize_t i = 0; block != NULL && i < descriptor->rank; i++) {
+        PyObject *size = PyLong_FromUnsignedLong(descriptor->block[i]);
+        if (size == NULL) {
+            Py_CLEAR(block);
+            break;
         }
-        PyErr_Clear();
-        return 0;
+        PyTuple_SET_ITEM(block, i, size);
     }
-    read_int(number, value);
-    Py_DECREF(number);
-    return 0;
-}
-
-/* What is neither int, float, bool nor None by its exact type. */
-static int classify_other(const nj_signature *signature, Py_ssize_t at, bool host_too, nj_call *call)
-{
-    PyObject *object = call->objects[at];
-    nj_value *value = &call->values[at];
-    if (PyLong_Check(object)) {
-        read_int(object, value);
-        return 0;
-    }
-    nj_tensor tensor;
-    int status = nj_read_tensor(object, signature->kernel, signature->names[at], &tensor);
-    if (status > 0) {
-        *value = tensor.value;
-        return join_device(signature, at, &tensor, host_too, call);
-    }
-    return status < 0 ? -1 : read_number(object, value);
-}
-
-static int classify_argument(const nj_signature *signature, Py_ssize_t at, bool host_too, nj_call *call)
-{
-    PyObject *object = call->objects[at];
-    nj_value *value = &call->values[at];
-    *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
-    if (PyLong_CheckExact(object)) {
-        read_int(object, value);
-    } else if (object == Py_None) {
-        value->tag = NJ_TAG_NONE;
-    } else if (PyBool_Check(object)) {
-        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
-    } else if (PyFloat_CheckExact(object)) {
-        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
-    } else {
-        return classify_other(signature, at, host_too, call);
-    }
-    return 0;
-}
-
-/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
-static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
-{
-    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
-    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
-    Py_XDECREF(ask);
-    int tag = NJ_TAG_UNKNOWN;
-    long long bits = 0;
-    int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
-    *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
-    Py_XDECREF(pair);
-    return status;
-}
-
-static int read_string(const nj_signature *signature, PyObject *object, nj_value *value)
-{
-    PyObject *id = PyDict_GetItemWithError(signature->interned, object);
-    if (id == NULL) {
-        value->tag = NJ_TAG_UNKNOWN;
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = PyLong_AsLongLong(id)};
-    return 0;
-}
-
-static int classify_constexpr(const nj_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
-{
-    *value = (nj_value){.tag = NJ_TAG_MISSING};
-    if (object == NULL) {
-        return 0;
-    }
-    if (PyLong_CheckExact(object)) {
-        read_int(object, value);
-        if (value->tag == NJ_TAG_UINT) {
-            value->tag = NJ_TAG_UNKNOWN;
-        }
-    } else if (PyBool_Check(object)) {
-        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
-    } else if (object == Py_None) {
-        value->tag = NJ_TAG_NONE;
-    } else if (PyFloat_CheckExact(object)) {
-        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_opaque_double(PyFloat_AS_DOUBLE(object))};
-    } else if (PyUnicode_CheckExact(object)) {
-        return read_string(signature, object, value);
-    } else {
-        return ask_constexpr(owner, object, value);
-    }
-    return 0;
-}
-
-int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
-{
-    call->device = NJ_DEVICE_ANY;
-    call->device_from = -1;
-    call->api = NULL;
-    for (Py_ssize_t i = 0; i < signature->count; i++) {
-        bool is_constexpr = i >= signature->param_count || signature->constexprs[i];
-        int status = is_constexpr ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
-                                  : classify_argument(signature, i, host_too, call);
-        if (status < 0) {
-            return -1;
-        }
-    }
-    return 0;
+    return block == NULL ? NULL : Py_BuildValue("(ssN)", "descriptor", nj_dtype_name(descriptor->base.dtype), block);
 }
 
 /* (kind, dtype, value) of an argument, as `Kernel` reads it. */
-static PyObject *argument_fact(const nj_value *value, PyObject *object)
+static PyObject *argument_fact(const nj_call *call, const nj_value *value, PyObject *object)
 {
     switch (value->tag) {
     case NJ_TAG_NONE: return Py_BuildValue("(ssO)", "none", "", Py_None);
@@ -198,6 +46,8 @@ static PyObject *argument_fact(const nj_value *value, PyObject *object)
     case NJ_TAG_OPAQUE: return Py_BuildValue("(ssd)", "float", "", nj_as_double(value->bits));
     case NJ_TAG_POINTER:
         return Py_BuildValue("(ssK)", "pointer", nj_dtype_name(value->dtype), (unsigned long long)value->bits);
+    case NJ_TAG_TUPLE: return tuple_fact(call, value, object);
+    case NJ_TAG_DESCRIPTOR: return descriptor_fact(&call->descriptors[value->bits]);
     default: return Py_BuildValue("(ssO)", PyLong_Check(object) ? "int" : "other", "", object);
     }
 }
@@ -211,7 +61,7 @@ static int add_fact(const nj_signature *signature, const nj_call *call, Py_ssize
         PyObject *into = at >= signature->param_count ? options : constexprs;
         return object == NULL ? 0 : PyDict_SetItem(into, name, object);
     }
-    PyObject *fact = argument_fact(&call->values[at], object);
+    PyObject *fact = argument_fact(call, &call->values[at], object);
     int status = fact == NULL ? -1 : PyDict_SetItem(arguments, name, fact);
     Py_XDECREF(fact);
     return status;

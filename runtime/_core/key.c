@@ -4,38 +4,58 @@
 /* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
 enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
 
-static bool accepts(const nj_type *type, const nj_value *value)
-{
-    return (type->tags & NJ_BIT(value->tag)) != 0 &&
-           (value->tag != NJ_TAG_INT || (value->bits >= type->low && value->bits <= type->high));
-}
-
 static uint64_t pointer_bits(const nj_field *field, const nj_value *value)
 {
     bool hint = field->hint_16 && (value->bits & 15) == 0;
     return field->pointers[value->dtype] | (uint64_t)hint << field->type_count;
 }
 
-static uint64_t scalar_bits(const nj_field *field, const nj_value *value)
+/* Which of the hints that Triton knows hold: bit 0 divisible by 16, bit 1 equal to 1. */
+static uint64_t hints_of(const nj_value *value)
+{
+    bool number = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT;
+    if (!number && value->tag != NJ_TAG_POINTER) {
+        return 0;
+    }
+    return (uint64_t)((value->bits & 15) == 0) | (uint64_t)(number && value->bits == 1) << 1;
+}
+
+static uint64_t other_bits(const nj_field *field, const nj_value *value, const nj_call *call)
 {
     uint64_t bits = 0;
     for (unsigned int i = 0; i < field->type_count; i++) {
-        bits |= (uint64_t)accepts(&field->types[i], value) << i;
+        bits |= (uint64_t)nj_type_accepts(&field->types[i], value, call) << i;
     }
-    if (value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT) {
-        uint64_t hints = (field->hint_16 && (value->bits & 15) == 0) | (field->hint_1 && value->bits == 1) << 1;
-        bits |= hints << field->type_count;
+    uint64_t asked = (uint64_t)field->hint_16 | (uint64_t)field->hint_1 << 1;
+    return bits | (hints_of(value) & asked) << field->type_count;
+}
+
+/* The hints that hold for the members of a tuple, behind the packed words. The types that take the tuple, which are in
+ * the packed words, say how many there are. */
+static void add_leaves(const nj_value *value, const nj_call *call, nj_key *key)
+{
+    const nj_value *leaves = &call->leaves[nj_tuple_start(value)];
+    for (uint16_t i = 0; i < nj_tuple_entries(value); i++) {
+        if (i % 32 == 0) {
+            key->words[key->count++] = 0;
+        }
+        key->words[key->count - 1] |= hints_of(&leaves[i]) << (i % 32 * 2);
     }
-    return bits;
 }
 
 /* The bits that an argument leaves: which types take it, which hints hold. */
-static uint64_t argument_bits(const nj_field *field, nj_value *value)
+static uint64_t argument_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)
 {
     if (field->address && (value->tag == NJ_TAG_UINT || (value->tag == NJ_TAG_INT && value->bits >= 0))) {
         *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = NJ_DTYPE_NONE, .bits = value->bits};
     }
-    return value->tag == NJ_TAG_POINTER ? pointer_bits(field, value) : scalar_bits(field, value);
+    if (value->tag == NJ_TAG_POINTER) {
+        return pointer_bits(field, value);
+    }
+    if (field->tuple && value->tag == NJ_TAG_TUPLE) {
+        add_leaves(value, call, key);
+    }
+    return other_bits(field, value, call);
 }
 
 /* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
@@ -76,7 +96,7 @@ static bool add_arguments(const nj_spec *spec, nj_call *call, nj_key *key)
             bits = constexpr_bits(field, value, key);
             known &= value->tag != NJ_TAG_UNKNOWN;
         } else {
-            bits = argument_bits(field, value);
+            bits = argument_bits(field, call, value, key);
             known &= (bits & ((UINT64_C(1) << field->type_count) - 1)) != 0;
         }
         key->words[field->word] |= bits << field->shift;

@@ -1,20 +1,10 @@
-/* The launch itself: arguments packed, scratch borrowed, kernel enqueued. */
+/* The launch itself: grid checked, arguments packed, scratch borrowed, kernel enqueued. */
 #include "errors.h"
-#include "plan.h"
-#include "tensor.h"
+#include "hooks.h"
+#include "scratch.h"
 
 #define GRID_X_MAX INT64_C(0x7fffffff)
 #define GRID_YZ_MAX INT64_C(65535)
-
-/* What one launch needs beside the plan and the call; lives on the stack. */
-typedef struct {
-    unsigned int grid[3];
-    CUstream stream;
-    DLManagedTensorVersioned *scratch[2]; /* global, profile */
-    uint64_t scratch_address[2];
-    void *params[NJ_ARGUMENTS_MAX];
-    uint64_t cells[NJ_ARGUMENTS_MAX]; /* the bytes of the params that are not passed as they came */
-} nj_launch;
 
 static int check_grid(const nj_plan *plan, const nj_signature *signature, const int64_t grid[3], nj_launch *launch)
 {
@@ -30,133 +20,6 @@ static int check_grid(const nj_plan *plan, const nj_signature *signature, const 
         launch->grid[i] = (unsigned int)grid[i];
     }
     launch->grid[0] *= plan->num_ctas;
-    return 0;
-}
-
-typedef struct {
-    char text[256];
-} nj_message;
-
-static void keep_message(void *context, const char *kind, const char *message)
-{
-    nj_message *kept = context;
-    PyOS_snprintf(kept->text, sizeof kept->text, "%s: %s", kind, message);
-}
-
-/* Bytes of scratch for the whole grid, room to align them included; false if that is no size at all. */
-static bool scratch_size(const nj_scratch *scratch, const nj_launch *launch, int64_t *bytes)
-{
-    int64_t size = (int64_t)scratch->bytes;
-    for (int i = 0; i < 3; i++) {
-        if (__builtin_mul_overflow(size, (int64_t)launch->grid[i], &size)) {
-            return false;
-        }
-    }
-    return !__builtin_add_overflow(size, (int64_t)scratch->align, bytes);
-}
-
-static int allocate_scratch(const nj_plan *plan, const nj_scratch *scratch, const nj_call *call, int index,
-                            nj_launch *launch)
-{
-    int64_t size;
-    nj_message message = {"not a size that memory can have"};
-    DLTensor prototype = {
-        .device = {kDLCUDA, plan->ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &size};
-    if (!scratch_size(scratch, launch, &size) ||
-        call->api->managed_tensor_allocator(&prototype, &launch->scratch[index], &message, keep_message) != 0) {
-        PyErr_Clear(); /* a framework that raised beside calling `keep_message` */
-        launch->scratch[index] = NULL;
-        PyObject *what = PyUnicode_FromFormat("cannot allocate scratch memory (%s)", message.text);
-        if (what != NULL) {
-            nj_driver_error("managed_tensor_allocator", 2, "CUDA_ERROR_OUT_OF_MEMORY", what, plan->label);
-            Py_DECREF(what);
-        }
-        return -1;
-    }
-    const DLTensor *tensor = &launch->scratch[index]->dl_tensor;
-    uint64_t address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
-    launch->scratch_address[index] = (address + scratch->align - 1) & ~(scratch->align - 1);
-    return 0;
-}
-
-/* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
-static int check_scratch_stream(const nj_plan *plan, const nj_signature *signature, const nj_call *call,
-                                const nj_launch *launch)
-{
-    if (call->api == NULL) {
-        nj_refuse(signature->kernel, NULL, NULL,
-                  "the kernel needs scratch memory: expected tensors of a framework with the DLPack C exchange API");
-        return -1;
-    }
-    void *current;
-    if (call->api->current_work_stream(kDLCUDA, plan->ordinal, &current) != 0) {
-        return -1;
-    }
-    if (current != (void *)launch->stream) {
-        nj_refuse(signature->kernel, signature->names[signature->count], PyUnicode_FromString("another stream"),
-                  "the kernel needs scratch memory, which is of the framework's current stream: expected that one");
-        return -1;
-    }
-    return 0;
-}
-
-static int borrow_scratch(const nj_plan *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch)
-{
-    const nj_scratch *scratch[2] = {&plan->global_scratch, &plan->profile_scratch};
-    if (scratch[0]->bytes == 0 && scratch[1]->bytes == 0) {
-        return 0;
-    }
-    if (check_scratch_stream(plan, signature, call, launch) < 0) {
-        return -1;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (scratch[i]->bytes != 0 && allocate_scratch(plan, scratch[i], call, i, launch) < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Gives the memory back to the framework while the kernel may still run: its allocator hands it out again only to
- * work on the same stream, which comes later. */
-static void return_scratch(nj_launch *launch)
-{
-    for (int i = 0; i < 2; i++) {
-        if (launch->scratch[i] != NULL && launch->scratch[i]->deleter != NULL) {
-            launch->scratch[i]->deleter(launch->scratch[i]);
-        }
-    }
-}
-
-static int pack_float(nj_dtype dtype, double number, uint64_t *cell)
-{
-    float single = (float)number;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    switch (dtype) {
-    case NJ_FP16: return PyFloat_Pack2(number, (char *)cell, 1);
-    case NJ_BF16: *cell = bits >> 16; return 0; /* cut off, not rounded: as Triton does */
-    default: *cell = bits; return 0;            /* NJ_FP32 */
-    }
-}
-
-static int pack(const nj_plan *plan, const nj_signature *signature, nj_call *call, nj_launch *launch)
-{
-    for (Py_ssize_t i = 0; i < plan->slot_count; i++) {
-        nj_slot slot = plan->slots[i];
-        if (slot.source < 0) {
-            launch->params[i] = &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - slot.source];
-        } else if (slot.dtype == NJ_FP16 || slot.dtype == NJ_BF16 || slot.dtype == NJ_FP32) {
-            launch->params[i] = &launch->cells[i];
-            if (pack_float(slot.dtype, nj_as_double(call->values[slot.source].bits), &launch->cells[i]) < 0) {
-                nj_refuse_pending(signature->kernel, signature->names[slot.source], "expected a number that fits fp16");
-                return -1;
-            }
-        } else {
-            /* little-endian: the low bytes of a value are the value in fewer bytes; its range has chosen the variant */
-            launch->params[i] = &call->values[slot.source].bits;
-        }
-    }
     return 0;
 }
 
@@ -200,7 +63,9 @@ static nj_outcome enqueue_again(const nj_plan *plan, nj_launch *launch)
 {
     nj_outcome outcome = nj_device_renew(plan->device);
     if (outcome.call == NULL) {
+        NJ_BEGIN_LOCKED(plan->function);
         plan->function->shared_bytes[plan->ordinal] = 0;
+        NJ_END_LOCKED();
         outcome = nj_plan_prepare(plan);
     }
     return outcome.call == NULL ? enqueue_on_device(plan, launch) : outcome;
@@ -221,14 +86,37 @@ static int run(const nj_plan *plan, nj_launch *launch)
     if (is_lost_context(outcome)) {
         outcome = enqueue_again(plan, launch);
     }
-    nj_device *device = plan->device;
-    int status = nj_check(outcome, device, plan->label);
+    int status = nj_check(outcome, plan->device, plan->label);
     if (status == 0) {
-        if (device->last_label != plan->label) {
-            Py_XSETREF(device->last_label, Py_NewRef(plan->label));
-        }
-        memcpy(device->last_grid, launch->grid, sizeof launch->grid);
+        nj_device_note(plan->device, plan->label, launch->grid);
     }
+    return status;
+}
+
+static int run_hooked(const nj_plan *plan, const nj_signature *signature, nj_launch *launch)
+{
+    PyObject *entered = nj_hooks_enter(plan, signature, launch);
+    if (entered == NULL) {
+        return -1;
+    }
+    int status = run(plan, launch);
+    return nj_hooks_leave(entered) < 0 ? -1 : status;
+}
+
+static int enter_and_run(const nj_plan *plan, const nj_signature *signature, nj_launch *launch)
+{
+    bool hooked = atomic_load_explicit(&nj_hooked, memory_order_relaxed);
+    return hooked ? run_hooked(plan, signature, launch) : run(plan, launch);
+}
+
+static int borrow_and_run(const nj_plan *plan, const nj_signature *signature, const nj_call *call, nj_launch *launch)
+{
+    nj_scratch_held held = {{NULL}, {NULL}};
+    int status = nj_scratch_borrow(plan, signature, call, launch, &held);
+    if (status == 0) {
+        status = enter_and_run(plan, signature, launch);
+    }
+    nj_scratch_return(&held);
     return status;
 }
 
@@ -250,15 +138,10 @@ int nj_plan_launch(nj_plan *plan, const nj_signature *signature, nj_call *call, 
         return -1;
     }
     launch.stream = stream;
-    launch.scratch[0] = launch.scratch[1] = NULL;
     launch.scratch_address[0] = launch.scratch_address[1] = 0;
-    int status = pack(plan, signature, call, &launch);
-    if (status == 0) {
-        status = borrow_scratch(plan, signature, call, &launch);
+    if (nj_pack(plan, signature, call, &launch) < 0) {
+        return -1;
     }
-    if (status == 0) {
-        status = run(plan, &launch);
-    }
-    return_scratch(&launch);
-    return status;
+    bool needs_scratch = plan->global_scratch.bytes != 0 || plan->profile_scratch.bytes != 0;
+    return needs_scratch ? borrow_and_run(plan, signature, call, &launch) : enter_and_run(plan, signature, &launch);
 }

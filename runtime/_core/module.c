@@ -1,8 +1,11 @@
 /* The module `nojit.runtime._core`. */
 #include "dispatcher.h"
 #include "driver.h"
+#include "descriptor.h"
 #include "errors.h"
-#include "spec.h"
+#include "hooks.h"
+#include "launcher.h"
+#include "scratch.h"
 #include "tensor.h"
 
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
@@ -92,6 +95,10 @@ static PyMethodDef functions[] = {
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
      PyDoc_STR("False once a driver call has told of an error that only a new process mends.")},
+    {"set_allocator", nj_set_allocator, METH_O,
+     PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
+    {"set_hooks", nj_set_hooks, METH_VARARGS,
+     PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
     {NULL},
@@ -99,8 +106,9 @@ static PyMethodDef functions[] = {
 
 static int add_types(PyObject *module)
 {
-    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
-        nj_spec_init(module) < 0 || nj_dispatcher_init(module) < 0) {
+    if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
+        nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
+        nj_dispatcher_init(module) < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||
@@ -114,6 +122,9 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, add_types},
 #if PY_VERSION_HEX >= 0x030c0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},
 };

@@ -29,7 +29,26 @@ int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program
     return 0;
 }
 
-/* `slots`: (source, type) of each parameter of the compiled kernel. */
+static nj_packing packing_of(const nj_slot *slot)
+{
+    if (slot->source < 0) {
+        return NJ_PACK_SCRATCH;
+    }
+    if (slot->leaf >= 0 || slot->part != NJ_PART_VALUE) {
+        return NJ_PACK_OTHER;
+    }
+    return slot->dtype == NJ_FP16 || slot->dtype == NJ_BF16 || slot->dtype == NJ_FP32 ? NJ_PACK_FLOAT : NJ_PACK_BITS;
+}
+
+static bool is_slot(const nj_plan *self, const nj_slot *slot)
+{
+    bool map = slot->part == NJ_PART_MAP;
+    return slot->dtype <= NJ_FP64 && slot->source >= NJ_SOURCE_PROFILE_SCRATCH && slot->source < self->argument_count &&
+           slot->leaf >= -1 && slot->leaf < NJ_LEAVES_MAX && slot->part <= NJ_PART_ROUNDS_TF32 &&
+           slot->index < (map ? self->map_count : NJ_RANK_MAX);
+}
+
+/* `slots`: (source, leaf, part, index, type) of each parameter of the compiled kernel. */
 static int read_slots(nj_plan *self, PyObject *slots)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(slots);
@@ -40,18 +59,40 @@ static int read_slots(nj_plan *self, PyObject *slots)
     }
     self->slot_count = count;
     for (Py_ssize_t i = 0; i < count; i++) {
-        int source;
+        nj_slot *slot = &self->slots[i];
         const char *type;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "is", &source, &type)) {
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "hhbbs", &slot->source, &slot->leaf, &slot->part,
+                              &slot->index, &type)) {
             return -1;
         }
-        nj_dtype dtype = *type == '*' ? NJ_U64 : nj_dtype_parse(type);
-        if (dtype == NJ_DTYPE_COUNT || dtype > NJ_FP64 || source < NJ_SOURCE_PROFILE_SCRATCH ||
-            source >= self->argument_count) {
-            PyErr_Format(PyExc_ValueError, "expected a slot of a known source and type, got %d and %s", source, type);
+        slot->dtype = *type == '*' || slot->part == NJ_PART_MAP ? NJ_U64 : (uint8_t)nj_dtype_parse(type);
+        if (!is_slot(self, slot)) {
+            PyErr_Format(PyExc_ValueError, "expected a slot of a known source and type, got %d and %s", slot->source,
+                         type);
             return -1;
         }
-        self->slots[i] = (nj_slot){(int16_t)source, (uint8_t)dtype};
+        slot->packing = (uint8_t)packing_of(slot);
+    }
+    return 0;
+}
+
+static int read_maps(nj_plan *self, PyObject *maps)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(maps);
+    if (count > NJ_DESCRIPTORS_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d tensor maps, got %zd", NJ_DESCRIPTORS_MAX, count);
+        return -1;
+    }
+    self->maps = count == 0 ? NULL : PyMem_Calloc((size_t)count, sizeof *self->maps);
+    if (count != 0 && self->maps == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->map_count = count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (nj_map_read(PyTuple_GET_ITEM(maps, i), self->argument_count, &self->maps[i]) < 0) {
+            return -1;
+        }
     }
     return 0;
 }
@@ -89,22 +130,37 @@ static void set_attributes(nj_plan *self, bool cooperative, bool pdl)
     }
 }
 
-nj_outcome nj_plan_prepare(const nj_plan *plan)
+/* Dynamic shared memory above 48 KiB must be asked for; the L1 cache then gives up all it can, as Triton has it. */
+static nj_outcome raise_shared(const nj_plan *plan)
 {
     nj_function *function = plan->function;
     CUdevice device = plan->device->handle;
-    int *raised = &function->shared_bytes[plan->ordinal];
+    nj_outcome outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                (int)plan->shared_bytes, function->handle, device);
+    if (outcome.call == NULL) {
+        outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                         CU_SHAREDMEM_CARVEOUT_MAX_SHARED, function->handle, device);
+    }
+    if (outcome.call == NULL) {
+        function->shared_bytes[plan->ordinal] = (int)plan->shared_bytes;
+    }
+    return outcome;
+}
+
+nj_outcome nj_plan_prepare(const nj_plan *plan)
+{
+    nj_function *function = plan->function;
     nj_outcome outcome = NJ_SUCCESS;
-    if (plan->shared_bytes > STATIC_SHARED_BYTES_MAX && (int)plan->shared_bytes > *raised) {
-        outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                         (int)plan->shared_bytes, function->handle, device);
-        if (outcome.call == NULL) {
-            *raised = (int)plan->shared_bytes;
+    if (plan->shared_bytes > STATIC_SHARED_BYTES_MAX) {
+        NJ_BEGIN_LOCKED(function);
+        if ((int)plan->shared_bytes > function->shared_bytes[plan->ordinal]) {
+            outcome = raise_shared(plan);
         }
+        NJ_END_LOCKED();
     }
     if (outcome.call == NULL && plan->num_ctas > PORTABLE_CLUSTER_MAX) {
         outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
-                         function->handle, device);
+                         function->handle, plan->device->handle);
     }
     return outcome;
 }
@@ -126,15 +182,15 @@ static int check_numbers(const nj_plan *self)
 
 static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"label",         "function",    "device", "arguments", "slots",          "grid",
-                            "meta",          "payload",     "block_threads",       "num_ctas",       "shared_bytes",
-                            "cooperative",   "pdl",         "global_scratch",      "profile_scratch", NULL};
-    PyObject *label, *function, *slots, *grid, *meta, *payload;
+    static char *names[] = {"label",       "function", "device",        "arguments", "slots",          "maps",
+                            "grid",        "meta",     "payload",       "block_threads", "num_ctas",   "shared_bytes",
+                            "cooperative", "pdl",      "global_scratch", "profile_scratch", NULL};
+    PyObject *label, *function, *slots, *maps, *grid, *meta, *payload;
     int cooperative, pdl;
     unsigned long long scratch[4];
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$UO!inO!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$UO!inO!O!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
                                      &function, &self->ordinal, &self->argument_count, &PyTuple_Type, &slots,
-                                     &PyTuple_Type, &grid, &PyDict_Type, &meta, &payload, &self->block_threads,
+                                     &PyTuple_Type, &maps, &PyTuple_Type, &grid, &PyDict_Type, &meta, &payload, &self->block_threads,
                                      &self->num_ctas, &self->shared_bytes, &cooperative, &pdl, &scratch[0],
                                      &scratch[1], &scratch[2], &scratch[3])) {
         return -1;
@@ -145,7 +201,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
     self->meta = Py_NewRef(meta);
     self->payload = Py_NewRef(payload);
     self->function = (nj_function *)Py_NewRef(function);
-    if (check_numbers(self) < 0 || read_slots(self, slots) < 0 || read_grid(self, grid) < 0) {
+    if (check_numbers(self) < 0 || read_maps(self, maps) < 0 || read_slots(self, slots) < 0 || read_grid(self, grid) < 0) {
         return -1;
     }
     set_attributes(self, cooperative, pdl);
@@ -185,6 +241,7 @@ static void plan_dealloc(nj_plan *self)
     Py_XDECREF(self->label);
     Py_XDECREF(self->function);
     PyMem_Free(self->slots);
+    PyMem_Free(self->maps);
     for (int i = 0; i < 3; i++) {
         PyMem_Free(self->grid[i].code);
     }

@@ -1,20 +1,46 @@
-/* Plans: a variant bound to a device, with all that a launch needs worked out. Immutable. */
+/* Plans: a variant bound to a device, with all that a launch needs worked out. Immutable, but for the tensor maps that
+ * they keep. */
 #ifndef NOJIT_PLAN_H
 #define NOJIT_PLAN_H
 
 #include "call.h"
 #include "expr.h"
 #include "library.h"
+#include "sync.h"
+#include "tensormap.h"
 
 enum {
     NJ_SOURCE_GLOBAL_SCRATCH = -1,
     NJ_SOURCE_PROFILE_SCRATCH = -2,
 };
 
+/* What of its source a parameter is; the numbers are those of runtime/slots.py. */
+typedef enum {
+    NJ_PART_VALUE = 0,
+    NJ_PART_MAP = 1, /* from here on, of a descriptor */
+    NJ_PART_BASE = 2,
+    NJ_PART_SHAPE = 3,
+    NJ_PART_STRIDE = 4,
+    NJ_PART_PADS_NAN = 5,
+    NJ_PART_ROUNDS_TF32 = 6,
+} nj_part;
+
+/* How `pack` makes the bytes of a parameter. */
+typedef enum {
+    NJ_PACK_BITS, /* the bits of the argument, as they are */
+    NJ_PACK_FLOAT, /* a double made narrower */
+    NJ_PACK_SCRATCH,
+    NJ_PACK_OTHER, /* a leaf of a tuple, or a part of a descriptor */
+} nj_packing;
+
 /* One parameter of the compiled kernel. */
 typedef struct {
     int16_t source; /* an argument of the call, or one of the above */
-    uint8_t dtype;  /* how its bytes are made; pointers count as NJ_U64 */
+    int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
+    uint8_t packing;
+    uint8_t part;
+    uint8_t index; /* which map of the plan, or which dimension */
+    uint8_t dtype; /* how its bytes are made; pointers count as NJ_U64 */
 } nj_slot;
 
 typedef struct {
@@ -40,6 +66,8 @@ typedef struct {
     nj_scratch profile_scratch;
     Py_ssize_t slot_count;
     nj_slot *slots;
+    Py_ssize_t map_count;
+    nj_map *maps; /* guarded by the GIL or the plan's lock */
     int grid_count; /* dimensions that the bundle gives; 0 if every call brings its own grid */
     nj_program grid[3];
     unsigned int attribute_count;

@@ -5,51 +5,12 @@ PyTypeObject *nj_spec_type;
 #define WORD_BITS 64
 #define TYPES_MAX 60
 
-static nj_type int_type(nj_dtype dtype)
-{
-    switch (dtype) {
-    case NJ_I8: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT8_MIN, .high = INT8_MAX};
-    case NJ_I16: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT16_MIN, .high = INT16_MAX};
-    case NJ_I32: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT32_MIN, .high = INT32_MAX};
-    case NJ_I64: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .low = INT64_MIN, .high = INT64_MAX};
-    case NJ_U8: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT8_MAX};
-    case NJ_U16: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT16_MAX};
-    case NJ_U32: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT32_MAX};
-    default: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT) | NJ_BIT(NJ_TAG_UINT), .high = INT64_MAX}; /* NJ_U64 */
-    }
-}
-
-/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if `text` is no such type. */
-static nj_dtype pointee(const char *text)
-{
-    return *text == '*' ? nj_dtype_parse(text + 1 + (text[1] == 'k')) : NJ_DTYPE_COUNT;
-}
-
-/* Types that this runtime cannot pass yet accept nothing. */
-static nj_type read_type(const char *text)
-{
-    if (pointee(text) != NJ_DTYPE_COUNT) {
-        return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER)};
-    }
-    if (strcmp(text, "none") == 0) {
-        return (nj_type){.tags = NJ_BIT(NJ_TAG_NONE)};
-    }
-    nj_dtype dtype = nj_dtype_parse(text);
-    if (dtype == NJ_I1 || dtype == NJ_U1) {
-        return (nj_type){.tags = NJ_BIT(NJ_TAG_BOOL)};
-    }
-    if (dtype >= NJ_FP16) { /* fp8 is no type of a scalar, and NJ_DTYPE_COUNT none at all */
-        return (nj_type){.tags = dtype <= NJ_FP64 ? NJ_BIT(NJ_TAG_OPAQUE) : 0};
-    }
-    return int_type(dtype);
-}
-
 /* Whether every type is a pointer, None apart. */
 static bool takes_addresses(const nj_field *field)
 {
     bool any = false;
     for (int i = 0; i < field->type_count; i++) {
-        uint8_t tags = field->types[i].tags;
+        uint16_t tags = field->types[i].tags;
         if (tags != NJ_BIT(NJ_TAG_NONE) && tags != NJ_BIT(NJ_TAG_POINTER)) {
             return false;
         }
@@ -76,10 +37,13 @@ static int read_types(nj_field *field, PyObject *types)
         if (text == NULL) {
             return -1;
         }
-        field->types[i] = read_type(text);
         field->type_count++;
-        if (pointee(text) != NJ_DTYPE_COUNT) {
-            field->pointers[pointee(text)] |= UINT64_C(1) << i;
+        if (nj_type_read(text, &field->types[i]) < 0) {
+            return -1;
+        }
+        field->tuple |= field->types[i].tags == NJ_BIT(NJ_TAG_TUPLE);
+        if (nj_pointee(text) != NJ_DTYPE_COUNT) {
+            field->pointers[nj_pointee(text)] |= UINT64_C(1) << i;
             field->pointers[NJ_DTYPE_NONE] |= UINT64_C(1) << i;
         }
     }
@@ -117,7 +81,7 @@ static int lay_out(nj_spec *self)
     for (Py_ssize_t i = 0; i < self->argument_count + self->program_count; i++) {
         nj_field *field = &self->fields[i];
         unsigned int bits = field->types == NULL ? NJ_MARK_BITS : field->type_count + 2u;
-        payloads += field->types == NULL;
+        payloads += field->types == NULL ? 1 : field->tuple ? NJ_LEAF_WORDS_MAX : 0;
         if (used + bits > WORD_BITS) {
             word++;
             used = 0;
@@ -169,7 +133,7 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
             return -1;
         }
     }
-    return read_programs(self, programs) < 0 || lay_out(self) < 0 ? -1 : nj_cache_init(&self->cache);
+    return read_programs(self, programs) < 0 ? -1 : lay_out(self);
 }
 
 static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -199,6 +163,9 @@ static void spec_dealloc(nj_spec *self)
     PyObject_GC_UnTrack(self);
     spec_clear(self);
     for (Py_ssize_t i = 0; self->fields != NULL && i < self->argument_count; i++) {
+        for (int type = 0; type < self->fields[i].type_count; type++) {
+            nj_type_clear(&self->fields[i].types[type]);
+        }
         PyMem_Free(self->fields[i].types);
         PyMem_Free(self->fields[i].pointers);
     }

@@ -4,17 +4,12 @@
 #define NOJIT_SPEC_H
 
 #include "cache.h"
+#include "type.h"
 
-#define NJ_BIT(tag) ((uint8_t)(1u << (tag)))
 /* bits that a constexpr, an option or a program's result takes in the packed words */
 #define NJ_MARK_BITS 3
-
-/* A type that some variant has for a param, and what it accepts. */
-typedef struct {
-    uint8_t tags; /* bit set of nj_tag */
-    int64_t low;  /* range of ints */
-    int64_t high;
-} nj_type;
+/* two bits for each leaf of a tuple */
+#define NJ_LEAF_WORDS_MAX (NJ_LEAVES_MAX / 32)
 
 /* Where a param, constexpr, option or program leaves its mark in the key. */
 typedef struct {
@@ -22,6 +17,7 @@ typedef struct {
     uint8_t shift;
     bool hint_16; /* whether some variant was compiled for values divisible by 16 */
     bool hint_1;  /* and for the value 1 */
+    bool tuple;   /* whether some type is one: the hints of its members go behind the packed words */
     bool address; /* whether a bare int is an address: the param takes nothing but pointers */
     uint8_t type_count;
     nj_type *types;     /* NULL for what is not a runtime param */

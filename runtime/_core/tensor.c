@@ -2,10 +2,10 @@
 
 #include "driver.h"
 #include "errors.h"
+#include "sync.h"
 
 /* Set once by `nj_tensor_init` under the import lock. */
 static struct {
-    PyObject *exchange_api;
     PyObject *cuda_array_interface;
     PyObject *data_ptr;
     PyObject *data;
@@ -14,21 +14,15 @@ static struct {
     PyObject *typestr;
 } names;
 
-/* The exchange API of the types that were met last; guarded by the GIL. A type in it is owned, so that no other type
- * can come to live at its address. */
-#define CACHE_SIZE 64
-static struct {
-    PyTypeObject *type;
-    const DLPackExchangeAPI *api;
-} cache[CACHE_SIZE];
-
 int nj_tensor_init(void)
 {
+    if (nj_kinds_init() < 0) {
+        return -1;
+    }
     const struct {
         PyObject **name;
         const char *text;
     } wanted[] = {
-        {&names.exchange_api, "__dlpack_c_exchange_api__"},
         {&names.cuda_array_interface, "__cuda_array_interface__"},
         {&names.data_ptr, "data_ptr"},
         {&names.data, "data"},
@@ -42,54 +36,6 @@ int nj_tensor_init(void)
             return -1;
         }
     }
-    return 0;
-}
-
-/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
-static PyObject *optional_attribute(PyObject *object, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-    }
-    return value;
-}
-
-/* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */
-static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
-{
-    *api = NULL;
-    PyObject *capsule = optional_attribute((PyObject *)type, names.exchange_api);
-    if (capsule == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    /* the framework keeps the table for the life of the process (dlpack.h) */
-    Py_DECREF(capsule);
-    if (header == NULL) {
-        return -1;
-    }
-    while (header != NULL && header->version.major != 1) {
-        header = header->prev_api;
-    }
-    *api = (const DLPackExchangeAPI *)header;
-    return 0;
-}
-
-static int exchange_api_of(PyTypeObject *type, const DLPackExchangeAPI **api)
-{
-    size_t at = ((uintptr_t)type >> 4) % CACHE_SIZE;
-    if (cache[at].type == type) {
-        *api = cache[at].api;
-        return 0;
-    }
-    if (find_exchange_api(type, api) < 0) {
-        return -1;
-    }
-    PyTypeObject *old = cache[at].type;
-    cache[at].type = (PyTypeObject *)Py_NewRef((PyObject *)type);
-    cache[at].api = *api;
-    Py_XDECREF(old);
     return 0;
 }
 
@@ -201,14 +147,16 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
     }
     int status = 0;
     if (PyDict_Check(interface)) {
-        PyObject *data = PyDict_GetItemWithError(interface, names.data);
-        PyObject *typestr = data == NULL ? NULL : PyDict_GetItemWithError(interface, names.typestr);
+        PyObject *data = nj_dict_get(interface, names.data);
+        PyObject *typestr = data == NULL ? NULL : nj_dict_get(interface, names.typestr);
         if (typestr != NULL && PyTuple_Check(data) && PyTuple_GET_SIZE(data) > 0) {
             status = read_dtype(typestr, tensor);
             if (status > 0 && read_address(PyTuple_GET_ITEM(data, 0), tensor) < 0) {
                 status = -1;
             }
         }
+        Py_XDECREF(data);
+        Py_XDECREF(typestr);
     }
     Py_DECREF(interface);
     tensor->device = NJ_DEVICE_UNSAID;
@@ -226,7 +174,7 @@ static int parse_device(const char *text)
 
 static int read_device(PyObject *object, nj_tensor *tensor)
 {
-    PyObject *device = optional_attribute(object, names.device);
+    PyObject *device = nj_optional_attribute(object, names.device);
     if (device == NULL) {
         tensor->device = NJ_DEVICE_UNSAID;
         return PyErr_Occurred() ? -1 : 1;
@@ -244,7 +192,7 @@ static int read_device(PyObject *object, nj_tensor *tensor)
 /* ``data_ptr()``, ``dtype`` and ``device``: torch before 2.10, Triton's TensorWrapper. As `read_array_interface`. */
 static int read_data_ptr(PyObject *object, nj_tensor *tensor)
 {
-    PyObject *data_ptr = optional_attribute(object, names.data_ptr);
+    PyObject *data_ptr = nj_optional_attribute(object, names.data_ptr);
     if (data_ptr == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -285,14 +233,17 @@ static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
 
 int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
 {
-    if (exchange_api_of(Py_TYPE(object), &tensor->api) < 0) {
+    if (nj_kind_of(object, &tensor->kind, &tensor->api) < 0) {
         nj_refuse_pending(kernel, argument, "expected a type with a DLPack exchange API");
         return -1;
     }
-    if (tensor->api != NULL) {
+    if (tensor->kind == NJ_KIND_EXCHANGE) {
         return read_exchanged(object, kernel, argument, tensor);
     }
     tensor->value = (nj_value){0};
+    if (tensor->kind == NJ_KIND_DESCRIPTOR) {
+        return 0;
+    }
     int status = read_array_interface(object, tensor);
     if (status == 0) {
         status = read_data_ptr(object, tensor);

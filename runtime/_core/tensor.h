@@ -14,11 +14,26 @@ enum {
     NJ_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
 };
 
+typedef enum {
+    NJ_KIND_OTHER,
+    NJ_KIND_EXCHANGE, /* a tensor with the exchange API */
+    NJ_KIND_DESCRIPTOR,
+} nj_kind;
+
 typedef struct {
     nj_value value;
     int device; /* an ordinal, or one of the above */
+    nj_kind kind; /* set for what is no tensor too */
     const DLPackExchangeAPI *api; /* of the framework; NULL if it has none */
 } nj_tensor;
+
+/* What kind of thing an object is, by its type: 0, or -1 with an exception raised. */
+int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
+
+/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
+PyObject *nj_optional_attribute(PyObject *object, PyObject *name);
+
+int nj_kinds_init(void);
 
 /* Prepares the names that are looked up; once, at import. */
 int nj_tensor_init(void);

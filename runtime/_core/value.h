@@ -16,6 +16,8 @@ typedef enum {
     NJ_TAG_POINTER = 5,
     NJ_TAG_UINT = 6,    /* an int of 2^63 to 2^64 - 1 */
     NJ_TAG_UNKNOWN = 7, /* a value that no plan is cached for: only the slow path can judge it */
+    NJ_TAG_TUPLE = 8,   /* where its members lie, see nj_tuple */
+    NJ_TAG_DESCRIPTOR = 9, /* an index into nj_call's descriptors */
 } nj_tag;
 
 /* Ids of interned values start here: among the NaNs, which `nj_opaque_double` makes all one. Two bits of an id say

@@ -90,7 +90,7 @@ def test_threads_share_each_variants_plan_and_image(
     assert slow.launch_count() == THREADS
     assert len(plans) == len(set(plans)) == 8
     assert slow.calls("cuLibraryLoadData") == slow.calls("cuLibraryGetKernel") == 4
-    assert slow.calls("cuKernelSetAttribute") == 8, "once for each kernel and device"
+    assert slow.calls("cuKernelSetAttribute") == 16, "twice for each kernel and device"
     assert len({(launch.kernel, launch.device) for launch in slow.launches()}) == 8
 
 

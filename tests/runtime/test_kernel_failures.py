@@ -40,7 +40,7 @@ def test_a_reset_of_the_device_costs_one_retry(make: Make, fakecuda: FakeCuda) -
         add[(1,)](2)
         assert fakecuda.last_launch().ints()[0] == 2
         assert fakecuda.calls("cuDevicePrimaryCtxRetain") == retained + 1
-    assert fakecuda.calls("cuKernelSetAttribute") == 3, "the new context has to be told again"
+    assert fakecuda.calls("cuKernelSetAttribute") == 6, "the new context has to be told again"
     fakecuda.fail("cuLaunchKernel", 709)
     with pytest.raises(DriverError, match="CUDA_ERROR_CONTEXT_IS_DESTROYED"):
         add[(1,)](3)

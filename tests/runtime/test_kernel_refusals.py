@@ -42,9 +42,9 @@ WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
     ("*fp16", 2**64, r"expected \*fp16, got int 18446744073709551616"),
     ("*fp16", True, r"expected \*fp16, got bool True"),
     ("*fp16", b"x", "got bytes"),
-    ("*fp16", (1, 2), "tuples and tensor descriptors are not supported yet"),
+    ("*fp16", (1, 2), r"expected \*fp16, got a tuple \(int 1, int 2\)"),
     ("fp16", 1e6, "expected a number that fits fp16"),
-    ("i32", Loud(), "no data_ptr today"),
+    ("i32", Loud(), "no block_shape today"),
 ]
 
 

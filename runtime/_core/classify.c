@@ -1,0 +1,250 @@
+/* Classification: what each argument of a call is, and on which device the tensors lie. */
+#include "call.h"
+#include "descriptor.h"
+#include "errors.h"
+#include "sync.h"
+#include "tensor.h"
+
+/* An int that is no bool. Beyond 64 bits it is unknown here, and the slow path says so. */
+static void read_int(PyObject *object, nj_value *value)
+{
+    int overflow;
+    value->bits = PyLong_AsLongLongAndOverflow(object, &overflow);
+    value->tag = NJ_TAG_INT;
+    if (overflow == 0) {
+        return;
+    }
+    value->tag = NJ_TAG_UNKNOWN;
+    if (overflow > 0) {
+        value->bits = (int64_t)PyLong_AsUnsignedLongLong(object);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+        } else {
+            value->tag = NJ_TAG_UINT;
+        }
+    }
+}
+
+/* Says on which device the call runs, and that every tensor lies there. */
+static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *object, const nj_tensor *tensor,
+                       bool host_too, nj_call *call)
+{
+    if (call->api == NULL) {
+        call->api = tensor->api;
+    }
+    if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
+        return 0;
+    }
+    if (tensor->device == NJ_DEVICE_HOST) {
+        PyObject *got = PyUnicode_FromFormat("%s in host memory", Py_TYPE(object)->tp_name);
+        nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
+        return -1;
+    }
+    if (call->device == NJ_DEVICE_ANY) {
+        call->device = tensor->device;
+        call->device_from = at;
+        return 0;
+    }
+    if (call->device != tensor->device) {
+        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
+                  "expected cuda:%d, where %U lies", call->device, signature->names[call->device_from]);
+        return -1;
+    }
+    return 0;
+}
+
+static bool is_numpy_bool(PyObject *object)
+{
+    const char *type = Py_TYPE(object)->tp_name;
+    return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
+}
+
+/* Numbers of other makes: numpy's float64 and bool, and whatever has __index__. What has not stays unknown. */
+static int read_number(PyObject *object, nj_value *value)
+{
+    if (PyFloat_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
+        return 0;
+    }
+    if (is_numpy_bool(object)) {
+        int truth = PyObject_IsTrue(object);
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = truth};
+        return truth < 0 ? -1 : 0;
+    }
+    if (!PyIndex_Check(object)) {
+        return 0;
+    }
+    PyObject *number = PyNumber_Index(object);
+    if (number == NULL) { /* an array of several elements has __index__ too */
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+            return -1;
+        }
+        PyErr_Clear();
+        return 0;
+    }
+    read_int(number, value);
+    Py_DECREF(number);
+    return 0;
+}
+
+static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value);
+
+static int refuse_size(const nj_signature *signature, Py_ssize_t at, const char *what)
+{
+    nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), what, NJ_LEAVES_MAX);
+    return -1;
+}
+
+/* Lays a tuple's members out in `leaves`. */
+static int classify_tuple(const nj_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    uint16_t start = call->leaf_count;
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (call->leaf_count == NJ_LEAVES_MAX) {
+            return refuse_size(signature, at, "expected at most %d members of tuples in one call");
+        }
+        nj_value *leaf = &call->leaves[call->leaf_count++];
+        if (classify_value(signature, at, PyTuple_GET_ITEM(tuple, i), host_too, call, leaf) < 0) {
+            return -1;
+        }
+    }
+    *value = (nj_value){.tag = NJ_TAG_TUPLE,
+                        .bits = nj_tuple(start, (uint16_t)(call->leaf_count - start), (uint16_t)count)};
+    return 0;
+}
+
+static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too,
+                               nj_call *call, nj_value *value)
+{
+    if (call->descriptor_count == NJ_DESCRIPTORS_MAX) {
+        nj_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"),
+                  "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
+        return -1;
+    }
+    nj_tensor base;
+    nj_descriptor *descriptor = &call->descriptors[call->descriptor_count];
+    if (nj_read_descriptor(object, signature->kernel, signature->names[at], descriptor, &base) < 0) {
+        return -1;
+    }
+    *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
+    return join_device(signature, at, object, &base, host_too, call);
+}
+
+/* What is neither int, float, bool nor None by its exact type. */
+static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    if (PyLong_Check(object)) {
+        read_int(object, value);
+        return 0;
+    }
+    if (PyTuple_Check(object)) {
+        if (Py_EnterRecursiveCall(" in the tuples of a kernel's arguments")) {
+            return -1;
+        }
+        int status = classify_tuple(signature, at, object, host_too, call, value);
+        Py_LeaveRecursiveCall();
+        return status;
+    }
+    nj_tensor tensor;
+    int status = nj_read_tensor(object, signature->kernel, signature->names[at], &tensor);
+    if (status > 0) {
+        *value = tensor.value;
+        return join_device(signature, at, object, &tensor, host_too, call);
+    }
+    if (status == 0 && tensor.kind == NJ_KIND_DESCRIPTOR) {
+        return classify_descriptor(signature, at, object, host_too, call, value);
+    }
+    return status < 0 ? -1 : read_number(object, value);
+}
+
+static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
+    if (PyLong_CheckExact(object)) {
+        read_int(object, value);
+    } else if (object == Py_None) {
+        value->tag = NJ_TAG_NONE;
+    } else if (PyBool_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
+    } else if (PyFloat_CheckExact(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(object))};
+    } else {
+        return classify_other(signature, at, object, host_too, call, value);
+    }
+    return 0;
+}
+
+/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
+static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
+{
+    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
+    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
+    Py_XDECREF(ask);
+    int tag = NJ_TAG_UNKNOWN;
+    long long bits = 0;
+    int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
+    *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
+    Py_XDECREF(pair);
+    return status;
+}
+
+static int read_string(const nj_signature *signature, PyObject *object, nj_value *value)
+{
+    PyObject *id = nj_dict_get(signature->interned, object);
+    if (id == NULL) {
+        value->tag = NJ_TAG_UNKNOWN;
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = PyLong_AsLongLong(id)};
+    Py_DECREF(id);
+    return 0;
+}
+
+static int classify_constexpr(const nj_signature *signature, PyObject *owner, PyObject *object, nj_value *value)
+{
+    *value = (nj_value){.tag = NJ_TAG_MISSING};
+    if (object == NULL) {
+        return 0;
+    }
+    if (PyLong_CheckExact(object)) {
+        read_int(object, value);
+        if (value->tag == NJ_TAG_UINT) {
+            value->tag = NJ_TAG_UNKNOWN;
+        }
+    } else if (PyBool_Check(object)) {
+        *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = object == Py_True};
+    } else if (object == Py_None) {
+        value->tag = NJ_TAG_NONE;
+    } else if (PyFloat_CheckExact(object)) {
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_opaque_double(PyFloat_AS_DOUBLE(object))};
+    } else if (PyUnicode_CheckExact(object)) {
+        return read_string(signature, object, value);
+    } else {
+        return ask_constexpr(owner, object, value);
+    }
+    return 0;
+}
+
+int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
+{
+    call->device = NJ_DEVICE_ANY;
+    call->device_from = -1;
+    call->api = NULL;
+    call->leaf_count = 0;
+    call->descriptor_count = 0;
+    for (Py_ssize_t i = 0; i < signature->count; i++) {
+        bool is_constexpr = i >= signature->param_count || signature->constexprs[i];
+        int status = is_constexpr ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
+                                  : classify_value(signature, i, call->objects[i], host_too, call,
+                                                   &call->values[i]);
+        if (status < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,139 @@
+#include "descriptor.h"
+
+#include "errors.h"
+
+/* Set once by `nj_descriptor_init` under the import lock. */
+static struct {
+    PyObject *base, *shape, *strides, *block_shape, *padding, *round_f32_to_tf32;
+} names;
+
+int nj_descriptor_init(void)
+{
+    const struct {
+        PyObject **name;
+        const char *text;
+    } wanted[] = {
+        {&names.base, "base"},
+        {&names.shape, "shape"},
+        {&names.strides, "strides"},
+        {&names.block_shape, "block_shape"},
+        {&names.padding, "padding"},
+        {&names.round_f32_to_tf32, "round_f32_to_tf32"},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
+        if (*wanted[i].name == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Reads a sequence of ints: how many, or -1 with an exception raised. */
+static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_RANK_MAX])
+{
+    PyObject *sequence = PyObject_GetAttr(object, name);
+    PyObject *tuple = sequence == NULL ? NULL : PyTuple_Check(sequence) ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
+    Py_XDECREF(sequence);
+    if (tuple == NULL) {
+        return -1;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    if (count < 1 || count > NJ_RANK_MAX) {
+        PyErr_Format(PyExc_ValueError, "%U: expected 1 to %d dimensions, got %zd", name, NJ_RANK_MAX, count);
+        count = -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *number = PyNumber_Index(PyTuple_GET_ITEM(tuple, i));
+        numbers[i] = number == NULL ? -1 : PyLong_AsLongLong(number);
+        Py_XDECREF(number);
+        if (numbers[i] == -1 && PyErr_Occurred()) {
+            count = -1;
+        }
+    }
+    Py_DECREF(tuple);
+    return (int)count;
+}
+
+static int refuse_ranks(int shape, int strides, int block)
+{
+    PyErr_Format(PyExc_ValueError, "expected as many strides and block dimensions as the shape has, got %d, %d and %d",
+                 shape, strides, block);
+    return -1;
+}
+
+static int read_geometry(PyObject *object, nj_descriptor *descriptor)
+{
+    int64_t block[NJ_RANK_MAX];
+    int rank = read_ints(object, names.shape, descriptor->shape);
+    int strides = rank < 0 ? -1 : read_ints(object, names.strides, descriptor->strides);
+    int blocks = strides < 0 ? -1 : read_ints(object, names.block_shape, block);
+    if (blocks < 0) {
+        return -1;
+    }
+    if (strides != rank || blocks != rank) {
+        return refuse_ranks(rank, strides, blocks);
+    }
+    descriptor->rank = (uint8_t)rank;
+    for (int i = 0; i < rank; i++) {
+        if (block[i] < 1 || block[i] > UINT32_MAX) {
+            PyErr_Format(PyExc_ValueError, "block_shape: expected positive sizes, got %lld", (long long)block[i]);
+            return -1;
+        }
+        if (descriptor->shape[i] < 1) {
+            PyErr_Format(PyExc_ValueError, "shape: expected positive sizes, got %lld", (long long)descriptor->shape[i]);
+            return -1;
+        }
+        descriptor->block[i] = (uint32_t)block[i];
+    }
+    if (descriptor->strides[rank - 1] != 1) {
+        PyErr_Format(PyExc_ValueError, "strides: expected the last to be 1, got %lld",
+                     (long long)descriptor->strides[rank - 1]);
+        return -1;
+    }
+    return 0;
+}
+
+/* What is read if the attribute is missing: zero padding, no rounding. */
+static int read_options(PyObject *object, nj_descriptor *descriptor)
+{
+    descriptor->pads_nan = descriptor->rounds_tf32 = false;
+    PyObject *padding = nj_optional_attribute(object, names.padding);
+    if (padding != NULL) {
+        bool text = PyUnicode_Check(padding);
+        descriptor->pads_nan = text && PyUnicode_CompareWithASCIIString(padding, "nan") == 0;
+        if (!descriptor->pads_nan && (!text || PyUnicode_CompareWithASCIIString(padding, "zero") != 0)) {
+            PyErr_Format(PyExc_ValueError, "padding: expected 'zero' or 'nan', got %R", padding);
+        }
+        Py_DECREF(padding);
+    }
+    PyObject *rounds = PyErr_Occurred() ? NULL : nj_optional_attribute(object, names.round_f32_to_tf32);
+    if (rounds != NULL) {
+        int truth = PyObject_IsTrue(rounds);
+        descriptor->rounds_tf32 = truth > 0;
+        Py_DECREF(rounds);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, nj_descriptor *descriptor,
+                       nj_tensor *base)
+{
+    if (read_geometry(object, descriptor) < 0 || read_options(object, descriptor) < 0) {
+        nj_refuse_pending(kernel, argument, "expected a tensor descriptor");
+        return -1;
+    }
+    PyObject *tensor = PyObject_GetAttr(object, names.base);
+    if (tensor == NULL) {
+        nj_refuse_pending(kernel, argument, "expected a tensor descriptor");
+        return -1;
+    }
+    int status = nj_read_tensor(tensor, kernel, argument, base);
+    if (status == 0) {
+        nj_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(tensor)->tp_name),
+                  "expected a tensor descriptor with a tensor as its base");
+    }
+    Py_DECREF(tensor);
+    descriptor->base = base->value;
+    return status > 0 ? 0 : -1;
+}

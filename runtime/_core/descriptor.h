@@ -1,0 +1,16 @@
+/* Tensor descriptors of the host: what a kernel that copies by TMA takes instead of a pointer. */
+#ifndef NOJIT_DESCRIPTOR_H
+#define NOJIT_DESCRIPTOR_H
+
+#include "call.h"
+#include "tensor.h"
+
+/* Prepares the names that are looked up; once, at import. */
+int nj_descriptor_init(void);
+
+/* Reads base, shape, strides, block_shape, and padding and round_f32_to_tf32 where they are there: 0, or -1 with an
+ * exception raised for `argument` of `kernel`. */
+int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, nj_descriptor *descriptor,
+                       nj_tensor *base);
+
+#endif

@@ -1,0 +1,135 @@
+/* What kind of thing an argument is, by its type: worked out once for each type that is met. */
+#include "sync.h"
+#include "tensor.h"
+
+/* Set once by `nj_kinds_init` under the import lock. */
+static PyObject *exchange_api_name, *block_shape_name, *base_name;
+
+/* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
+ * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
+#define KNOWN_MAX 64
+#define KNOWN_PROBES 8
+typedef struct {
+    PyTypeObject *type;
+    nj_kind kind;
+    const DLPackExchangeAPI *api;
+} known_type;
+
+static _Atomic(known_type *) known_types[KNOWN_MAX];
+
+int nj_kinds_init(void)
+{
+    Py_XSETREF(exchange_api_name, PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
+    Py_XSETREF(block_shape_name, PyUnicode_InternFromString("block_shape"));
+    Py_XSETREF(base_name, PyUnicode_InternFromString("base"));
+    return exchange_api_name != NULL && block_shape_name != NULL && base_name != NULL ? 0 : -1;
+}
+
+/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
+PyObject *nj_optional_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return value;
+}
+
+/* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */
+static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
+{
+    *api = NULL;
+    PyObject *capsule = nj_optional_attribute((PyObject *)type, exchange_api_name);
+    if (capsule == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    /* the framework keeps the table for the life of the process (dlpack.h) */
+    Py_DECREF(capsule);
+    if (header == NULL) {
+        return -1;
+    }
+    while (header != NULL && header->version.major != 1) {
+        header = header->prev_api;
+    }
+    *api = (const DLPackExchangeAPI *)header;
+    return 0;
+}
+
+static int has_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = nj_optional_attribute(object, name);
+    int found = value != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    Py_XDECREF(value);
+    return found;
+}
+
+/* What kind of thing an object of a type not met before is. */
+static int learn(PyObject *object, known_type *known)
+{
+    known->type = Py_TYPE(object);
+    known->kind = NJ_KIND_OTHER;
+    if (find_exchange_api(known->type, &known->api) < 0) {
+        return -1;
+    }
+    if (known->api != NULL) {
+        known->kind = NJ_KIND_EXCHANGE;
+        return 0;
+    }
+    int found = has_attribute(object, block_shape_name);
+    if (found > 0) {
+        found = has_attribute(object, base_name);
+    }
+    if (found > 0) {
+        known->kind = NJ_KIND_DESCRIPTOR;
+    }
+    return found < 0 ? -1 : 0;
+}
+
+/* Keeps what was learnt where there is room; another thread may have been faster. */
+static void keep(const known_type *learnt)
+{
+    known_type *made = PyMem_RawMalloc(sizeof *made);
+    if (made == NULL) {
+        return;
+    }
+    *made = *learnt;
+    Py_INCREF((PyObject *)made->type);
+    size_t at = (uintptr_t)made->type >> 4;
+    for (size_t i = 0; i < KNOWN_PROBES; i++) {
+        known_type *there = NULL;
+        if (atomic_compare_exchange_strong(&known_types[(at + i) % KNOWN_MAX], &there, made)) {
+            return;
+        }
+        if (there->type == made->type) {
+            break;
+        }
+    }
+    Py_DECREF((PyObject *)made->type);
+    PyMem_RawFree(made);
+}
+
+int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    for (size_t i = 0; i < KNOWN_PROBES; i++) {
+        size_t at = (((uintptr_t)type >> 4) + i) % KNOWN_MAX;
+        const known_type *known = atomic_load_explicit(&known_types[at], memory_order_acquire);
+        if (known == NULL) {
+            break;
+        }
+        if (known->type == type) {
+            *kind = known->kind;
+            *api = known->api;
+            return 0;
+        }
+    }
+    known_type learnt;
+    if (learn(object, &learnt) < 0) {
+        return -1;
+    }
+    keep(&learnt);
+    *kind = learnt.kind;
+    *api = learnt.api;
+    return 0;
+}

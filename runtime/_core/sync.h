@@ -1,0 +1,37 @@
+/* What a Python without the GIL needs and one with it gets for nothing. */
+#ifndef NOJIT_SYNC_H
+#define NOJIT_SYNC_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdatomic.h>
+
+#ifdef Py_GIL_DISABLED
+#define NJ_BEGIN_LOCKED(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define NJ_END_LOCKED() Py_END_CRITICAL_SECTION()
+typedef PyMutex nj_mutex;
+#define NJ_LOCK(mutex) PyMutex_Lock(mutex)
+#define NJ_UNLOCK(mutex) PyMutex_Unlock(mutex)
+#else
+#define NJ_BEGIN_LOCKED(object) {
+#define NJ_END_LOCKED() }
+typedef struct {
+    char unused;
+} nj_mutex;
+#define NJ_LOCK(mutex) ((void)(mutex))
+#define NJ_UNLOCK(mutex) ((void)(mutex))
+#endif
+
+/* The value of a key, new; NULL without an exception where there is none. */
+static inline PyObject *nj_dict_get(PyObject *dict, PyObject *key)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *value;
+    (void)PyDict_GetItemRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
+#endif

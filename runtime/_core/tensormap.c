@@ -1,0 +1,167 @@
+#include "tensormap.h"
+
+#include "errors.h"
+
+/* what the copy engine can address (cuda.h, cuTensorMapEncodeTiled) */
+#define ADDRESS_ALIGN 16
+#define DIMENSION_MAX (INT64_C(1) << 32)
+#define STRIDE_BYTES_MAX (INT64_C(1) << 40)
+
+/* Up to CUDA 13.1 the driver sets this bit of a map's second word for tensors that are too small for it. */
+#define FIXED_SINCE 13020
+#define SMALL_TENSOR_BYTES (128 * 1024)
+#define SMALL_TENSOR_BIT (UINT64_C(1) << 21)
+
+static int read_block(PyObject *block, nj_map *map)
+{
+    map->rank = (int)PyTuple_GET_SIZE(block);
+    if (map->rank < 1 || map->rank > NJ_RANK_MAX) {
+        PyErr_SetString(PyExc_ValueError, "expected a tensor map of rank 1 to 5");
+        return -1;
+    }
+    for (int i = 0; i < map->rank; i++) {
+        unsigned long size = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(block, i));
+        if (size == (unsigned long)-1 && PyErr_Occurred()) {
+            return -1;
+        }
+        map->box[map->rank - 1 - i] = (uint32_t)size;
+    }
+    return 0;
+}
+
+int nj_map_read(PyObject *facts, Py_ssize_t argument_count, nj_map *map)
+{
+    int padded;
+    PyObject *block;
+    if (!PyTuple_Check(facts) ||
+        !PyArg_ParseTuple(facts, "hhiIiO!p", &map->source, &map->leaf, &map->swizzle, &map->element_bytes,
+                          &map->element_type, &PyTuple_Type, &block, &padded)) {
+        return -1;
+    }
+    map->fp4_padded = padded;
+    if (map->source < 0 || map->source >= argument_count || map->leaf >= NJ_LEAVES_MAX || map->element_bytes == 0 ||
+        map->element_bytes > 16) {
+        PyErr_SetString(PyExc_ValueError, "expected the facts of a tensor map");
+        return -1;
+    }
+    return read_block(block, map);
+}
+
+/* The numbers that the driver takes: innermost first, strides in bytes. */
+typedef struct {
+    uint64_t dimensions[NJ_RANK_MAX];
+    uint64_t stride_bytes[NJ_RANK_MAX];
+} encoding;
+
+static int refuse(PyObject *kernel, PyObject *argument, const char *what, int64_t got)
+{
+    nj_refuse(kernel, argument, PyUnicode_FromFormat("%lld", (long long)got), what);
+    return -1;
+}
+
+static int reverse(const nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument,
+                   encoding *out)
+{
+    for (int i = 0; i < map->rank; i++) {
+        int64_t size = descriptor->shape[map->rank - 1 - i];
+        int64_t stride = descriptor->strides[map->rank - 1 - i];
+        if (size > DIMENSION_MAX >> map->fp4_padded) {
+            return refuse(kernel, argument, "expected a descriptor's dimension of at most 2^32", size);
+        }
+        out->dimensions[i] = (uint64_t)(i == 0 && map->fp4_padded ? 2 * size : size);
+        if (i == 0) {
+            continue;
+        }
+        if (stride < 0 || stride >= STRIDE_BYTES_MAX / map->element_bytes) {
+            return refuse(kernel, argument, "expected a descriptor's stride of less than 2^40 bytes", stride);
+        }
+        if (stride * map->element_bytes % ADDRESS_ALIGN != 0) {
+            return refuse(kernel, argument, "expected a descriptor's strides to be multiples of 16 bytes, in elements",
+                          stride);
+        }
+        out->stride_bytes[i - 1] = (uint64_t)stride * map->element_bytes;
+    }
+    return 0;
+}
+
+static int check(const nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument)
+{
+    if (descriptor->rank != map->rank) {
+        nj_refuse(kernel, argument, PyUnicode_FromFormat("%d", descriptor->rank), "expected a descriptor of rank %d",
+                  map->rank);
+        return -1;
+    }
+    if (descriptor->base.bits % ADDRESS_ALIGN != 0) {
+        nj_refuse(kernel, argument, PyUnicode_FromFormat("%p", (void *)(uintptr_t)descriptor->base.bits),
+                  "expected a descriptor's base aligned to 16 bytes");
+        return -1;
+    }
+    return 0;
+}
+
+/* Bytes from the first element to the last, in the driver's order. */
+static uint64_t extent(const nj_map *map, const encoding *numbers)
+{
+    uint64_t bytes = (numbers->dimensions[0] - 1) * map->element_bytes;
+    for (int i = 1; i < map->rank; i++) {
+        uint64_t more;
+        if (__builtin_mul_overflow(numbers->dimensions[i] - 1, numbers->stride_bytes[i - 1], &more) ||
+            __builtin_add_overflow(bytes, more, &bytes)) {
+            return UINT64_MAX;
+        }
+    }
+    return bytes;
+}
+
+static int encode(const nj_map *map, const nj_descriptor *descriptor, const encoding *numbers, PyObject *where,
+                  CUtensorMap *out)
+{
+    static const uint32_t steps[NJ_RANK_MAX] = {1, 1, 1, 1, 1};
+    int type = descriptor->rounds_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map->element_type;
+    int fill = descriptor->pads_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : 0;
+    int version;
+    if (NJ_CUDA(where, cuTensorMapEncodeTiled, out, type, (uint32_t)map->rank,
+                (void *)(uintptr_t)descriptor->base.bits, numbers->dimensions, numbers->stride_bytes, map->box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill) < 0 ||
+        NJ_CUDA(where, cuDriverGetVersion, &version) < 0) {
+        return -1;
+    }
+    if (version < FIXED_SINCE && extent(map, numbers) + 1 < SMALL_TENSOR_BYTES) {
+        out->words[1] &= ~SMALL_TENSOR_BIT;
+    }
+    return 0;
+}
+
+static nj_map_key key_of(const nj_descriptor *descriptor)
+{
+    nj_map_key key;
+    memset(&key, 0, sizeof key);
+    key.address = (uint64_t)descriptor->base.bits;
+    memcpy(key.shape, descriptor->shape, descriptor->rank * sizeof *key.shape);
+    memcpy(key.strides, descriptor->strides, descriptor->rank * sizeof *key.strides);
+    key.pads_nan = descriptor->pads_nan;
+    key.rounds_tf32 = descriptor->rounds_tf32;
+    key.used = 1;
+    return key;
+}
+
+int nj_map_encode(nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument, PyObject *where,
+                  CUtensorMap *out)
+{
+    nj_map_key key = key_of(descriptor);
+    for (int i = 0; i < NJ_MAPS_KEPT; i++) {
+        if (memcmp(&map->keys[i], &key, sizeof key) == 0) {
+            memcpy(out->words, map->maps[i], sizeof out->words);
+            return 0;
+        }
+    }
+    encoding numbers;
+    if (check(map, descriptor, kernel, argument) < 0 || reverse(map, descriptor, kernel, argument, &numbers) < 0 ||
+        encode(map, descriptor, &numbers, where, out) < 0) {
+        return -1;
+    }
+    unsigned int place = map->next++ % NJ_MAPS_KEPT;
+    map->keys[place] = key;
+    memcpy(map->maps[place], out->words, sizeof out->words);
+    return 0;
+}

@@ -1,0 +1,45 @@
+/* Tensor maps: descriptors encoded for the copy engine, kept by address, shape and strides. */
+#ifndef NOJIT_TENSORMAP_H
+#define NOJIT_TENSORMAP_H
+
+#include "call.h"
+#include "driver.h"
+
+/* Maps that one plan keeps for one of its descriptors. */
+#define NJ_MAPS_KEPT 8
+
+/* What tells one map of a plan from another. */
+typedef struct {
+    uint64_t address;
+    int64_t shape[NJ_RANK_MAX];
+    int64_t strides[NJ_RANK_MAX];
+    uint8_t pads_nan;
+    uint8_t rounds_tf32;
+    uint8_t used;
+    uint8_t unused[5];
+} nj_map_key;
+
+/* How one descriptor of a plan is encoded, and the maps made so far. */
+typedef struct {
+    int16_t source; /* an argument of the call */
+    int16_t leaf;   /* and which entry of it; -1: the argument itself */
+    int swizzle;    /* a CUtensorMapSwizzle */
+    int element_type; /* a CUtensorMapDataType */
+    unsigned int element_bytes;
+    int rank;
+    uint32_t box[NJ_RANK_MAX]; /* innermost first */
+    bool fp4_padded;
+    unsigned int next; /* the place that is given up next */
+    nj_map_key keys[NJ_MAPS_KEPT];
+    uint64_t maps[NJ_MAPS_KEPT][16]; /* not CUtensorMap: this memory is not aligned to 64 bytes */
+} nj_map;
+
+/* Reads (source, leaf, swizzle, element bytes, element type, block, whether 4-bit values are padded): 0, or -1 with
+ * ValueError raised. */
+int nj_map_read(PyObject *facts, Py_ssize_t argument_count, nj_map *map);
+
+/* Writes the map of a descriptor: 0, or -1 with an exception raised. The caller guards `map`. */
+int nj_map_encode(nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument, PyObject *where,
+                  CUtensorMap *out);
+
+#endif

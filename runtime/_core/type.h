@@ -1,0 +1,43 @@
+/* The types that a param can have, and whether they take a value. */
+#ifndef NOJIT_TYPE_H
+#define NOJIT_TYPE_H
+
+#include "call.h"
+
+#define NJ_BIT(tag) ((uint16_t)(1u << (tag)))
+
+typedef struct nj_type {
+    uint16_t tags; /* bit set of nj_tag: the values that it may take */
+    uint8_t pointee; /* of a pointer or descriptor: the nj_dtype that it points to */
+    uint8_t rank; /* of a descriptor */
+    uint16_t count; /* of a tuple: its members */
+    uint16_t entry_count; /* of a tuple: `entries`, laid out as nj_call's */
+    int64_t low; /* range of ints */
+    int64_t high;
+    uint32_t block[NJ_RANK_MAX];
+    struct nj_type *entries; /* owned; those of a tuple in it follow that tuple, whose own are NULL */
+} nj_type;
+
+/* Reads Triton's spelling: 0, or -1 with ValueError raised. A type that this runtime cannot pass takes nothing. */
+int nj_type_read(const char *text, nj_type *type);
+void nj_type_clear(nj_type *type);
+
+/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if `text` is no such type. */
+nj_dtype nj_pointee(const char *text);
+
+/* `nj_type_accepts` for tuples and descriptors. */
+bool nj_type_accepts_other(const nj_type *type, const nj_value *value, const nj_call *call);
+
+/* Whether the type takes the value of an argument that is no pointer: those are told apart by what they point to. */
+static inline bool nj_type_accepts(const nj_type *type, const nj_value *value, const nj_call *call)
+{
+    if ((type->tags & NJ_BIT(value->tag)) == 0) {
+        return false;
+    }
+    if (value->tag == NJ_TAG_INT) {
+        return value->bits >= type->low && value->bits <= type->high;
+    }
+    return value->tag < NJ_TAG_TUPLE || nj_type_accepts_other(type, value, call);
+}
+
+#endif
