@@ -15,7 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nojit.runtime._core import healthy
+    from nojit.runtime._core import healthy, set_allocator
+    from nojit.runtime.descriptor import TensorDescriptor
     from nojit.runtime.errors import (
         ArgumentError,
         BundleError,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         NojitError,
         NoMatchingVariantError,
     )
-    from nojit.runtime.kernel import Kernel
+    from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
     from nojit.runtime.select import Explanation
 
@@ -42,16 +43,22 @@ __all__ = [
     "KernelNotFoundError",
     "NoMatchingVariantError",
     "NojitError",
+    "TensorDescriptor",
+    "Warmed",
     "healthy",
     "load",
+    "set_allocator",
 ]
 
 _HOMES = {
     "Bundle": "loader",
     "Explanation": "select",
     "Kernel": "kernel",
+    "TensorDescriptor": "descriptor",
+    "Warmed": "kernel",
     "healthy": "_core",
     "load": "loader",
+    "set_allocator": "_core",
 }
 
 

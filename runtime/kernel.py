@@ -23,7 +23,7 @@ from nojit.runtime.table_rules import check_row
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 from nojit.runtime.values import Value
 
-__all__ = ["Kernel", "Source"]
+__all__ = ["Kernel", "Source", "Warmed"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
 """What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
@@ -53,6 +53,26 @@ class Source(Record):
         return f"{self.images.file.path} ({self.image_arch})"
 
 
+class Warmed(Record):
+    """What a call would run, loaded and ready."""
+
+    variant: str
+    """Its id, config, and the bundle that it came from."""
+    device: int
+    """The ordinal."""
+
+
+class _Typed:
+    """Stands for a tensor of which only the dtype is known; aligned like one that was just allocated."""
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = dtype
+
+    def data_ptr(self) -> int:
+        """Return an address that every hint of divisibility holds for."""
+        return 0
+
+
 class Kernel(_core.Dispatcher):
     """One kernel of a bundle: call it, or give it a grid first as in Triton.
 
@@ -61,6 +81,10 @@ class Kernel(_core.Dispatcher):
     only by name. `grid` is a tuple of one to three ints, or a function of a mapping that holds the constexprs and
     options of the chosen variant and the arguments, by name. ``kernel(...)`` takes the grid from the bundle. Launches
     return None and do not wait.
+
+    ``kernel.bind(grid, **fixed)`` fixes the grid and whatever is passed by name, constexprs, options, the stream or
+    arguments; what it returns is called with the rest, and makes no Python object per launch. Without a grid, the
+    bundle's is computed for each launch.
 
     Get one from `nojit.runtime.loader.Bundle.kernel`. Safe to use from several threads.
 
@@ -102,6 +126,33 @@ class Kernel(_core.Dispatcher):
         there, facts = self._facts(*args, **kwargs)
         source = self._source_for(self._capability(arch, there if device is None else device))
         return explain(self._table(source), self._call_facts(source, facts))
+
+    def warmup(self, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
+        """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
+
+        Args:
+            args: as in a call; a dtype (``torch.float16``) stands for a tensor that is aligned to 16 bytes.
+            grid: not looked at; there so that calls of Triton's own ``warmup`` can stay.
+            kwargs: as in a call.
+
+        Raises:
+            ArgumentError: as a call.
+            NoMatchingVariantError: as a call.
+            BundleError: as a call.
+            DriverError: as a call.
+        """
+        names = [param.name for param in self._params if not param.constexpr]
+        given = [
+            _stand_in(arg) if place >= len(self._params) or not self._params[place].constexpr else arg
+            for place, arg in enumerate(args)
+        ]
+        named = {name: _stand_in(arg) if name in names else arg for name, arg in kwargs.items()}
+        plan = self._warm(*given, **named)
+        source, row = plan.payload
+        table = self._table(source)
+        launch = table.launches[table.columns["launch"][row]]
+        source.images.function(table.columns["image"][row], launch, plan.device).load(plan.device)
+        return Warmed(plan.label, plan.device)
 
     def preload(self, device: int | None = None) -> int:
         """Load every image that fits a device now, so that no launch does.
@@ -283,3 +334,7 @@ class Kernel(_core.Dispatcher):
     def _meta(self, table: KernelTable, row: int) -> dict[str, Value]:
         types: Mapping[str, None] = {axis.name: None for axis in table.axes if axis.is_type}
         return {name: value for name, value in row_names(table, row).items() if name not in types}
+
+
+def _stand_in(argument: Any) -> Any:
+    return _Typed(argument) if type(argument).__name__ == "dtype" or isinstance(argument, type) else argument

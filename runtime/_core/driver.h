@@ -107,6 +107,12 @@ bool nj_broken(void);
 /* The device with its primary context retained; NULL with DriverError raised. */
 nj_device *nj_device_ready(int ordinal);
 
+/* Whether somebody has reset the device: the primary context is gone, libraries and kernels are not. */
+static inline bool nj_is_lost(nj_outcome outcome)
+{
+    return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
+}
+
 /* Retains the primary context again after a reset destroyed it; needs no GIL. */
 nj_outcome nj_device_renew(nj_device *device);
 

@@ -71,11 +71,6 @@ static nj_outcome enqueue_again(const nj_plan *plan, nj_launch *launch)
     return outcome.call == NULL ? enqueue_on_device(plan, launch) : outcome;
 }
 
-static bool is_lost_context(nj_outcome outcome)
-{
-    return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
-}
-
 static int run(const nj_plan *plan, nj_launch *launch)
 {
     nj_outcome outcome;
@@ -83,7 +78,7 @@ static int run(const nj_plan *plan, nj_launch *launch)
     Py_BEGIN_ALLOW_THREADS
     outcome = enqueue_on_device(plan, launch);
     Py_END_ALLOW_THREADS
-    if (is_lost_context(outcome)) {
+    if (nj_is_lost(outcome)) {
         outcome = enqueue_again(plan, launch);
     }
     int status = nj_check(outcome, plan->device, plan->label);

@@ -61,8 +61,8 @@ static int pack_map(nj_plan *plan, const nj_slot *slot, const nj_signature *sign
 {
     int status;
     NJ_BEGIN_LOCKED(plan);
-    status = nj_map_encode(&plan->maps[slot->index], descriptor, signature->kernel, signature->names[slot->source],
-                           plan->label, map);
+    status = nj_map_encode(&plan->maps[slot->index], plan->device, descriptor, signature->kernel,
+                           signature->names[slot->source], plan->label, map);
     NJ_END_LOCKED();
     return status;
 }

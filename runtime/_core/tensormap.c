@@ -113,16 +113,37 @@ static uint64_t extent(const nj_map *map, const encoding *numbers)
     return bytes;
 }
 
-static int encode(const nj_map *map, const nj_descriptor *descriptor, const encoding *numbers, PyObject *where,
-                  CUtensorMap *out)
+/* Encodes in the device's context. */
+static nj_outcome encode_there(const nj_map *map, const nj_device *device, const nj_descriptor *descriptor,
+                               const encoding *numbers, CUtensorMap *out)
 {
     static const uint32_t steps[NJ_RANK_MAX] = {1, 1, 1, 1, 1};
     int type = descriptor->rounds_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map->element_type;
     int fill = descriptor->pads_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : 0;
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(device, &pushed);
+    if (outcome.call != NULL) {
+        return outcome;
+    }
+    outcome = NJ_TRY(cuTensorMapEncodeTiled, out, type, (uint32_t)map->rank, (void *)(uintptr_t)descriptor->base.bits,
+                     numbers->dimensions, numbers->stride_bytes, map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                     map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill);
+    nj_context_leave(pushed);
+    return outcome;
+}
+
+static int encode(const nj_map *map, nj_device *device, const nj_descriptor *descriptor, const encoding *numbers,
+                  PyObject *where, CUtensorMap *out)
+{
     int version;
-    if (NJ_CUDA(where, cuTensorMapEncodeTiled, out, type, (uint32_t)map->rank,
-                (void *)(uintptr_t)descriptor->base.bits, numbers->dimensions, numbers->stride_bytes, map->box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill) < 0 ||
+    nj_outcome outcome = encode_there(map, device, descriptor, numbers, out);
+    if (nj_is_lost(outcome)) {
+        outcome = nj_device_renew(device);
+        if (outcome.call == NULL) {
+            outcome = encode_there(map, device, descriptor, numbers, out);
+        }
+    }
+    if (nj_check(outcome, device, where) < 0 ||
         NJ_CUDA(where, cuDriverGetVersion, &version) < 0) {
         return -1;
     }
@@ -145,8 +166,8 @@ static nj_map_key key_of(const nj_descriptor *descriptor)
     return key;
 }
 
-int nj_map_encode(nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument, PyObject *where,
-                  CUtensorMap *out)
+int nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descriptor, PyObject *kernel,
+                  PyObject *argument, PyObject *where, CUtensorMap *out)
 {
     nj_map_key key = key_of(descriptor);
     for (int i = 0; i < NJ_MAPS_KEPT; i++) {
@@ -157,7 +178,7 @@ int nj_map_encode(nj_map *map, const nj_descriptor *descriptor, PyObject *kernel
     }
     encoding numbers;
     if (check(map, descriptor, kernel, argument) < 0 || reverse(map, descriptor, kernel, argument, &numbers) < 0 ||
-        encode(map, descriptor, &numbers, where, out) < 0) {
+        encode(map, device, descriptor, &numbers, where, out) < 0) {
         return -1;
     }
     unsigned int place = map->next++ % NJ_MAPS_KEPT;

@@ -39,7 +39,7 @@ typedef struct {
 int nj_map_read(PyObject *facts, Py_ssize_t argument_count, nj_map *map);
 
 /* Writes the map of a descriptor: 0, or -1 with an exception raised. The caller guards `map`. */
-int nj_map_encode(nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument, PyObject *where,
-                  CUtensorMap *out);
+int nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descriptor, PyObject *kernel,
+                  PyObject *argument, PyObject *where, CUtensorMap *out);
 
 #endif

@@ -40,13 +40,13 @@ class _Section:
     bytes_in_memory: int | None = None
 
 
-def param_offsets(sizes: Iterable[int]) -> list[int]:
-    """Place params one after the other, each aligned to its size."""
-    offsets, end = [], 0
+def param_offsets(sizes: Iterable[int], sm: int = 90) -> list[int]:
+    """Place params one after the other, each aligned to its size in the constant bank, where they start at a base."""
+    base = _PARAM_BASE.get(sm, 0x380)
+    offsets, end = [], base
     for size in sizes:
-        align = min(size, 64)
-        start = (end + align - 1) // align * align
-        offsets.append(start)
+        start = end + -end % min(size, 64)
+        offsets.append(start - base)
         end = start + size
     return offsets
 
@@ -94,7 +94,7 @@ def _kernel_sections(kernel: CubinSpec, text: int, sm: int) -> list[_Section]:
 
 
 def _info(kernel: CubinSpec, sm: int) -> bytes:
-    offsets = param_offsets(kernel.sizes)
+    offsets = param_offsets(kernel.sizes, sm)
     params = list(enumerate(zip(offsets, kernel.sizes, strict=True)))
     end = offsets[-1] + kernel.sizes[-1] if offsets else 0
     records = [

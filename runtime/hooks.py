@@ -1,0 +1,168 @@
+"""Hooks around every launch, for profilers: NVTX ranges, Proton, or functions of one's own.
+
+Where there are none, a launch pays one test of a flag for them. With one, each launch makes a `LaunchInfo` in Python.
+
+::
+
+    hooks.add(lambda info: print(info.kernel, info.grid))
+    hooks.add_ranges(torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop)
+    hooks.add_triton(triton.knobs.runtime.launch_enter_hook, triton.knobs.runtime.launch_exit_hook)  # Proton's
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from nojit.runtime import _core
+from nojit.runtime.record import Record
+
+__all__ = ["Handle", "Hook", "LaunchInfo", "Metadata", "add", "add_ranges", "add_triton", "remove"]
+
+
+class LaunchInfo(Record):
+    """One launch, as hooks see it."""
+
+    kernel: str
+    variant: str
+    """Its id, config, and the bundle that it came from."""
+    grid: tuple[int, int, int]
+    """In programs: without the factor that clusters put on the first dimension."""
+    stream: int
+    """The handle; 0 is the default stream."""
+    device: int
+    """The ordinal."""
+
+
+Hook: TypeAlias = Callable[[LaunchInfo], object]
+
+
+class Handle(Record):
+    """A registration; each is one of its own."""
+
+    enter: Hook | None
+    exit: Hook | None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+_lock = threading.Lock()
+# replaced, never changed: a launch goes through the ones that it found
+_handles: tuple[Handle, ...] = ()
+
+
+def add(enter: Hook | None = None, exit: Hook | None = None) -> Handle:  # noqa: A002 - the pair's usual names
+    """Call `enter` before every launch from now on, and `exit` after.
+
+    Hooks are entered in the order in which they were added, and left in the other order. `exit` is called for each
+    `enter` that returned, also where the launch fails. A hook that raises in `enter` keeps the launch from happening;
+    what a hook raises reaches the caller of the kernel. They run in the thread that launches.
+
+    Returns:
+        What `remove` takes.
+    """
+    handle = Handle(enter, exit)
+    _replace(lambda handles: (*handles, handle))
+    return handle
+
+
+def remove(handle: Handle) -> None:
+    """Call a pair of hooks no more.
+
+    Raises:
+        ValueError: it was never added, or has been removed.
+    """
+
+    def without(handles: tuple[Handle, ...]) -> tuple[Handle, ...]:
+        if handle not in handles:
+            raise ValueError(f"expected hooks that are there, got {handle}")
+        return tuple(other for other in handles if other is not handle)
+
+    _replace(without)
+
+
+def add_ranges(push: Callable[[str], object], pop: Callable[[], object]) -> Handle:
+    """Open a range with the kernel's name around every launch.
+
+    Args:
+        push: opens a range: ``torch.cuda.nvtx.range_push``, ``nvtx.push_range``.
+        pop: closes the innermost: ``torch.cuda.nvtx.range_pop``, ``nvtx.pop_range``.
+    """
+    return add(lambda info: push(info.kernel), lambda _: pop())
+
+
+class Metadata:
+    """A launch in the form in which Triton describes it to its own hooks."""
+
+    def __init__(self, info: LaunchInfo) -> None:
+        self.data: dict[str, Any] = {
+            "name": info.kernel,
+            "function": None,
+            "stream": info.stream,
+            "grid": info.grid,
+            "variant": info.variant,
+        }
+        self._later: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
+
+    def add(self, function: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> None:
+        """Add facts that are worked out when they are asked for."""
+        self._later.append((function, args))
+
+    def get(self) -> dict[str, Any]:
+        """Return everything known of the launch."""
+        for function, args in self._later:
+            self.data = self.data | function(*args)
+        self._later.clear()
+        return self.data
+
+
+def add_triton(enter: Callable[[Any], object], exit: Callable[[Any], object]) -> Handle:  # noqa: A002 - as `add`
+    """Call hooks that were written for Triton, Proton's say.
+
+    Args:
+        enter: ``triton.knobs.runtime.launch_enter_hook``, or any function that takes Triton's launch metadata.
+        exit: likewise.
+    """
+    return add(lambda info: enter(Metadata(info)), lambda info: exit(Metadata(info)))
+
+
+def _replace(change: Callable[[tuple[Handle, ...]], tuple[Handle, ...]]) -> None:
+    global _handles  # noqa: PLW0603 - the list of hooks is the process's
+    with _lock:
+        _handles = change(_handles)
+        _core.set_hooks(_enter, _leave) if _handles else _core.set_hooks(None, None)
+
+
+_Entered: TypeAlias = tuple[LaunchInfo, list[Handle]]
+
+
+def _enter(kernel: str, plan: _core.Plan, grid: tuple[int, int, int], stream: int) -> _Entered:
+    info = LaunchInfo(kernel, plan.label, grid, stream, plan.device)
+    entered: list[Handle] = []
+    try:
+        for handle in _handles:
+            if handle.enter is not None:
+                handle.enter(info)
+            entered.append(handle)
+    except BaseException:
+        _leave((info, entered))
+        raise
+    return info, entered
+
+
+def _leave(entered: _Entered) -> None:
+    info, handles = entered
+    problem: BaseException | None = None
+    for handle in reversed(handles):
+        if handle.exit is not None:
+            try:
+                handle.exit(info)
+            except BaseException as error:  # noqa: BLE001 - raised once the others have been left
+                problem = problem or error
+    if problem is not None:
+        raise problem
