@@ -42,7 +42,7 @@ class Handle(Record):
     """A registration; each is one of its own."""
 
     enter: Hook | None
-    exit: Hook | None
+    leave: Hook | None
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -56,17 +56,17 @@ _lock = threading.Lock()
 _handles: tuple[Handle, ...] = ()
 
 
-def add(enter: Hook | None = None, exit: Hook | None = None) -> Handle:  # noqa: A002 - the pair's usual names
-    """Call `enter` before every launch from now on, and `exit` after.
+def add(enter: Hook | None = None, leave: Hook | None = None) -> Handle:
+    """Call `enter` before every launch from now on, and `leave` after.
 
-    Hooks are entered in the order in which they were added, and left in the other order. `exit` is called for each
+    Hooks are entered in the order in which they were added, and left in the other order. `leave` is called for each
     `enter` that returned, also where the launch fails. A hook that raises in `enter` keeps the launch from happening;
     what a hook raises reaches the caller of the kernel. They run in the thread that launches.
 
     Returns:
         What `remove` takes.
     """
-    handle = Handle(enter, exit)
+    handle = Handle(enter, leave)
     _replace(lambda handles: (*handles, handle))
     return handle
 
@@ -121,14 +121,14 @@ class Metadata:
         return self.data
 
 
-def add_triton(enter: Callable[[Any], object], exit: Callable[[Any], object]) -> Handle:  # noqa: A002 - as `add`
+def add_triton(enter: Callable[[Any], object], leave: Callable[[Any], object]) -> Handle:
     """Call hooks that were written for Triton, Proton's say.
 
     Args:
         enter: ``triton.knobs.runtime.launch_enter_hook``, or any function that takes Triton's launch metadata.
-        exit: likewise.
+        leave: likewise.
     """
-    return add(lambda info: enter(Metadata(info)), lambda info: exit(Metadata(info)))
+    return add(lambda info: enter(Metadata(info)), lambda info: leave(Metadata(info)))
 
 
 def _replace(change: Callable[[tuple[Handle, ...]], tuple[Handle, ...]]) -> None:
@@ -159,9 +159,9 @@ def _leave(entered: _Entered) -> None:
     info, handles = entered
     problem: BaseException | None = None
     for handle in reversed(handles):
-        if handle.exit is not None:
+        if handle.leave is not None:
             try:
-                handle.exit(info)
+                handle.leave(info)
             except BaseException as error:  # noqa: BLE001 - raised once the others have been left
                 problem = problem or error
     if problem is not None:
