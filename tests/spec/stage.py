@@ -14,6 +14,18 @@ _ADDRESS = 0x7F0000000000
 _ITEM_BYTES = 4
 
 
+class _DType:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
+
+
+# programs tell a dtype by its type's name
+_DType.__name__ = "dtype"
+
+
 def make_torch(faketorch: ModuleType) -> ModuleType:
     """Make a module with as much of torch as the pages use; its tensors have fp32 addresses and no contents."""
 
@@ -45,9 +57,13 @@ def make_torch(faketorch: ModuleType) -> ModuleType:
     def assert_close(actual: Tensor, expected: Tensor) -> None:
         """Nothing was computed, so there is nothing to compare."""
 
+    def empty(count: int, *, dtype: object, device: str) -> Tensor:
+        return Tensor(count)
+
     testing: Any = ModuleType("torch.testing")
     testing.assert_close = assert_close
-    vars(torch).update(Tensor=Tensor, randn=randn, randn_like=like, empty_like=like, testing=testing)
+    vars(torch).update(Tensor=Tensor, randn=randn, randn_like=like, empty_like=like, empty=empty, testing=testing)
+    vars(torch).update(float32=_DType("float32"), uint8=_DType("uint8"))
     return torch
 
 
