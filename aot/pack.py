@@ -29,7 +29,7 @@ from nojit.runtime.format import (
     encode_images,
     encode_index,
 )
-from nojit.runtime.table_codec import decode_table, encode_table
+from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
 __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
 
@@ -131,7 +131,8 @@ def _check_readable(
     try:
         decode_index(raw_index, f"bundle {content.name}")
         for kernel, raw in tables:
-            decode_table(raw, kernel.name, len(kernel.variants), image_count, f"kernel {kernel.name}")
+            where = f"kernel {kernel.name}"
+            check_table(raw, decode_table(raw, kernel.name, len(kernel.variants), image_count, where), where)
     except BundleFormatError as error:
         raise PackageError("expected content that a bundle can carry", got=str(error)) from error
 

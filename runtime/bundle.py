@@ -27,8 +27,7 @@ from nojit.runtime.format import (
 )
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable
-from nojit.runtime.table_codec import decode_table
-from nojit.runtime.table_rules import check_rows
+from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
 
 __all__ = ["BundleFile", "ImagePlace"]
@@ -147,15 +146,20 @@ class BundleFile:
         return entry
 
     def _read_table(self, entry: KernelEntry) -> KernelTable:
+        return decode_table(
+            self._table_bytes(entry), entry.name, entry.variants, self.index.image_count, self._where(entry)
+        )
+
+    def _table_bytes(self, entry: KernelEntry) -> bytes:
         start = self._start
         for other in self.index.kernels:
             if other is entry:
                 break
             start += other.table.stored_bytes
-        where = f"{self.path} kernel {entry.name}"
-        return decode_table(
-            self._section(start, entry.table, where), entry.name, entry.variants, self.index.image_count, where
-        )
+        return self._section(start, entry.table, self._where(entry))
+
+    def _where(self, entry: KernelEntry) -> str:
+        return f"{self.path} kernel {entry.name}"
 
     def image(self, number: int) -> bytes:
         """Read one image: a whole cubin.
@@ -192,7 +196,7 @@ class BundleFile:
             BundleError: the first part that is wrong.
         """
         for entry in self.index.kernels:
-            check_rows(self.table(entry.name), f"{self.path} kernel {entry.name}")
+            check_table(self._table_bytes(entry), self.table(entry.name), self._where(entry))
         used = {image for entry in self.index.kernels for image in self.table(entry.name).columns["image"]}
         if len(used) != self.index.image_count:
             raise refuse(

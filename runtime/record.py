@@ -31,7 +31,10 @@ class _RecordType(type):
         names = tuple(body.get("__annotations__", ())) if bases else ()
         defaults = {field: body.pop(field) for field in names if field in body}
         made = super().__new__(
-            cls, name, bases, {"__match_args__": names, **body, "__slots__": names, "_defaults": defaults}
+            cls,
+            name,
+            bases,
+            {"__match_args__": names, **body, "__slots__": (*names, *body.get("__slots__", ())), "_defaults": defaults},
         )
         # a slot's own setter, since `__setattr__` refuses
         type.__setattr__(made, "_setters", tuple([made.__dict__[field].__set__ for field in names]))
@@ -43,7 +46,7 @@ class Record(metaclass=_RecordType):
     """A base for classes whose annotated names, with or without a default, are their fields.
 
     Two records are equal if they are of one class and their fields are equal; a record is hashable if its fields are. No
-    field can be set once it is made, and a record has no other attributes.
+    field can be set once it is made, and a record has no other attributes but those in ``__slots__``, which are no fields.
     """
 
     if TYPE_CHECKING:

@@ -8,11 +8,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from nojit.runtime.errors import BundleFormatError
 
-__all__ = ["Json", "canonical_json", "count", "fields", "items", "line", "lines", "load_json", "name", "refuse", "text"]
+__all__ = [
+    "Json",
+    "canonical_json",
+    "count",
+    "fields",
+    "flag",
+    "items",
+    "line",
+    "lines",
+    "load_json",
+    "name",
+    "name_list",
+    "object_rows",
+    "parse_json",
+    "refuse",
+    "text",
+]
 
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
@@ -20,7 +37,10 @@ TEXT_CHARS_MAX = 8192
 # a few kilobytes of zstd can hold both many times over: what is decoded must stay in proportion to memory
 JSON_BYTES_MAX = 16 << 20
 JSON_COMMAS_MAX = 1 << 20
+POOL_MAX = 1_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
+# no name has a line end: as many lines as there are values
+_NAMES = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.\-]{0,199}\n)*\Z")
 
 
 def refuse(rule: str, what: str, *, got: object = "", where: str = "") -> BundleFormatError:
@@ -37,22 +57,34 @@ def load_json(raw: bytes, where: str) -> Json:
     """Decode what `canonical_json` wrote, and nothing else.
 
     Raises:
-        BundleFormatError: not JSON, not canonical (so also: a duplicate key, a float, NaN), nested too deeply, or too
-            much of it.
+        BundleFormatError: as `parse_json`, or not canonical (so also: a duplicate key, spaces).
+    """
+    value = parse_json(raw, where)
+    try:
+        canonical = canonical_json(value)
+    except RecursionError:
+        raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
+    if canonical != raw:
+        raise refuse("json-canonical", "expected canonical JSON (sorted unique keys, no spaces)", where=where)
+    return value
+
+
+def parse_json(raw: bytes, where: str) -> Json:
+    """Decode JSON whose spelling was or will be checked.
+
+    Raises:
+        BundleFormatError: not ASCII JSON, a float, NaN, a lone surrogate, nested too deeply, or too much of it.
     """
     if len(raw) > JSON_BYTES_MAX or raw.count(b",") > JSON_COMMAS_MAX:
         what = f"expected JSON of at most {JSON_BYTES_MAX} bytes and {JSON_COMMAS_MAX} commas"
         raise refuse("size", what, got=f"{len(raw)} bytes, {raw.count(b',')} commas", where=where)
     try:
-        value: Json = json.loads(raw.decode("ascii"), parse_float=_no_number, parse_constant=_no_number)
-        canonical = canonical_json(value)
+        value: Json = _DECODER.decode(raw.decode("ascii"))
     except RecursionError:
         raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
     except ValueError as error:
         raise refuse("json", "expected ASCII JSON without floats", got=error, where=where) from None
-    if canonical != raw:
-        raise refuse("json-canonical", "expected canonical JSON (sorted unique keys, no spaces)", where=where)
-    if b"\\ud" in raw:
+    if b"\\ud" in raw or b"\\uD" in raw:
         _check_surrogates(value, where)
     return value
 
@@ -68,6 +100,10 @@ def _no_number(text: str) -> None:
     raise ValueError(f"number {text[:40]} is not an integer")
 
 
+# made once: a decoder with options of its own is slow to make
+_DECODER = json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
+
+
 def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
     """Take an object apart that must have exactly the fields `names`; their values come in that order."""
     if not isinstance(value, dict):
@@ -80,12 +116,27 @@ def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
     return [value[name] for name in names]
 
 
-def text(value: Json, where: str) -> str:
-    """Take a short string."""
+def object_rows(value: Json, names: tuple[str, ...], limit: int, where: str) -> list[tuple[Json, ...]]:
+    """Take an array of at most `limit` objects apart, each as `fields` does: all at once."""
+    listed: list[Any] = items(value, limit, where)
+    if set(map(type, listed)) <= {dict} and set(map(frozenset, listed)) <= {frozenset(names)}:
+        return list(map(itemgetter(*names), listed))
+    return [tuple(fields(item, names, where)) for item in listed]
+
+
+def flag(value: Json, where: str) -> bool:
+    """Take true or false."""
+    if not isinstance(value, bool):
+        raise refuse("type", "expected true or false", got=type(value).__name__, where=where)
+    return value
+
+
+def text(value: Json, where: str, most: int = TEXT_CHARS_MAX) -> str:
+    """Take a string of at most `most` characters."""
     if not isinstance(value, str):
         raise refuse("type", "expected a string", got=type(value).__name__, where=where)
-    if len(value) > TEXT_CHARS_MAX:
-        raise refuse("size", f"expected at most {TEXT_CHARS_MAX} characters", got=len(value), where=where)
+    if len(value) > most:
+        raise refuse("size", f"expected at most {most} characters", got=len(value), where=where)
     return value
 
 
@@ -116,6 +167,15 @@ def name(value: Json, where: str) -> str:
             where=where,
         )
     return checked
+
+
+def name_list(values: Sequence[Json], where: str) -> tuple[str, ...]:
+    """Take names, all at once."""
+    whole = tuple([value for value in values if isinstance(value, str)])
+    text = "\n".join((*whole, ""))
+    if len(whole) == len(values) == text.count("\n") and _NAMES.match(text):
+        return whole
+    return tuple([name(value, where) for value in values])
 
 
 def count(value: Json, limit: int, where: str, least: int = 0) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Sequence
 
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
@@ -183,9 +184,12 @@ class KernelTable(Record):
     """Each a set of (param, 16 or 1): divisible by 16, equal to 1."""
     derived_values: tuple[tuple[Value, ...], ...]
     """For each derived constexpr in order, its value."""
-    launches: tuple[Launch, ...]
+    launches: Sequence[Launch]
+    """A tuple, or as read from a bundle: each is decoded, and its rules are checked, when it is asked for."""
     columns: dict[str, array[int]]
     """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
+
+    __slots__ = ("_param_types",)
 
     def __len__(self) -> int:
         return len(self.columns["image"])
@@ -193,6 +197,16 @@ class KernelTable(Record):
     def runtime_params(self) -> tuple[str, ...]:
         """Return the params that signatures type, in order."""
         return tuple(param.name for param in self.params if not param.constexpr)
+
+    def param_types(self) -> dict[str, tuple[str, ...]]:
+        """Return the distinct types of each param that signatures type, in the order of the signatures."""
+        known: dict[str, tuple[str, ...]] | None = getattr(self, "_param_types", None)
+        if known is None:
+            names = self.runtime_params()
+            by_param = zip(*self.signatures, strict=True) if self.signatures else [()] * len(names)
+            known = dict(zip(names, map(tuple, map(dict.fromkeys, by_param)), strict=True))
+            object.__setattr__(self, "_param_types", known)
+        return known
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the key columns of a row."""

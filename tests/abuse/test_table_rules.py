@@ -87,6 +87,21 @@ def launch(field: str) -> Callable[[object], Lie]:
     return at("launches", 0, field)
 
 
+def slots(change: Callable[[list[str]], object], number: int = 0) -> Lie:
+    """Change the entries of a layout."""
+
+    def lie(header: Document) -> None:
+        words = header["layouts"][number].split(" ")
+        change(words)
+        header["layouts"][number] = " ".join(words)
+
+    return lie
+
+
+def slot(place: int, word: str) -> Lie:
+    return slots(lambda words: words.__setitem__(place, word))
+
+
 BROKEN: dict[str, tuple[str, Lie]] = {
     "an unknown field": ("fields", lambda header: header.update(extra=1)),
     "an unknown field of a param": ("fields", lambda header: header["params"][0].update(offset=0)),
@@ -106,7 +121,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a config of a runtime param": ("param", add("configs", 0, "constexprs")(["n", 1])),
     "a derived value of a runtime param": ("param", at("derived", 0, "name")("n")),
     "a constexpr without value": ("param", at("configs", 0, "constexprs")([])),
-    "another scratch": ("param", at("layouts", 0, 0)(["$host_scratch", "*i8"])),
+    "another scratch": ("layout", at("layouts", 0)("$host_scratch:*i8")),
     "two defaults": ("size", default([1, 2])),
     "a default with no kind": ("type", default([{"complex": "1"}])),
     "a default of two kinds": ("type", default([{"float": "0x1p0", "dtype": "fp16"}])),
@@ -145,6 +160,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a meaning with an axis less": ("pool", at("meanings", 0)([0])),
     "a meaning of no signature": ("pool", at("meanings", 0, 0)(2)),
     "a meaning of no value": ("pool", at("meanings", 0, 1)(2)),
+    "a meaning past all pools": ("pool", at("meanings", 0, 1)(1 << 40)),
     "a meaning of a negative value": ("size", at("meanings", 0, 1)(-1)),
     "a meaning of a bool": ("type", at("meanings", 0, 1)(False)),
     "a hint of 8": ("hint", hints([["x_ptr", 8]])),
@@ -158,15 +174,21 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "an option without value": ("size", at("configs", 0, "options", 0)(["num_warps"])),
     "an option named as a path": ("name", at("configs", 0, "options", 0, 0)("a/b")),
     "65 options": ("size", at("configs", 0, "options")([[f"o{i}", 1] for i in range(65)])),
-    "a layout of a stranger": ("param", at("layouts", 0, 0)(["y_ptr", "*fp16"])),
-    "a layout of a constexpr": ("param", at("layouts", 0, 0)(["BLOCK", "i32"])),
-    "a layout of a leaf that is none": ("layout", at("layouts", 0, 0)(["x_ptr.0", "*fp16"])),
-    "a layout of another type of the same size": ("layout", at("layouts", 0, 0)(["x_ptr", "i64"])),
-    "a layout of a part of what is no descriptor": ("layout", at("layouts", 0, 0)(["x_ptr.base", "*fp16"])),
-    "a layout in another order": ("layout", lambda header: header["layouts"][0].reverse()),
-    "a layout without a param": ("layout", lambda header: header["layouts"][0].pop(0)),
-    "a layout with a param twice": ("layout", lambda header: header["layouts"][0].insert(0, ["x_ptr", "*fp16"])),
-    "a layout of triples": ("size", at("layouts", 0, 0)(["x_ptr", "*fp16", 0])),
+    "a layout of a stranger": ("layout", slot(0, "y_ptr:*fp16")),
+    "a layout of a constexpr": ("layout", slot(0, "BLOCK:i32")),
+    "a layout of a leaf that is none": ("layout", slot(0, "x_ptr.0:*fp16")),
+    "a layout of another type of the same size": ("layout", slot(0, "x_ptr:i64")),
+    "a layout of a part of what is no descriptor": ("layout", slot(0, "x_ptr.base:*fp16")),
+    "a layout in another order": ("layout", slots(lambda words: words.reverse())),
+    "a layout without a param": ("layout", slots(lambda words: words.pop(0))),
+    "a layout with a param twice": ("layout", slots(lambda words: words.insert(0, words[0]))),
+    "a layout of triples": ("layout", slot(0, "x_ptr:*fp16:0")),
+    "a layout of words": ("layout", slot(0, "x_ptr")),
+    "a layout with two spaces": ("layout", slots(lambda words: words.insert(1, ""))),
+    "a layout with escapes": ("layout", slot(0, "x_ptr\x1b:*fp16")),
+    "a layout of 1025": ("layout", slots(lambda words: words.extend(["n:i32"] * 1025))),
+    "a layout that is an array": ("type", at("layouts", 0)([["x_ptr", "*fp16"]])),
+    "a layout past all length": ("size", at("layouts", 0)("x" * (1 << 18) + ":i32")),
     "a launch of no layout": ("pool", launch("layout")(99)),
     "a launch of a bool layout": ("type", launch("layout")(False)),
     "no warps": ("size", launch("num_warps")(0)),
@@ -312,40 +334,33 @@ def test_tuples_and_descriptors_are_read_back(tmp_path: Path, packed: SyntheticK
         assert bundle.table("packed") == packed.table
 
 
+def put_slot(old: str, new: str) -> Lie:
+    return slots(lambda words: words.__setitem__(words.index(old), new), PACKED_LAYOUT)
+
+
+def without(prefix: str) -> Lie:
+    def keep(words: list[str]) -> None:
+        words[:] = [word for word in words if not word.startswith(prefix)]
+
+    return slots(keep, PACKED_LAYOUT)
+
+
+# that of the row without hints, which is the longer one
+PACKED_LAYOUT = 1
 PACKED_LIES: dict[str, tuple[str, Lie]] = {
-    "a descriptor without parts": ("layout", lambda header: _without(header, "desc.")),
-    "a descriptor's dimension too many": ("layout", lambda header: _renamed(header, "desc.shape.1", "desc.shape.2")),
-    "a descriptor's part of no name": ("layout", lambda header: _renamed(header, "desc.shape.1", "desc.size.1")),
-    "a descriptor's part of another type": ("layout", lambda header: _retyped(header, "desc.stride.1", "i32")),
+    "a descriptor without parts": ("layout", without("desc.")),
+    "a descriptor's dimension too many": ("layout", put_slot("desc.shape.1:i32", "desc.shape.2:i32")),
+    "a descriptor's part of no name": ("layout", put_slot("desc.shape.1:i32", "desc.size.1:i32")),
+    "a descriptor's part of another type": ("layout", put_slot("desc.stride.1:i64", "desc.stride.1:i32")),
     "a map of another descriptor": ("layout", at("launches", 0, "tensor_maps", 0, "source")("pair.0")),
     "a map of another rank": ("layout", at("launches", 0, "tensor_maps", 0, "block")([64])),
     "a map that nothing describes": ("layout", at("launches", 0, "tensor_maps")([])),
-    "a member of a tuple left out": ("layout", lambda header: _without(header, "pair.1.0")),
-    "a member that is none": ("layout", lambda header: _renamed(header, "pair.1.0", "pair.1.1")),
-    "a member of another type": ("layout", lambda header: _retyped(header, "pair.2", "fp32")),
+    "a member of a tuple left out": ("layout", without("pair.1.0")),
+    "a member that is none": ("layout", put_slot("pair.1.0:i32", "pair.1.1:i32")),
+    "a member of another type": ("layout", put_slot("pair.2:i32", "pair.2:fp32")),
     "a hint of a member that is none": ("param", at("hint_sets", 1, 0, 0)("pair.7")),
     "a hint of a whole tuple": ("param", at("hint_sets", 1, 0, 0)("pair")),
 }
-
-
-def _slots(header: Document) -> list[list[str]]:
-    slots: list[list[str]] = header["layouts"][header["launches"][0]["layout"]]
-    return slots
-
-
-def _without(header: Document, prefix: str) -> None:
-    slots = _slots(header)
-    slots[:] = [slot for slot in slots if not slot[0].startswith(prefix)]
-
-
-def _renamed(header: Document, source: str, other: str) -> None:
-    for slot in _slots(header):
-        slot[0] = other if slot[0] == source else slot[0]
-
-
-def _retyped(header: Document, source: str, kind: str) -> None:
-    for slot in _slots(header):
-        slot[1] = kind if slot[0] == source else slot[1]
 
 
 @pytest.mark.parametrize("case", PACKED_LIES)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from nojit.runtime import format as layout
-from nojit.runtime import strict, table_codec, values
+from nojit.runtime import launch_codec, strict, table_codec, values
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
@@ -118,7 +118,7 @@ def test_the_page_names_the_columns_in_order() -> None:
 
 def test_the_limits_of_a_launch() -> None:
     said = {field: kind for field, kind, _ in rows(PAGE, "launch")}
-    for field, least, most in table_codec._LAUNCH_NUMBERS:
+    for field, least, most in launch_codec.LAUNCH_NUMBERS:
         assert said[field] == f"{least} to {_power(most)}"
 
 
@@ -136,7 +136,7 @@ def test_the_limits_are_the_codes() -> None:
         "JSON of one document": {strict.JSON_BYTES_MAX},
         "commas in one document": {strict.JSON_COMMAS_MAX},
         "kernels": {layout.KERNELS_MAX},
-        "variants of a kernel, images, groups": {layout.VARIANTS_MAX, table_codec._POOL_MAX},
+        "variants of a kernel, images, groups": {layout.VARIANTS_MAX, strict.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
     }
     said = {what: {_number(most)} for what, most in rows(PAGE, "limits")}
@@ -234,7 +234,8 @@ def _agree(second: Table, table: KernelTable) -> None:
     assert [tuple(meaning) for meaning in facts["meanings"]] == [(m.signature, *m.values) for m in table.meanings]
     assert [config["requires"] for config in facts["configs"]] == [config.requires for config in table.configs]
     layouts = [[(slot.source, slot.type) for slot in launch.layout] for launch in table.launches]
-    assert [[tuple(pair) for pair in facts["layouts"][one["layout"]]] for one in facts["launches"]] == layouts
+    written = [facts["layouts"][one["layout"]].split(" ") for one in facts["launches"]]
+    assert [[tuple(slot.split(":")) for slot in words] for words in written] == layouts
 
 
 def _plain(encoded: Any) -> str:

@@ -1,0 +1,178 @@
+"""Encode and decode what a table says of launches. Each launch is read, and its rules are checked, when it is asked for.
+
+A call needs one launch of a table that can have thousands: the JSON is kept as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
+
+from nojit.runtime.strict import POOL_MAX, Json, count, fields, flag, items, line, refuse, text
+from nojit.runtime.table import Launch, Slot, TensorMap
+from nojit.runtime.type_names import RANK_MAX
+
+__all__ = ["LAUNCH_NUMBERS", "Launches", "encode_launches"]
+
+SLOTS_MAX = 1024
+# the enums of cuda.h have fewer values; a driver that does not know one says so
+_ENUM_MAX = 31
+_BOX_MAX = 256
+# as many slots, each a name and a type
+_LAYOUT_CHARS_MAX = 1 << 18
+# the least and the greatest of each
+LAUNCH_NUMBERS = (
+    ("num_warps", 1, 64),
+    ("num_ctas", 1, 16),
+    ("shared_bytes", 0, 1 << 20),
+    ("global_scratch_bytes", 0, 1 << 30),
+    ("global_scratch_align", 1, 1 << 20),
+    ("profile_scratch_bytes", 0, 1 << 30),
+    ("profile_scratch_align", 1, 1 << 20),
+)
+_NUMBERS = tuple([field for field, *_ in LAUNCH_NUMBERS])
+_LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", "tensor_maps", *_NUMBERS)
+_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
+
+
+class Launches(Sequence[Launch]):
+    """The launches of a table, decoded one by one when they are asked for; equal to a tuple of them.
+
+    To ask for one raises `BundleFormatError` if it breaks a rule. Safe to use from several threads.
+
+    Args:
+        launches: the JSON of each.
+        layouts: the JSON of the layouts that they point into.
+        where: the bundle and kernel, for errors.
+    """
+
+    __slots__ = ("_decoded", "_launches", "_layouts", "_slots", "_where")
+
+    def __init__(self, launches: list[Json], layouts: list[Json], where: str) -> None:
+        self._launches = launches
+        self._layouts = layouts
+        self._where = where
+        self._decoded: dict[int, Launch] = {}
+        self._slots: dict[int, tuple[Slot, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._launches)
+
+    @overload
+    def __getitem__(self, index: int) -> Launch: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Launch, ...]: ...
+    def __getitem__(self, index: int | slice) -> Launch | tuple[Launch, ...]:
+        if isinstance(index, slice):
+            return tuple([self[place] for place in range(*index.indices(len(self)))])
+        launch = self._decoded.get(index)
+        if launch is None:
+            # another thread may have been first: all get the same object
+            launch = self._decoded.setdefault(index, self._decode(self._launches[index]))
+        return launch
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple | Launches) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def check(self) -> None:
+        """Decode everything.
+
+        Raises:
+            BundleFormatError: a broken rule.
+        """
+        for number in range(len(self._layouts)):
+            self._layout(number)
+        for number in range(len(self)):
+            self[number]
+
+    def _decode(self, value: Json) -> Launch:
+        where = self._where
+        symbol, layout, cooperative, pdl, tensor_maps, *numbers = fields(value, _LAUNCH_FIELDS, where)
+        warps, ctas, shared, scratch, scratch_align, profile, profile_align = _launch_numbers(numbers, where)
+        return Launch(
+            line(symbol, where),
+            self._layout(count(layout, POOL_MAX, where)),
+            warps,
+            ctas,
+            shared,
+            scratch,
+            scratch_align,
+            profile,
+            profile_align,
+            flag(cooperative, where),
+            flag(pdl, where),
+            tuple([_tensor_map(item, where) for item in items(tensor_maps, SLOTS_MAX, where)]),
+        )
+
+    def _layout(self, number: int) -> tuple[Slot, ...]:
+        if number >= len(self._layouts):
+            raise refuse("pool", f"expected one of {len(self._layouts)} layouts", got=number, where=self._where)
+        layout = self._slots.get(number)
+        if layout is None:
+            layout = self._slots.setdefault(number, _slots(self._layouts[number], self._where))
+        return layout
+
+
+def _slots(value: Json, where: str) -> tuple[Slot, ...]:
+    words = text(value, where, most=_LAYOUT_CHARS_MAX)
+    pairs = [word.split(":") for word in words.split(" ")] if words else []
+    if not words.isprintable() or len(pairs) > SLOTS_MAX or set(map(len, pairs)) - {2}:
+        raise refuse("layout", f"expected at most {SLOTS_MAX} entries source:type", got=ascii(words[:80]), where=where)
+    return tuple([Slot(source, kind) for source, kind in pairs])
+
+
+def _launch_numbers(values: list[Json], where: str) -> list[int]:
+    numbers = [
+        count(value, most, f"{where} {field}", least)
+        for (field, least, most), value in zip(LAUNCH_NUMBERS, values, strict=True)
+    ]
+    for field, number in zip(_NUMBERS, numbers, strict=True):
+        if field.endswith("_align") and number & (number - 1):
+            what = "expected an alignment that is a power of two"
+            raise refuse("size", what, got=number, where=f"{where} {field}")
+    return numbers
+
+
+def _tensor_map(value: Json, where: str) -> TensorMap:
+    source, swizzle, element_bytes, element_type, block, fp4_padded = fields(value, _TENSOR_MAP_FIELDS, where)
+    return TensorMap(
+        line(source, where),
+        count(swizzle, _ENUM_MAX, f"{where} swizzle"),
+        count(element_bytes, 8, f"{where} element_bytes", 1),
+        count(element_type, _ENUM_MAX, f"{where} element_type"),
+        tuple([count(size, _BOX_MAX, f"{where} block", 1) for size in items(block, RANK_MAX, where)]),
+        flag(fp4_padded, where),
+    )
+
+
+def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]:
+    """Lay out launches: the JSON of each, and of the layouts that they point into."""
+    launches = list(launches)
+    layouts = sorted({_spelled(launch.layout) for launch in launches})
+    places = {layout: place for place, layout in enumerate(layouts)}
+    encoded: list[Json] = []
+    for launch in launches:
+        numbers: dict[str, Json] = {field: getattr(launch, field) for field in _NUMBERS}
+        place = places[_spelled(launch.layout)]
+        maps: list[Json] = [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps]
+        encoded.append(
+            numbers
+            | {"symbol": launch.symbol, "layout": place, "cooperative": launch.cooperative, "pdl": launch.pdl}
+            | {"tensor_maps": maps}
+        )
+    return encoded, [*layouts]
+
+
+def _spelled(layout: tuple[Slot, ...]) -> str:
+    return " ".join([f"{slot.source}:{slot.type}" for slot in layout])
+
+
+def _tensor_map_json(tensor_map: TensorMap) -> Json:
+    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _TENSOR_MAP_FIELDS}
+    return facts | {"block": list(tensor_map.block)}
