@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,20 @@ def bundle(device, bundle_folder) -> Iterator[object]:
 
     with runtime.load(bundle_folder) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def kernels(device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Give the kernels of `launch/` by name, of a bundle that was built here, by the Triton at hand."""
+    import torch
+    from nojit import runtime
+
+    from tests.gpu.replay import build_here
+
+    major, minor = torch.cuda.get_device_capability()
+    place = build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", tmp_path_factory.mktemp("launch"))
+    with runtime.load(place) as opened:
+        yield opened.kernel
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from torch import Tensor  # noqa: E402
 from triton.tools import tensor_descriptor as theirs  # noqa: E402
 
 from tests.gpu.launch import kernel as source  # noqa: E402
-from tests.gpu.replay import build_here, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
 
 CAPABILITY = torch.cuda.get_device_capability()
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -35,16 +34,6 @@ INTS = (torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch
 
 Tile = collections.namedtuple("Tile", "ptr shape scale")  # noqa: PYI024 - kernels see it as callers write it
 Shape = collections.namedtuple("Shape", "rows cols")  # noqa: PYI024
-
-
-@pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """Give kernels of a bundle that was built here, by name."""
-    major, minor = CAPABILITY
-    folder = tmp_path_factory.mktemp("launch")
-    path = build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", folder)
-    with runtime.load(path) as bundle:
-        yield bundle.kernel
 
 
 @pytest.fixture(autouse=True)
