@@ -26,7 +26,7 @@ test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
 test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
-	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py tests/aot/test_launch_kernels.py
+	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py tests/aot/test_launch_*.py
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
 	$(if $(filter %t,$(TAG)),PYTHON_GIL=0 )$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton" tests/runtime tests/abuse
