@@ -190,3 +190,31 @@ def test_wrong_calls_keep_nothing(add: Kernel, fakecuda: FakeCuda, faketorch: Mo
     gc.collect()
     assert [sys.getrefcount(one) for one in objects] == before
     assert fakecuda.launch_count() == 0
+
+
+class Interrupted:
+    """A tensor or a stream whose every attribute raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.__error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.__error
+
+
+OUT_OF_MEMORY = pytest.param(
+    MemoryError(),
+    id="MemoryError",
+    marks=pytest.mark.xfail(reason="a tensor's MemoryError becomes an ArgumentError, as if the caller were at fault"),
+)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), OUT_OF_MEMORY])
+@pytest.mark.parametrize("place", ["x", "stream"])
+def test_what_is_not_the_arguments_fault_comes_through(
+    add: Kernel, fakecuda: FakeCuda, error: BaseException, place: str
+) -> None:
+    arguments = {"x": X, "stream": None} | {place: Interrupted(error)}
+    with pytest.raises(type(error)):
+        add[(1,)](**arguments, y=X, n=1, scale=1.0)
+    assert fakecuda.launch_count() == 0

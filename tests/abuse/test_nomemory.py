@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,10 +15,10 @@ from nojit.runtime.errors import ArgumentError
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle
-
-_testcapi = pytest.importorskip("_testcapi", reason="this Python was built without its test modules")
+from tests.support.starve import starved
 
 pytestmark = [
+    pytest.mark.usefixtures("locks_that_may_stay_held"),
     # a generator that is dropped while memory is out says so on the side
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.skipif(
@@ -27,16 +26,6 @@ pytestmark = [
         reason="CPython 3.13 itself crashes where it has no room for the frame of a function in Python",
     ),
 ]
-
-
-@pytest.fixture(autouse=True)
-def locks_that_may_stay_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPython 3.11 packs a tuple to leave a lock's ``with`` block by an exception: without memory it stays held."""
-    monkeypatch.setattr(threading, "Lock", threading.RLock)
-
-
-# how often one call is tried; a stride that is prime to most loops reaches each kind of allocation
-TRIES = 400
 
 
 @pytest.fixture(scope="module")
@@ -55,42 +44,12 @@ def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add)
 
 
-def starve(call: Callable[[], object], allocation: int) -> bool:
-    """Let one allocation of `call` fail, counted from 0; return whether the call got as far as that."""
-    _testcapi.set_nomemory(allocation, allocation + 1)
-    try:
-        call()
-    except MemoryError:
-        return True
-    except SystemError as error:
-        # CPython 3.11 forgets to raise when it has no room for the frame of a function in Python. What is written in C
-        # would be named as the object that "returned NULL without setting an exception".
-        if "<function " not in str(error) and str(error) != "error return without exception set":
-            raise
-        return True
-    finally:
-        _testcapi.remove_mem_hooks()
-    return False
-
-
 def refused(call: Callable[..., object], *arguments: object, **named: object) -> None:
     try:
         call(*arguments, **named)
     except ArgumentError:
         return
     raise AssertionError("a wrong call went through")
-
-
-def starved(call: Callable[[], object], stride: int) -> Iterator[int]:
-    """Starve `call` at one allocation after another; yield after each, until several in a row were never reached."""
-    unreached = 0
-    for number in range(TRIES):
-        unreached = 0 if starve(call, number * stride) else unreached + 1
-        yield number * stride
-        # an allocation whose failure is made up for looks like one that was not reached
-        if unreached > 20:
-            return
-    pytest.fail(f"a call of more than {TRIES * stride} allocations")
 
 
 def test_a_launch_that_has_its_plan(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:

@@ -1,0 +1,139 @@
+"""Memory that runs out at any allocation of a launch, however its arguments, grid and stream are spelled."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from nojit import runtime
+from nojit.runtime.errors import ArgumentError, DriverError, NojitError
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import kernel, make_bundle
+from tests.support.starve import starved
+from tests.support.tensors import InterfaceTensor, PointerTensor, StreamObject
+
+pytestmark = [
+    pytest.mark.usefixtures("locks_that_may_stay_held"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.skipif(
+        sys.version_info[:2] == (3, 13),
+        reason="CPython 3.13 itself crashes where it has no room for the frame of a function in Python",
+    ),
+]
+
+
+class Real(float):
+    """A float of another class."""
+
+
+class Index:
+    """Has ``__index__`` and nothing else."""
+
+    def __index__(self) -> int:
+        return 2**40
+
+
+@pytest.fixture(scope="module")
+def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    params = {"x": "*fp16", "y": "*fp16?", "n": "i64", "scale": "fp16", "flag": "i1", "MODE": "constexpr"}
+    add = kernel(
+        "add", params, matrix={"MODE": ["fast", (1, 2)]}, hints=[{"x": 16}], grid=["n"], defaults={"scale": 1.0}
+    )
+    wide = kernel(
+        "wide",
+        {"x": "*fp16"},
+        configs=[{"num_warps": 4, "num_ctas": 16}],
+        launch={"shared_bytes": 60_000, "pdl": True, "global_scratch_bytes": 64, "profile_scratch_bytes": 8},
+    )
+    return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add, wide)
+
+
+def is_refused(kind: type[NojitError], call: Callable[[], object]) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError("a wrong call went through")
+
+
+def spellings(add: Any, wide: Any, faketorch: ModuleType, fakecuda: FakeCuda) -> dict[str, Callable[[], object]]:
+    """Calls that take every way through the core."""
+    x, other, interface = faketorch.Tensor(0x1000), PointerTensor(0x1000), InterfaceTensor(0x4000_0000)
+    stream, grid = StreamObject(fakecuda.stream()), (2, 3)
+    slow, newer = faketorch.SlowTensor(0x1000), faketorch.NewerTensor(0x1000)
+    large, real, index = 2**40, Real(2.0), Index()
+    return {
+        "data_ptr": lambda: add[grid](other, None, large, real, True, MODE="fast"),
+        "array interface": lambda: add[grid](interface, None, large, 1.0, True, MODE="fast"),
+        "slow exchange": lambda: add[grid](slow, newer, large, 1.0, True, MODE="fast"),
+        "index": lambda: add[grid](x, None, index, 1.0, True, MODE="fast"),
+        "address": lambda: add[grid](0x1000, 0x2000, large, flag=True, MODE="fast"),
+        "tuple for a constexpr": lambda: add[grid](x, x, large, 1.0, False, MODE=(1, 2)),
+        "names": lambda: add[grid](flag=False, n=large, y=None, x=x, MODE="fast", scale=1.0, num_warps=4),
+        "a list for a grid": lambda: add[[2, 3]](x, x, large, 1.0, False, MODE="fast"),
+        "a callable grid": lambda: add[lambda meta: [meta["n"] >> 39]](x, x, large, 1.0, False, MODE="fast"),
+        "stream": lambda: add[grid](x, x, large, 1.0, False, MODE="fast", stream=stream),
+        "scratch and attributes": lambda: wide[grid](x),
+        "an error of the driver": lambda: is_refused(DriverError, lambda: add[grid](x, x, 1, 1.0, True, MODE="fast", stream=8)),
+        "an error of the grid": lambda: is_refused(NojitError, lambda: add(x, x, 2**40, 1.0, True, MODE="fast")),
+        "nothing that matches": lambda: is_refused(NojitError, lambda: add[grid](x, x, 1, 1.0, True, MODE="slow")),
+        "a float that does not fit": lambda: is_refused(NojitError, lambda: add[grid](x, x, 1, 1e9, True, MODE="fast")),
+    }  # fmt: skip
+
+
+def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:
+    fakecuda.add_memory(0x4000_0000, 4096)
+    bundle = runtime.load(bundle_path)
+    calls = spellings(bundle.kernel("add"), bundle.kernel("wide"), faketorch, fakecuda)
+    for name, spelled in calls.items():
+
+        def call(spelled: Callable[[], object] = spelled) -> None:
+            """Let a tensor that could not be asked for want of memory count as starved."""
+            try:
+                spelled()
+            except ArgumentError as error:
+                if not isinstance(error.__cause__, MemoryError):
+                    raise
+                raise MemoryError from error
+
+        call()
+        held = [cell.cell_contents for cell in spelled.__closure__ or () if not callable(cell.cell_contents)]
+        before = [sys.getrefcount(one) for one in held]
+        for _ in starved(call, 7 if "matches" in name else 1, tries=1000):
+            depth = fakecuda.context()
+            call()
+            assert fakecuda.context() == depth == (0, None), name
+        gc.collect()
+        assert [sys.getrefcount(one) for one in held] == before, name
+    counts = faketorch.counts()
+    assert counts["allocated"] == counts["freed"] > 0
+
+
+def test_open_preload_and_explain(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:
+    x = faketorch.Tensor(0x1000)
+
+    def open_and_preload() -> None:
+        bundle = runtime.load(bundle_path)
+        try:
+            assert bundle.kernel("add").preload(0) == 8
+        finally:
+            bundle.close()
+
+    bundle = runtime.load(bundle_path)
+    add = bundle.kernel("add")
+    calls: dict[str, Callable[[], object]] = {
+        "preload": open_and_preload,
+        "explain": lambda: add.explain(x, None, 1, 1.0, True, MODE="fast"),
+        "fits": lambda: add.fits(0),
+    }
+    for name, call in calls.items():
+        call()
+        for _ in starved(call, 31 if name == "preload" else 3, tries=1000):
+            call()
+    bundle.close()

@@ -1,0 +1,47 @@
+"""Take Python's memory away at one allocation of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+__all__ = ["starve", "starved"]
+
+_testcapi = pytest.importorskip("_testcapi", reason="this Python was built without its test modules")
+
+
+def starve(call: Callable[[], object], allocation: int) -> bool:
+    """Let one allocation of `call` fail, counted from 0; return whether the call got as far as that."""
+    _testcapi.set_nomemory(allocation, allocation + 1)
+    try:
+        call()
+    except MemoryError:
+        return True
+    except SystemError as error:
+        # CPython 3.11 forgets to raise when it has no room for the frame of a function in Python. What is written in C
+        # would be named as the object that "returned NULL without setting an exception".
+        if "<function " not in str(error) and str(error) != "error return without exception set":
+            raise
+        return True
+    finally:
+        _testcapi.remove_mem_hooks()
+    return False
+
+
+def starved(call: Callable[[], object], stride: int, tries: int = 400) -> Iterator[int]:
+    """Starve `call` at one allocation after another; yield after each, until several in a row were never reached.
+
+    Args:
+        call: raises MemoryError where it is out of memory.
+        stride: 1 for every allocation; one that is prime to most loops reaches each kind of allocation of a long call.
+        tries: what to give up after.
+    """
+    unreached = 0
+    for number in range(tries):
+        unreached = 0 if starve(call, number * stride) else unreached + 1
+        yield number * stride
+        # an allocation whose failure is made up for looks like one that was not reached
+        if unreached > 20:
+            return
+    pytest.fail(f"a call of more than {tries * stride} allocations")
