@@ -2,7 +2,7 @@
 
 atomic_bool nj_hooked;
 
-static PyObject *enter_hook, *leave_hook; /* owned; NULL if there are none */
+static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
 static nj_mutex lock;
 
 PyObject *nj_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
@@ -16,45 +16,53 @@ PyObject *nj_set_hooks(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_TypeError, "expected two callables, or None twice");
         return NULL;
     }
+    PyObject *pair = any ? PyTuple_Pack(2, enter, leave) : NULL;
+    if (any && pair == NULL) {
+        return NULL;
+    }
     NJ_LOCK(&lock);
-    PyObject *old_enter = enter_hook, *old_leave = leave_hook;
-    enter_hook = any ? Py_NewRef(enter) : NULL;
-    leave_hook = any ? Py_NewRef(leave) : NULL;
+    PyObject *old = hooks;
+    hooks = pair;
     atomic_store(&nj_hooked, any);
     NJ_UNLOCK(&lock);
-    Py_XDECREF(old_enter);
-    Py_XDECREF(old_leave);
+    Py_XDECREF(old);
     Py_RETURN_NONE;
 }
 
-static PyObject *current(PyObject *const *hook)
+static PyObject *current(void)
 {
     NJ_LOCK(&lock);
-    PyObject *found = Py_XNewRef(*hook);
+    PyObject *found = Py_XNewRef(hooks);
     NJ_UNLOCK(&lock);
     return found;
 }
 
 PyObject *nj_hooks_enter(const nj_plan *plan, const nj_signature *signature, const nj_launch *launch)
 {
-    PyObject *hook = current(&enter_hook);
-    if (hook == NULL) { /* taken away a moment ago */
+    PyObject *pair = current();
+    if (pair == NULL) { /* taken away a moment ago */
         return Py_NewRef(Py_None);
     }
-    PyObject *entered = PyObject_CallFunction(hook, "OO(III)K", signature->kernel, (PyObject *)plan,
-                                              launch->grid[0] / plan->num_ctas, launch->grid[1], launch->grid[2],
-                                              (unsigned long long)(uintptr_t)launch->stream);
-    Py_DECREF(hook);
-    return entered;
+    PyObject *entered =
+        PyObject_CallFunction(PyTuple_GET_ITEM(pair, 0), "OO(III)K", signature->kernel, (PyObject *)plan,
+                              launch->grid[0] / plan->num_ctas, launch->grid[1], launch->grid[2],
+                              (unsigned long long)(uintptr_t)launch->stream);
+    PyObject *token = entered == NULL ? NULL : PyTuple_Pack(2, PyTuple_GET_ITEM(pair, 1), entered);
+    Py_XDECREF(entered);
+    Py_DECREF(pair);
+    return token;
 }
 
 int nj_hooks_leave(PyObject *entered)
 {
+    if (entered == Py_None) {
+        Py_DECREF(entered);
+        return 0;
+    }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *hook = current(&leave_hook);
-    PyObject *done = hook == NULL ? Py_NewRef(Py_None) : PyObject_CallOneArg(hook, entered);
-    Py_XDECREF(hook);
+    /* the one that came with `enter`, whatever has been set since */
+    PyObject *done = PyObject_CallOneArg(PyTuple_GET_ITEM(entered, 0), PyTuple_GET_ITEM(entered, 1));
     Py_DECREF(entered);
     int status = done == NULL ? -1 : 0;
     Py_XDECREF(done);

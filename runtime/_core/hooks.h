@@ -10,7 +10,7 @@ extern atomic_bool nj_hooked;
 /* `set_hooks(enter, leave)`: two callables, or None twice. */
 PyObject *nj_set_hooks(PyObject *module, PyObject *args);
 
-/* Calls `enter(kernel, plan, grid, stream)`: what it returns, new, which is for `leave`; NULL with an exception. */
+/* Calls `enter(kernel, plan, grid, stream)`; what is for `nj_hooks_leave` alone, new; NULL with an exception. */
 PyObject *nj_hooks_enter(const nj_plan *plan, const nj_signature *signature, const nj_launch *launch);
 
 /* Calls `leave(entered)`, and steals it: 0, or -1 with an exception raised. One that is raised already stays. */
