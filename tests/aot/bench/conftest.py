@@ -7,27 +7,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from nojit.aot.bench.cases import BLOCK, NUM_WARPS, Case
+from nojit.aot.bench.cases import BLOCK, Case
 from nojit.aot.bench.stage import Stage
 from nojit.runtime.loader import Bundle
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.instructions import launch_kernel
 
 SetUp = Callable[[Case], Stage]
-
-
-def launch_kernel(case: Case) -> SyntheticKernel:
-    """The kernel of a case, as launch.toml has it."""
-    params = dict.fromkeys(case.tensors, "*fp32") | dict.fromkeys(case.ints, "i32")
-    block = {"BLOCK": BLOCK} if case.inputs else {}
-    return kernel(
-        case.kernel,
-        params | dict.fromkeys(block, "constexpr"),
-        configs=[{**block, "num_warps": NUM_WARPS}],
-        hints=[dict.fromkeys(case.names, 16)],
-        grid=["cdiv(n, BLOCK)"] if case.inputs else ["1"],
-    )
 
 
 def cold_kernel(number: int) -> SyntheticKernel:

@@ -15,9 +15,9 @@ from nojit.aot.bench.cases import CASES
 from nojit.runtime.errors import NojitError
 from nojit.runtime.loader import Bundle
 
-from tests.aot.bench.conftest import launch_kernel
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import make_bundle
+from tests.support.instructions import launch_kernel
 
 
 def make_torch(faketorch: ModuleType) -> Any:

@@ -1,0 +1,180 @@
+"""Count the instructions that one launch takes on the host, with callgrind, against the fake driver.
+
+    python -m tests.support.instructions
+
+measures on this Python and records the figures beside the test that compares with them. What the fake driver does in
+``cuLaunchKernel`` is not counted. Of two loops, one twice as long as the other, the difference is what launches took:
+whatever else runs once cancels out. Counts are of a build of Python, of a compiler and of its flags; on one machine
+they repeat to a few instructions, however busy it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nojit.aot.bench.cases import BLOCK, CASES, NUM_WARPS, Case
+
+from tests.fakecuda.build import build_driver, build_faketorch
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.instructions_child import LAUNCHES
+
+__all__ = [
+    "FIGURES",
+    "PLANS",
+    "PYTHON",
+    "Scenario",
+    "count",
+    "known_figures",
+    "launch_kernel",
+    "launch_scenarios",
+    "variant_scenarios",
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = ROOT / "tests/runtime/instructions.json"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# the function in C behind `faketorch.counts`
+_MARK = "counts"
+# in the driver, not on the way to it
+_NOT_COUNTED = ("cuLaunchKernel", "cuLaunchKernelEx")
+# as many as can be made in a second under valgrind, where each is chosen among 10,000 variants
+PLANS = 20
+_SPELLINGS = {
+    "kernel[grid]": "kernel[grid]({triton})",
+    "kernel": "kernel({positional})",
+    "bound": "bound({positional})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A launch to count."""
+
+    name: str
+    kernel: str
+    statement: str
+    """Sees `kernel`, `grid`, `bound`, and the arguments by name."""
+    tensors: tuple[str, ...]
+    numbers: dict[str, int]
+    before: str = ""
+    """Runs once before anything is counted, and sees the same."""
+
+
+def launch_kernel(case: Case) -> SyntheticKernel:
+    """Make the kernel of a case without Triton: its manifest in other words."""
+    params = dict.fromkeys(case.tensors, "*fp32") | dict.fromkeys(case.ints, "i32")
+    block = {"BLOCK": BLOCK} if case.inputs else {}
+    return kernel(
+        case.kernel,
+        params | dict.fromkeys(block, "constexpr"),
+        configs=[{**block, "num_warps": NUM_WARPS}],
+        hints=[dict.fromkeys(case.names, 16)],
+        grid=["cdiv(n, BLOCK)"] if case.inputs else ["1"],
+    )
+
+
+def launch_scenarios() -> tuple[Scenario, ...]:
+    """List every case of the launch benchmark in each of nojit's ways to call it."""
+    return tuple(
+        Scenario(
+            f"{way}, {case.arguments} arguments",
+            case.kernel,
+            spelling.format(triton=case.as_triton(), positional=case.positional()),
+            case.tensors,
+            case.numbers,
+        )
+        for case in CASES.values()
+        for way, spelling in _SPELLINGS.items()
+    )
+
+
+def variant_scenarios(counts: Sequence[int]) -> tuple[Scenario, ...]:
+    """List the same launch from tables of so many variants; from the first few, with a plan for each that is there."""
+    call = "kernel[grid](x, n, MODE={})"
+    return tuple(
+        Scenario(
+            f"{number} variants, {plans} plans",
+            f"variants_{number}",
+            call.format(0),
+            ("x",),
+            {"n": 48},
+            f"for mode in range({plans}): {call.format('mode')}",
+        )
+        for number in counts
+        for plans in sorted({1, min(number, PLANS)})
+    )
+
+
+def variant_kernel(number: int) -> SyntheticKernel:
+    """Make a kernel with so many variants, all of one meaning each."""
+    params = {"x": "*fp32", "n": "i32", "MODE": "constexpr"}
+    return kernel(f"variants_{number}", params, matrix={"MODE": list(range(number))})
+
+
+def count(folder: Path, scenarios: Sequence[Scenario], variants: Sequence[int] = ()) -> dict[str, float]:
+    """Count the instructions of one launch in each scenario.
+
+    Args:
+        folder: gets the fakes, a bundle, and what callgrind writes.
+        scenarios: what to launch.
+        variants: kernels to have in the bundle beside those of the cases, by their number of variants.
+    """
+    driver, faketorch = build_driver(folder), build_faketorch(folder)
+    kernels = [*map(launch_kernel, CASES.values()), *map(variant_kernel, variants)]
+    bundle = make_bundle(folder / "counted.nojit", *kernels)
+    asked = json.dumps([asdict(scenario) for scenario in scenarios])
+    command = [
+        "valgrind",
+        "--tool=callgrind",
+        f"--callgrind-out-file={folder}/callgrind.out",
+        f"--dump-before={_MARK}",
+        *(f"--toggle-collect={function}" for function in _NOT_COUNTED),
+        # after them, for they would begin with counting off
+        "--collect-atstart=yes",
+        *(sys.executable, "-m", "tests.support.instructions_child"),
+        *map(str, (bundle, faketorch, asked)),
+    ]
+    environment = os.environ | {"NOJIT_LIBCUDA": str(driver), "FAKECUDA_DEVICES": "90", "PYTHONHASHSEED": "0"}
+    ended = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert not ended.returncode, ended.stderr[-4000:]
+    return _launch_costs(_dumps(folder), scenarios)
+
+
+def _dumps(folder: Path) -> list[int]:
+    """Read what was counted before each mark."""
+    numbered = sorted(folder.glob("callgrind.out.*"), key=lambda path: int(path.suffix[1:]))
+    found = [re.search(r"^(?:summary|totals): (\d+)", path.read_text(), re.MULTILINE) for path in numbered]
+    return [int(match[1]) for match in found if match]
+
+
+def _launch_costs(dumps: Sequence[int], scenarios: Sequence[Scenario]) -> dict[str, float]:
+    assert len(dumps) >= 3 * len(scenarios), f"{len(dumps)} dumps of {len(scenarios)} scenarios"
+    pairs = [(dumps[3 * place + 1], dumps[3 * place + 2]) for place in range(len(scenarios))]
+    return {one.name: (twice - once) / LAUNCHES for one, (once, twice) in zip(scenarios, pairs, strict=True)}
+
+
+def known_figures() -> dict[str, Mapping[str, float]]:
+    """Read the recorded figures, by Python."""
+    figures: dict[str, Mapping[str, float]] = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return figures
+
+
+def main() -> None:
+    """Record the figures of this Python."""
+    with tempfile.TemporaryDirectory() as name:
+        counted = count(Path(name), launch_scenarios())
+    figures = (known_figures() if FIGURES.exists() else {}) | {PYTHON: {key: round(n) for key, n in counted.items()}}
+    FIGURES.write_text(json.dumps(dict(sorted(figures.items())), indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
