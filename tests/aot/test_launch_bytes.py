@@ -25,8 +25,8 @@ from tests.fakecuda import FakeCuda
 pytestmark = pytest.mark.triton
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
-NAMES = ("arguments_30", "cluster", "constexprs", "cooperative", "copy_2d", "descriptors_in_a_tuple", "device_descriptors",
-         "matmul", "named_tuple", "pdl", "scalars", "tuple")  # fmt: skip
+NAMES = ("arguments_30", "cluster", "constexprs", "cooperative", "copy_2d", "copy_in_a_tuple", "descriptors_in_a_tuple",
+         "device_descriptors", "matmul", "named_tuple", "pdl", "scalars", "tuple")  # fmt: skip
 
 Kernels = Callable[[str, int], Kernel]
 Tile = namedtuple("Tile", "ptr shape scale")  # noqa: PYI024 - as callers write it
@@ -106,6 +106,21 @@ def test_tuples(kernels, tensor, fakecuda, arch, number, there, address):  # noq
     left_out = ({1} if number == 1 else set()) | (set() if there else {3})
     kept = [value for place, value in enumerate(values) if place not in left_out]
     assert fakecuda.last_launch().params == packed("".join(form for form, _ in kept), *(value for _, value in kept))
+
+
+def test_hints_on_members_are_asked_for_at_every_call(kernels, tensor, fakecuda):
+    kernel, chosen = kernels("copy_in_a_tuple", 90), {}
+    for _ in range(2):
+        for address, n in itertools.product((4096, 4098), (1024, 1000, 1)):
+            kernel[1,]((tensor(address), (tensor(1 << 20), n)))
+            launch = fakecuda.last_launch()
+            assert launch.params[:2] == packed("QQ", address, 1 << 20)
+            chosen.setdefault((address, n), set()).add((launch.kernel, len(launch.params)))
+    images = {call: image for call, (image,) in chosen.items()}
+    assert images[4096, 1024] != images[4098, 1024]
+    assert images[4096, 1000] == images[4098, 1000] == images[4098, 1024]
+    assert images[4096, 1] == images[4098, 1]
+    assert (images[4096, 1][1], images[4096, 1000][1]) == (4, 5)
 
 
 @pytest.mark.parametrize("arch", [80, 90])

@@ -224,6 +224,15 @@ def test_named_tuples(kernels, cols, dtype):
     assert same_bits(plain, out)
 
 
+@pytest.mark.parametrize("n", [1024, 1000, 1, 4096])
+@pytest.mark.parametrize("offset", [0, 1, 8])
+def test_hints_on_members_hold_call_by_call(kernels, n, offset):
+    x = random((n + offset,), torch.float16)[offset:]
+    out = torch.zeros_like(x)
+    kernels("copy_in_a_tuple")[cdiv(n, 1024),]((x, (out, n)))
+    assert same_bits(out, x)
+
+
 def test_a_tuple_of_pointers(kernels):
     xs = tuple(fp32(i + 0.5) for i in range(3))
     assert both(kernels, "pointers", outputs(3), xs, ..., COUNT=3).tolist() == [0.5, 1.5, 2.5]

@@ -221,6 +221,14 @@ def named_tuple_kernel(tile, out_ptr):
 
 
 @triton.jit
+def copy_in_a_tuple_kernel(work, BLOCK: tl.constexpr):
+    """Work is (from, (to, n)): copy n elements, in wide words where all are divisible by 16. Grid: cdiv(n, BLOCK)."""
+    lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = lanes < work[1][1]
+    tl.store(work[1][0] + lanes, tl.load(work[0] + lanes, mask=mask), mask=mask)
+
+
+@triton.jit
 def pointers_kernel(xs, out_ptr, COUNT: tl.constexpr):
     """Store what each of a tuple of pointers points to."""
     for place in tl.static_range(COUNT):
