@@ -60,10 +60,11 @@ def _cuda_core(stage: Stage) -> Timer:
 
     core = _cuda_core_module()
     image = stage.image()
-    core.Device(stage.device).set_current()
+    device = core.Device(stage.device)
+    device.set_current()
     kernel = core.ObjectCode.from_cubin(image.code).get_kernel(image.launch.symbol)
     config = core.LaunchConfig(grid=(1,), block=(image.threads,), shmem_size=image.launch.shared_bytes)
-    stream = core.Stream.from_handle(stage.stream)
+    stream = core.Stream.from_handle(stage.stream) if stage.stream else device.default_stream
     # an int of Python is taken for an address
     values = [ctypes.c_int32(value) if kind == "i32" else value for kind, value in stage.params(image.launch)]
     names = {f"p{place}": value for place, value in enumerate(values)}

@@ -66,7 +66,7 @@ def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
     return add
 
 
-@click.group("bench")
+@click.group("bench", no_args_is_help=False)
 def command() -> None:
     """Measure what launches and process starts cost on this machine."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -105,7 +106,7 @@ def test_cuda_core_gets_addresses_and_sized_ints(set_up: SetUp, modules: dict[st
     launched: list[tuple[Any, ...]] = []
     code = SimpleNamespace(get_kernel=lambda symbol: f"kernel {symbol}")
     core = SimpleNamespace(
-        Device=lambda ordinal: SimpleNamespace(set_current=lambda: None),
+        Device=lambda ordinal: SimpleNamespace(set_current=lambda: None, default_stream="default"),
         ObjectCode=SimpleNamespace(from_cubin=lambda image: code),
         LaunchConfig=lambda **facts: facts,
         Stream=SimpleNamespace(from_handle=lambda handle: handle),
@@ -114,9 +115,11 @@ def test_cuda_core_gets_addresses_and_sized_ints(set_up: SetUp, modules: dict[st
     modules["cuda.core"] = ModuleType("cuda.core")
     modules[name] = core
     stage = set_up(CASES[4])
+    prepare("cuda.core")(replace(stage, stream=7))(1)
+    assert launched.pop()[0] == 7
     prepare("cuda.core")(stage)(1)
     ((stream, config, kernel, *args),) = launched
-    assert (stream, config["grid"], config["block"], kernel) == (0, (1,), (128,), "kernel launch_4")
+    assert (stream, config["grid"], config["block"], kernel) == ("default", (1,), (128,), "kernel launch_4")
     assert [getattr(value, "value", value) for value in args] == [*stage.addresses.values(), 1024, 0, 0]
 
 

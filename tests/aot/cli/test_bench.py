@@ -87,6 +87,7 @@ def test_cold_start_writes_json(document: Callable[..., dict[str, Any]], asked: 
         (("cold-start", "--kernels", "0"), "such as 1,50, got '0'"),
         (("bundles", "--out", "x"), "--arch"),
         (("lunch",), "lunch"),
+        ((), "Missing command"),
     ],
 )
 def test_wrong_usage_is_named(run: Run, words: tuple[str, ...], expected: str) -> None:
