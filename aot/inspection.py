@@ -115,7 +115,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
     """Say what the index and the list of images hold; no table and no image is read."""
     index = bundle.index
     return BundleFacts(
-        path=str(bundle.path),
+        path=bundle.path,
         name=index.name,
         version=index.version,
         id=bundle.id,
@@ -125,7 +125,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         image_arch=index.target.image_arch,
         min_driver=index.min_driver,
         toolchain=dict(index.toolchain),
-        file_bytes=bundle.path.stat().st_size,
+        file_bytes=Path(bundle.path).stat().st_size,
         payload_bytes=index.payload_bytes,
         image_bytes=sum(group.raw_bytes for group in bundle.groups()),
         images=index.image_count,

@@ -29,15 +29,16 @@ from nojit.runtime.format import (
     encode_images,
     encode_index,
 )
+from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
 __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
-GROUP_RAW_BYTES = 256 * 1024
+GROUP_RAW_BYTES = 128 * 1024
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 1
+PACKING = 2
 
 
 def packer_version() -> str:
@@ -130,6 +131,7 @@ def _check_readable(
     """Read back what is about to be written: better no bundle than one that fails where it is used."""
     try:
         decode_index(raw_index, f"bundle {content.name}")
+        load_json(raw_index, f"bundle {content.name}")
         for kernel, raw in tables:
             where = f"kernel {kernel.name}"
             check_table(raw, decode_table(raw, kernel.name, len(kernel.variants), image_count, where), where)

@@ -10,7 +10,6 @@ import weakref
 from array import array
 from collections.abc import Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import Self
 
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean
@@ -25,7 +24,7 @@ from nojit.runtime.format import (
     decode_images,
     decode_index,
 )
-from nojit.runtime.strict import refuse
+from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
@@ -51,6 +50,9 @@ class BundleFile:
     decompressed before it is parsed. The file stays open, so a rebuild that renames a new file over it does no harm.
     Safe to use from several threads.
 
+    Attributes:
+        path: the file, as it was given.
+
     Args:
         path: the bundle.
 
@@ -60,7 +62,7 @@ class BundleFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = os.fsdecode(path)
         # a pipe must not make the caller wait for its other end
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._closer = weakref.finalize(self, os.close, self._fd)
@@ -75,7 +77,7 @@ class BundleFile:
             raise
 
     def _open(self) -> None:
-        where = str(self.path)
+        where = self.path
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
             raise refuse("magic", "expected a regular file", got=stat.filemode(status.st_mode), where=where)
@@ -88,11 +90,13 @@ class BundleFile:
                 f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
             )
         self.digest = digest.hex()
-        self.index: BundleIndex = decode_index(decompress(packed, header.index_raw_bytes, where), f"{where} index")
+        raw = decompress(packed, header.index_raw_bytes, where)
+        self.index: BundleIndex = decode_index(raw, f"{where} index")
         expected = self.index.file_bytes(header)
         if size != expected:
             raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=where)
         self._entries = {entry.name: entry for entry in self.index.kernels}
+        self._header = header
         self._start = HEADER_BYTES + header.index_bytes
 
     @property
@@ -116,7 +120,7 @@ class BundleFile:
         self.close()
 
     def __repr__(self) -> str:
-        return f"BundleFile({str(self.path)!r}, id={self.id!r})"
+        return f"BundleFile({self.path!r}, id={self.id!r})"
 
     def table(self, kernel: str) -> KernelTable:
         """Read the variant table of one kernel; a second call returns the same object.
@@ -141,9 +145,15 @@ class BundleFile:
         if entry is None:
             near = did_you_mean(kernel, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {len(self._entries)} kernels", got=f"{kernel!r}{near}", where=str(self.path)
+                f"expected one of {len(self._entries)} kernels", got=f"{kernel!r}{near}", where=self.path
             )
         return entry
+
+    def _index_bytes(self) -> bytes:
+        where = f"{self.path} index"
+        packed = self._read(HEADER_BYTES, self._header.index_bytes, where)
+        _check_digest(packed, self._header.index_sha256, where)
+        return decompress(packed, self._header.index_raw_bytes, where)
 
     def _read_table(self, entry: KernelEntry) -> KernelTable:
         return decode_table(
@@ -195,6 +205,7 @@ class BundleFile:
         Raises:
             BundleError: the first part that is wrong.
         """
+        load_json(self._index_bytes(), f"{self.path} index")
         for entry in self.index.kernels:
             check_table(self._table_bytes(entry), self.table(entry.name), self._where(entry))
         used = {image for entry in self.index.kernels for image in self.table(entry.name).columns["image"]}
@@ -203,7 +214,7 @@ class BundleFile:
                 "images",
                 f"expected every one of {self.index.image_count} images in use",
                 got=len(used),
-                where=str(self.path),
+                where=self.path,
             )
         for number in range(self.index.group_count):
             self._group(number)
@@ -215,7 +226,7 @@ class BundleFile:
             return self._images
 
     def _read_placement(self) -> _Images:
-        where = str(self.path)
+        where = self.path
         start = self._start + sum(entry.table.stored_bytes for entry in self.index.kernels)
         sizes = decode_images(self._section(start, self.index.images, f"{where} images"), f"{where} images")
         start += self.index.images.stored_bytes
@@ -233,7 +244,7 @@ class BundleFile:
         packed = self._read(placement.starts[number], group.stored_bytes, where)
         _check_digest(packed, group.sha256, where)
         raw = decompress(packed, group.raw_bytes, where)
-        # neighbours are often asked for one after the other; one group is a quarter of a megabyte
+        # neighbours are often asked for one after the other; one group is an eighth of a megabyte
         self._last_group = (number, raw)
         return raw
 

@@ -155,14 +155,16 @@ def read_cubin(image: bytes) -> CubinInfo:
         abi=elf.abi,
         toolkit=max(toolkits, default=None),
         # call frames stay in every image: they hold no path
-        has_debug=any(name.startswith((b".debug_", b".nv_debug")) for name in elf.sections if name != b".debug_frame"),
+        has_debug=any(
+            name.startswith((b".debug_", b".nv_debug")) for name in elf.section_names if name != b".debug_frame"
+        ),
     )
 
 
 def _read_usage(records: _Records) -> dict[tuple[int, int], int]:
     """Read registers and stack bytes of a thread, by attribute and index of the kernel's symbol."""
     usage: dict[tuple[int, int], int] = {}
-    for record in records.read(records.elf.sections.get(b".nv.info")):
+    for record in records.read(records.elf.section(b".nv.info")):
         if record[1] in (_REGCOUNT, _FRAME_SIZE):
             symbol, value = records.payload(record, _WORDS)
             usage[record[1], symbol] = value
@@ -178,7 +180,7 @@ def _is_arch_specific(records: _Records) -> bool:
     # from CUDA 13.0 on the flags do not tell
     return any(
         form == _BVAL and attribute == _ACCELERATOR_TARGET and elf.image[start] == 1
-        for form, attribute, start, _ in records.read(elf.sections.get(b".nv.compat"))
+        for form, attribute, start, _ in records.read(elf.section(b".nv.compat"))
     )
 
 
@@ -189,20 +191,23 @@ def _read_kernel(
     triples: dict[int, Dim3] = {}
     params: dict[int, tuple[int, int]] = {}
     base, bank_bytes = 0, 0
+    image = records.elf.image
     for record in records.read(info):
-        attribute = record[1]
-        if attribute == _KPARAM_INFO:
-            _, ordinal, offset, word = records.payload(record, _PARAM)
+        form, attribute, start, size = record
+        if attribute == _KPARAM_INFO and form == _SVAL and size == _PARAM.size:
+            _, ordinal, offset, word = _PARAM.unpack_from(image, start)
             if ordinal in params:
                 raise refuse("params", f"expected param {ordinal} of {entry.name!r} once", "two")
             params[ordinal] = (offset, word >> 18)
+        elif attribute == _KPARAM_INFO:
+            records.payload(record, _PARAM)
         elif attribute in (_REQNTID, _MAX_THREADS, _CTA_PER_CLUSTER):
             x, y, z = records.payload(record, _TRIPLE)
             triples[attribute] = (x, y, z)
         elif attribute == _PARAM_CBANK:
             _, base, bank_bytes = records.payload(record, _PARAM_BANK)
-        elif attribute == _API_VERSION and record[3] == 4:
-            toolkits.add(divmod(int.from_bytes(records.elf.image[record[2] : record[2] + 4], "little"), 10))
+        elif attribute == _API_VERSION and size == 4:
+            toolkits.add(divmod(int.from_bytes(image[start : start + 4], "little"), 10))
     return CubinKernel(
         symbol=entry.name,
         params=_in_order(entry.name, params, bank_bytes),
@@ -220,13 +225,13 @@ def _read_kernel(
 def _sections_of(elf: Elf, entry: Entry) -> tuple[Section, Section, Section | None]:
     """Find the code, the attributes and the shared memory of a kernel, and check that they are its own."""
     name = entry.name.encode()
-    text = elf.sections.get(b".text." + name)
+    text = elf.section(b".text." + name)
     if text is None or text.number != entry.section or text.type == SHT_NOBITS:
         raise refuse("text", f"expected the code of {entry.name!r} in its own section", f"section {entry.section}")
-    info = elf.sections.get(b".nv.info." + name)
+    info = elf.section(b".nv.info." + name)
     if info is None or info.info != entry.section:
         raise refuse("info", f"expected attributes of {entry.name!r}", "none" if info is None else "another's")
-    return text, info, elf.sections.get(b".nv.shared." + name)
+    return text, info, elf.section(b".nv.shared." + name)
 
 
 def _in_order(symbol: str, params: dict[int, tuple[int, int]], bank_bytes: int) -> tuple[tuple[int, int], ...]:

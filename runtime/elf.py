@@ -7,7 +7,7 @@ Bytes that break a rule raise `BundleFormatError` with a rule that starts with `
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.record import Record
@@ -34,7 +34,7 @@ _MAX_SYMBOLS: Final = 65_536
 _MAX_NAME_BYTES: Final = 16_384
 
 
-class Section(NamedTuple):
+class Section(Record):
     """One section, its range checked against the file unless it is `SHT_NOBITS`."""
 
     number: int
@@ -46,7 +46,7 @@ class Section(NamedTuple):
     """The section or symbol that it belongs to, for the types that have one."""
 
 
-class Entry(NamedTuple):
+class Entry(Record):
     """The symbol of a kernel."""
 
     number: int
@@ -62,10 +62,17 @@ class Elf(Record):
     abi: int
     """7 up to CUDA 12.8, for older archs also later; else 8."""
     flags: int
-    sections: dict[bytes, Section]
-    """By name."""
+    section_names: dict[bytes, int]
+    """The number of each section that has a name."""
+    table: list[tuple[int, ...]]
+    """The section headers, in order."""
     entries: tuple[Entry, ...]
     """In the order of the symbol table."""
+
+    def section(self, name: bytes) -> Section | None:
+        """Return the section of that name, if there is one."""
+        number = self.section_names.get(name)
+        return None if number is None else _section(self.table, number)
 
 
 def refuse(rule: str, what: str, got: object) -> BundleFormatError:
@@ -97,8 +104,14 @@ def read_elf(image: bytes) -> Elf:
     for segment in _SEGMENT.iter_unpack(_slice(image, "segments", segments_at, segment_count * _SEGMENT.size)):
         _slice(image, "segments", segment[2], 0, segment[5])
     table = list(_SECTION.iter_unpack(_slice(image, "sections", sections_at, section_count * _SECTION.size)))
-    sections = _read_sections(image, table, names_index)
-    return Elf(image, abi, flags, sections, _read_entries(image, table, sections.get(b".symtab")))
+    names = _read_sections(image, table, names_index)
+    symbols = _section(table, names[b".symtab"]) if b".symtab" in names else None
+    return Elf(image, abi, flags, names, table, _read_entries(image, table, symbols))
+
+
+def _section(table: list[tuple[int, ...]], number: int) -> Section:
+    _, kind, _, _, offset, size, link, info, _, _ = table[number]
+    return Section(number, kind, offset, size, link, info)
 
 
 def _slice(image: bytes, rule: str, offset: int, size: int, more: int = 0) -> bytes:
@@ -108,20 +121,20 @@ def _slice(image: bytes, rule: str, offset: int, size: int, more: int = 0) -> by
     return image[offset : offset + size]
 
 
-def _read_sections(image: bytes, table: list[tuple[int, ...]], names_index: int) -> dict[bytes, Section]:
+def _read_sections(image: bytes, table: list[tuple[int, ...]], names_index: int) -> dict[bytes, int]:
     if names_index >= len(table) or table[names_index][1] != _SHT_STRTAB:
         raise refuse("sections", "expected the section names in a string table", f"section {names_index}")
     names = _slice(image, "sections", table[names_index][4], table[names_index][5])
-    sections: dict[bytes, Section] = {}
-    for index, (name_at, kind, _, _, offset, size, link, info, _, _) in enumerate(table):
+    numbers: dict[bytes, int] = {}
+    for number, (name_at, kind, _, _, offset, size, *_) in enumerate(table):
         if kind != SHT_NOBITS and offset + size > len(image):
             raise refuse("sections", f"expected bytes {offset} to {offset + size}", f"an image of {len(image)}")
         name = _name(names, name_at)
-        if name in sections:
+        if name in numbers:
             raise refuse("names", "expected each section name once", repr(name))
         if name:
-            sections[name] = Section(index, kind, offset, size, link, info)
-    return sections
+            numbers[name] = number
+    return numbers
 
 
 def _read_entries(image: bytes, table: list[tuple[int, ...]], symbols: Section | None) -> tuple[Entry, ...]:

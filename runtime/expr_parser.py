@@ -8,7 +8,6 @@ from typing import Final
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.expr_ops import INT64_MAX, INT64_MIN, ExpressionError, Op, Value
 from nojit.runtime.expr_tree import BINARY, FUNCTIONS, MAX_HEIGHT, Literal, Logic, Name, Node, Operation
-from nojit.runtime.record import Record
 
 __all__ = ["MAX_LENGTH", "parse_tree"]
 
@@ -54,11 +53,15 @@ _MAX_DEPTH: Final = 2 * MAX_HEIGHT
 _LOWEST, _COMPARISON, _UNARY = 1, 4, 7
 
 
-class _Token(Record):
-    kind: str
-    """``int``, ``name``, ``string``, ``symbol`` (words like ``and`` too) or ``end``."""
-    text: str
-    column: int
+class _Token:
+    """A word of an expression: ``int``, ``name``, ``string``, ``symbol`` (words like ``and`` too) or ``end``."""
+
+    __slots__ = ("column", "kind", "text")
+
+    def __init__(self, kind: str, text: str, column: int) -> None:
+        self.kind = kind
+        self.text = text
+        self.column = column
 
 
 class _Parser:

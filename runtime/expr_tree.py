@@ -141,7 +141,7 @@ Node: TypeAlias = Literal | Name | Operation | Logic
 
 
 def _height(operands: tuple[Node, ...]) -> int:
-    height = 1 + max(operand.height if isinstance(operand, (Operation, Logic)) else 1 for operand in operands)
+    height = 1 + max([operand.height if isinstance(operand, (Operation, Logic)) else 1 for operand in operands])
     if height > MAX_HEIGHT:
         raise ExpressionError(f"more than {MAX_HEIGHT} levels of operations")
     return height

@@ -16,9 +16,24 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable
+from itertools import islice
+from operator import ge
 
 from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, canonical_json, count, fields, items, line, load_json, name, refuse, text
+from nojit.runtime.strict import (
+    Json,
+    canonical_json,
+    count,
+    fields,
+    items,
+    line,
+    name,
+    name_list,
+    object_rows,
+    parse_json,
+    refuse,
+    text,
+)
 from nojit.runtime.target import arch_number, parse_image_arch
 
 __all__ = [
@@ -226,20 +241,15 @@ def encode_index(index: BundleIndex) -> bytes:
 
 
 def decode_index(raw: bytes, where: str) -> BundleIndex:
-    """Read the index and check every rule that it can break by itself.
+    """Read the index and check every rule that it can break by itself, its one spelling apart.
 
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    values = fields(load_json(raw, where), _INDEX_FIELDS, where)
+    values = fields(parse_json(raw, where), _INDEX_FIELDS, where)
     bundle, version, target, toolchain, min_driver, inputs = values[:6]
     kernels, images, image_count, groups, group_count, payload_bytes = values[6:]
-    entries = tuple(
-        _decode_entry(entry, f"{where} kernels[{i}]") for i, entry in enumerate(items(kernels, KERNELS_MAX, where))
-    )
-    names = [entry.name for entry in entries]
-    if sorted(set(names)) != names:
-        raise refuse("order", "expected kernels sorted by name, each once", where=where)
+    entries = _decode_entries(kernels, f"{where} kernels")
     index = BundleIndex(
         name=name(bundle, f"{where} name"),
         version=line(version, f"{where} version"),
@@ -345,18 +355,22 @@ def _section_json(section: Section) -> Json:
 def _decode_section(value: Json, where: str) -> Section:
     stored, raw_bytes, digest = fields(value, ("stored_bytes", "raw_bytes", "sha256"), where)
     return Section(
-        count(stored, SECTION_RAW_BYTES_MAX, f"{where} stored_bytes"),
-        count(raw_bytes, SECTION_RAW_BYTES_MAX, f"{where} raw_bytes"),
-        _digest(digest, f"{where} sha256"),
+        count(stored, SECTION_RAW_BYTES_MAX, where),
+        count(raw_bytes, SECTION_RAW_BYTES_MAX, where),
+        _digest(digest, where),
     )
 
 
-def _decode_entry(value: Json, where: str) -> KernelEntry:
-    kernel, variants, table = fields(value, ("name", "variants", "table"), where)
-    return KernelEntry(
-        name(kernel, f"{where} name"),
-        count(variants, VARIANTS_MAX, f"{where} variants"),
-        _decode_section(table, f"{where} table"),
+def _decode_entries(value: Json, where: str) -> tuple[KernelEntry, ...]:
+    rows = object_rows(value, ("name", "variants", "table"), KERNELS_MAX, where)
+    known = name_list([kernel for kernel, *_ in rows], where)
+    if any(map(ge, known, islice(known, 1, None))):
+        raise refuse("order", "expected kernels sorted by name, each once", where=where)
+    return tuple(
+        [
+            KernelEntry(kernel, count(variants, VARIANTS_MAX, where), _decode_section(table, where))
+            for kernel, (_, variants, table) in zip(known, rows, strict=True)
+        ]
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import chain
+
 from nojit.runtime import expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.expr import Expression, parse, substitute
@@ -44,21 +47,19 @@ def interests(table: KernelTable, arch: int | None = None) -> Interests:
         table: the kernel's variants.
         arch: what ``arch`` stands for in expressions: 90.
     """
-    runtime = table.runtime_params()
-    asked = {hint for hints in table.hint_sets for hint in hints}
+    asked = set(chain.from_iterable(table.hint_sets))
     params = tuple(
-        ParamInterest(
-            name=name,
-            types=tuple(dict.fromkeys(signature[place] for signature in table.signatures)),
-            hint_16=(name, 16) in asked,
-            hint_1=(name, 1) in asked,
-        )
-        for place, name in enumerate(runtime)
+        [
+            ParamInterest(name, types, (name, 16) in asked, (name, 1) in asked)
+            for name, types in table.param_types().items()
+        ]
     )
     matrix = {axis.name for axis in table.axes}
-    folded = [(config, _constants(table, config, matrix, arch)) for config in table.configs]
+    asking = [config for config in table.configs if config.requires or table.derived]
+    folded = [(config, _constants(table, config, matrix, arch)) for config in asking]
     predicates = [substitute(parse(config.requires), known) for config, known in folded if config.requires]
     derived = [substitute(parse(item.expression), known) for item in table.derived for _, known in folded]
+    runtime = table.param_types().keys()
     return Interests(params, _of_call(predicates, runtime), _of_call(derived, runtime))
 
 
@@ -74,6 +75,6 @@ def _constants(table: KernelTable, config: Config, matrix: set[str], arch: int |
     return known if arch is None else {**known, "arch": arch}
 
 
-def _of_call(expressions: list[Expression], runtime: tuple[str, ...]) -> tuple[Expression, ...]:
+def _of_call(expressions: list[Expression], runtime: Collection[str]) -> tuple[Expression, ...]:
     """Keep what depends on an argument, once."""
-    return tuple(dict.fromkeys(expression for expression in expressions if expression.names & set(runtime)))
+    return tuple(dict.fromkeys([each for each in expressions if not each.names.isdisjoint(runtime)]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
 from nojit.runtime.bundle import BundleFile
@@ -27,13 +26,14 @@ def load(path: str | os.PathLike[str]) -> Bundle:
         FileNotFoundError: nothing is there, or the folder holds no bundle.
         BundleError: a file is no whole, unaltered bundle, or two of them hold the same kernel for one arch.
     """
-    place = Path(path)
-    if not place.is_dir():
+    place = os.fsdecode(path)
+    # not by pathlib: to import it takes longer than to open a bundle
+    if not os.path.isdir(place):  # noqa: PTH112
         return Bundle([place])
-    paths = sorted(place.glob(f"*{SUFFIX}"))
-    if not paths:
+    names = sorted(name for name in os.listdir(place) if name.endswith(SUFFIX))  # noqa: PTH208
+    if not names:
         raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none")
-    return Bundle(paths)
+    return Bundle([os.path.join(place, name) for name in names])  # noqa: PTH118
 
 
 class Bundle:
@@ -79,7 +79,7 @@ class Bundle:
     def _sources_of(self, name: str) -> list[Source]:
         sources = self._sources.get(name)
         if sources is None:
-            where = ", ".join(str(file.path) for file in self.files)
+            where = ", ".join(file.path for file in self.files)
             near = did_you_mean(name, self.kernels)
             raise KernelNotFoundError(
                 f"expected one of {len(self._sources)} kernels", got=f"{name!r}{near}", where=where
@@ -118,7 +118,7 @@ class Bundle:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Bundle({len(self._sources)} kernels in {', '.join(str(file.path) for file in self.files)})"
+        return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
 
 
 def _merge(files: tuple[BundleFile, ...]) -> dict[str, list[Source]]:

@@ -51,6 +51,11 @@ class Selection:
             if param.constexpr and not isinstance(param.default, Missing)
         }
         self._check_names()
+        # why each type of a param does not take its argument; empty if it does
+        self.mismatches = {
+            name: {kind: mismatch(kind, facts.arguments[name]) for kind in types}
+            for name, types in table.param_types().items()
+        }
         self._check_kinds()
         self.wanted = self._matrix_values()
         self.type_faults = self._type_faults()
@@ -190,15 +195,12 @@ class Selection:
 
     def _type_faults(self) -> list[list[tuple[str, str]]]:
         """List, for each signature, the params that it types otherwise than the call, with the reason."""
-        reasons = [
-            {
-                kind: mismatch(kind, self.facts.arguments[name])
-                for kind in {types[place] for types in self.table.signatures}
-            }
-            for place, name in enumerate(self.runtime)
-        ]
+        faults = {name: known for name, known in self.mismatches.items() if any(known.values())}
+        if not faults:
+            return [[] for _ in self.table.signatures]
+        places = [(self.runtime.index(name), name, known) for name, known in faults.items()]
         return [
-            [(name, known[kind]) for name, known, kind in zip(self.runtime, reasons, types, strict=True) if known[kind]]
+            [(name, known[types[place]]) for place, name, known in places if known[types[place]]]
             for types in self.table.signatures
         ]
 
@@ -245,19 +247,23 @@ class Selection:
 
     def _check_kinds(self) -> None:
         """Refuse an argument of a kind that no manifest line could make this kernel take."""
-        for place, name in enumerate(self.runtime):
+        for name, reasons in self.mismatches.items():
             argument = self.facts.arguments[name]
-            types = tuple(dict.fromkeys(signature[place] for signature in self.table.signatures))
-            if argument.kind == "none" or any(slot_kind(kind) == argument.kind for kind in types):
+            if argument.kind == "none" or not all(reasons.values()):
                 continue
-            reasons = dict.fromkeys(mismatch(kind, argument) for kind in types if kind != NONE or len(types) == 1)
-            raise ArgumentError(f"{name}: {'; '.join(reasons)}", where=self.where, argument=name)
+            if any(slot_kind(kind) == argument.kind for kind in reasons):
+                continue
+            said = dict.fromkeys(reason for kind, reason in reasons.items() if kind != NONE or len(reasons) == 1)
+            raise ArgumentError(f"{name}: {'; '.join(said)}", where=self.where, argument=name)
 
     def _check_untyped(self) -> None:
         """Refuse an address that does not say what it points to where that would decide the variant."""
         fitting = [types for types, faults in zip(self.table.signatures, self.type_faults, strict=True) if not faults]
         for place, name in enumerate(self.runtime):
-            for path in _untyped(name, self.facts.arguments[name]):
+            argument = self.facts.arguments[name]
+            if argument.dtype or argument.kind not in ("pointer", "tuple"):
+                continue
+            for path in _untyped(name, argument):
                 kinds = sorted({dict(leaves(types[place], name))[path] for types in fitting})
                 if len(set(map(pointee, kinds))) > 1:
                     what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}"

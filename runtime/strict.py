@@ -50,7 +50,7 @@ def refuse(rule: str, what: str, *, got: object = "", where: str = "") -> Bundle
 
 def canonical_json(value: Json) -> bytes:
     """Encode with sorted keys and no spaces, ASCII only: one value, one byte string."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def load_json(raw: bytes, where: str) -> Json:
@@ -100,7 +100,8 @@ def _no_number(text: str) -> None:
     raise ValueError(f"number {text[:40]} is not an integer")
 
 
-# made once: a decoder with options of its own is slow to make
+# made once: each is slow to make with options of its own
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 _DECODER = json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
 
 

@@ -184,12 +184,10 @@ def _decode_params(value: Json, where: str) -> tuple[Param, ...]:
     if dotted := [param for param in known if "." in param]:
         # a dot parts a param from its member
         raise refuse("name", "expected params without dots", got=repr(dotted), where=where)
-    return tuple(
-        [
-            Param(param, flag(constexpr, where), _default(default, where))
-            for param, (_, constexpr, default) in zip(known, rows, strict=True)
-        ]
-    )
+    flags = [flag(constexpr, where) for _, constexpr, _ in rows]
+    # most have none: an empty array
+    defaults = [MISSING if default == [] else _default(default, where) for *_, default in rows]
+    return tuple(map(Param, known, flags, defaults))
 
 
 def _default(value: Json, where: str) -> Value | Missing:

@@ -72,13 +72,21 @@ def _broken(error: Exception, where: str) -> BundleIntegrityError:
 def _with_zstandard() -> Callable[[bytes, int, str], bytes]:
     import zstandard  # noqa: PLC0415 - Python 3.14 needs no package
 
+    # a decompressor serves one thread at a time, and costs more to make than a small frame to decompress
+    idle: list[zstandard.ZstdDecompressor] = []
+
     def decompress_frame(frame: bytes, _raw_bytes: int, where: str) -> bytes:
-        # the one-shot call writes into a buffer of the declared size, which was checked: no bomb can outgrow it
-        decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)
         try:
+            decompressor = idle.pop()
+        except IndexError:
+            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)
+        try:
+            # the one-shot call writes into a buffer of the declared size, which was checked: no bomb can outgrow it
             return decompressor.decompress(frame, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise _broken(error, where) from None
+        finally:
+            idle.append(decompressor)
 
     return decompress_frame
 

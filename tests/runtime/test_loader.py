@@ -31,7 +31,7 @@ def test_a_file_is_a_bundle(tmp_path: Path) -> None:
     path = make_bundle(tmp_path / "a.nojit", ADD, MUL)
     with loader.load(path) as bundle:
         assert bundle.kernels == ("add", "mul")
-        assert [file.path for file in bundle.files] == [path]
+        assert [file.path for file in bundle.files] == [str(path)]
         assert bundle.kernel("add") is bundle.kernel("add")
         assert bundle.kernel("add").name == "add"
         assert repr(bundle.kernel("add")) == "Kernel('add', sm_90a)"

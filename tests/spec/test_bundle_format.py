@@ -272,7 +272,7 @@ def test_the_deepest_valid_document_nests_as_the_page_says() -> None:
     values.decode_value(deepest, "")
     # an object, its configs, one of them, its constexprs, one of those
     document = {"configs": [{"constexprs": [["BLOCK", deepest]]}]}
-    assert f"nest at most {_depth(document)}\ndeep" in TEXT
+    assert f"nest at\nmost {_depth(document)} deep" in TEXT
 
 
 def _depth(value: Any) -> int:
