@@ -266,7 +266,9 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
             what = f"expected options that Triton {triton.__version__} has"
             raise ManifestError(what, got=f"{name} = {value!r}", where=where)
     try:
-        return _environment(variant.arch, variant.options)
+        return _environment(variant.arch, _resolved(variant.options, place))
+    except OSError as error:
+        raise ManifestError("expected libraries that can be read", got=str(error), where=where) from None
     except ValueError as error:
         raise ManifestError(
             "expected options that Triton takes", got=" ".join(str(error).split()), where=where
@@ -283,6 +285,14 @@ def _environment(arch: str, options: tuple[tuple[str, Value], ...]) -> str:
     }
     text = repr((sorted(spelled.items()), sorted(switches.items()), target_of(arch), toolchain(arch)))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tuple[tuple[str, Value], ...]:
+    """Take the files of `extern_libs` from where the manifest lies."""
+    given: dict[str, Any] = dict(options)
+    if libraries := given.get("extern_libs"):
+        given["extern_libs"] = tuple((library, str(place.folder / path)) for library, path in libraries)
+    return tuple(given.items())
 
 
 def _given(options: tuple[tuple[str, Value], ...]) -> dict[str, Any]:
@@ -321,7 +331,9 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     try:
         source = ast_source(variant, place)
         with _quiet_triton(log):
-            compiled = triton.compile(source, target=gpu_target(variant.arch), options=_given(variant.options))
+            compiled = triton.compile(
+                source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
+            )
             image = bytes(compiled.asm["cubin"])
     except Exception as error:
         # the message alone can be empty or a page long; the log keeps all of it

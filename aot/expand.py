@@ -10,7 +10,7 @@ from typing import Any
 from nojit.aot.axes import axes_of, read_value
 from nojit.aot.hints import hint_sets
 from nojit.aot.manifest import CONFIG_RULES, DerivedSpec, KernelSpec
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.options import OPTIONS, TUNABLE, option_value
 from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, fill, is_hintable, plain, types_of
 from nojit.aot.variant import Variant
@@ -190,9 +190,9 @@ class _Expander:
 
     def _way(self, number: int, raw: dict[str, Any]) -> _Way:
         where = f"{self.where}.configs[{number}]"
-        options = {name: option.default for name, option in OPTIONS.items()}
-        options.update(self.spec.options)
-        options.update({key: raw[key] for key in raw if key in OPTIONS})
+        defaults = {name: option.default for name, option in OPTIONS.items()}
+        given = self.spec.options | {key: raw[key] for key in raw if key in OPTIONS}
+        options = {name: option_value(value) for name, value in (defaults | given).items()}
         constexprs = {
             key: read_value(value, f"{where}.{key}")
             for key, value in raw.items()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.values import Value
 
-__all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option"]
+__all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option", "option_value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,19 @@ class Option:
         Raises:
             ManifestError: the value has another type, or is not among `values`.
         """
-        if type(value) is not self.kind:
-            raise ManifestError(f"expected {self.kind.__name__}", got=repr(value), where=where)
+        paths = type(value) is dict and all(isinstance(path, str) for path in value.values())
+        if type(value) is not self.kind or (self.kind is dict and not paths):
+            what = "a table of file names" if self.kind is dict else self.kind.__name__
+            raise ManifestError(f"expected {what}", got=repr(value), where=where)
         if self.values and value not in self.values:
             few = len(self.values) <= 8
             allowed = ", ".join(map(str, self.values)) if few else f"{self.values[0]} to {self.values[-1]}"
             raise ManifestError(f"expected one of {allowed}", got=repr(value), where=where)
+
+
+def option_value(raw: Any) -> Value:
+    """Turn a checked value into one that a variant carries: a table becomes sorted pairs."""
+    return tuple(sorted(raw.items())) if isinstance(raw, dict) else raw
 
 
 OPTIONS: dict[str, Option] = {
@@ -54,6 +62,7 @@ OPTIONS: dict[str, Option] = {
     "min_shared_mem": Option(None, int, optional=True),
     "ptx_version": Option(None, int, tuple(range(70, 100)), optional=True),
     "ptx_options": Option(None, str, optional=True),
+    "extern_libs": Option(None, dict, optional=True),
     "sanitize_overflow": Option(True, bool),
     "debug": Option(False, bool),
 }
@@ -67,7 +76,6 @@ FIXED = {
     "deprecated_fp8_dot_operand_dtypes": "follows from the architecture",
     "allowed_dot_input_precisions": "follows from the architecture",
     "max_num_imprecise_acc_default": "follows from the architecture: Triton overwrites what it is given",
-    "extern_libs": "Triton's own libdevice; the environment names another",
     "ir_override": "would replace the kernel by a file",
     "instrumentation_mode": "would make kernels that only a running Triton can launch",
     "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",

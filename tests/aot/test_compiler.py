@@ -322,6 +322,16 @@ class TestKey:
         with pytest.raises(ManifestError, match=message):
             key(variant_of(arch, options=options))
 
+    def test_covers_what_is_in_a_library(self, place, fresh_environment):
+        variant = variant_of(options={"extern_libs": {"lib": "lib.py"}})
+        keys = []
+        for text in ("1", "1", "2"):
+            where = place(lib=text)
+            keys.append(variant_key(variant, describe(where), where))
+        assert keys[0] == keys[1] != keys[2]
+        with pytest.raises(ManifestError, match=r"expected libraries that can be read, got .*lib\.py"):
+            variant_key(variant, describe(place()), place())
+
     def test_does_not_change_with_an_option_that_this_triton_lacks_and_nobody_sets(self, key, monkeypatch):
         before = key(variant_of())
         monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool))
@@ -396,6 +406,8 @@ OTHER_OPTIONS: dict[str, Any] = {
     "min_shared_mem": 4096,
     "ptx_version": 85,
     "ptx_options": "-O1",
+    # any file that is there
+    "extern_libs": {"lib": "source.py"},
     "sanitize_overflow": False,
     "debug": True,
 }
@@ -608,6 +620,18 @@ class TestOptions:
         assert squeezed.spill_bytes > 0
         roomy = compile_variant(variant_of("sm_80", **entry, configs=[{"BLOCK": 128, "num_warps": 1}]), where)
         assert roomy.spill_bytes == 0
+
+    def test_a_library_beside_the_manifest_is_linked(self, place):
+        from triton.backends.nvidia import compiler as nvidia
+
+        where = place(SOURCE.replace("x + 1.5", "tl.extra.cuda.libdevice.tgamma(x)"))
+        libdevice = Path(nvidia.__file__).parent / "lib/libdevice.10.bc"
+        (where.folder / "own.bc").write_bytes(libdevice.read_bytes())
+        theirs, own = variant_of(), variant_of(options={"extern_libs": {"libdevice": "own.bc"}})
+        assert compile_variant(own, where).image == compile_variant(theirs, where).image
+        (where.folder / "own.bc").write_bytes(b"no bitcode")
+        with pytest.raises(CompileError):
+            compile_variant(own, where)
 
     def test_a_kernel_that_makes_descriptors_needs_scratch_on_sm_90(self, place):
         source = HEADER + textwrap.dedent("""

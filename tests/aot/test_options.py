@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.options import FIXED, OPTIONS, TUNABLE
+from nojit.aot.options import FIXED, OPTIONS, TUNABLE, option_value
 from nojit.runtime.errors import ManifestError
 
 
@@ -47,3 +47,11 @@ def test_every_option_of_tritons_can_be_set_or_is_fixed_for_a_reason():
 def test_words_are_listed():
     with pytest.raises(ManifestError, match="expected one of tf32, tf32x3, ieee, bf16x3, bf16x6, got 'tf64'"):
         OPTIONS["default_dot_input_precision"].check("tf64", "here")
+
+
+@pytest.mark.parametrize("value", ["lib.bc", {"lib": 1}, ["lib.bc"]])
+def test_libraries_are_a_table_of_file_names(value):
+    with pytest.raises(ManifestError, match="expected a table of file names, got "):
+        OPTIONS["extern_libs"].check(value, "here")
+    OPTIONS["extern_libs"].check({"lib": "lib.bc"}, "here")
+    assert option_value({"b": "2.bc", "a": "1.bc"}) == (("a", "1.bc"), ("b", "2.bc"))

@@ -39,6 +39,7 @@ _OPTIONS = {
     "min_shared_mem": "Least shared memory of a block in bytes, to keep other blocks off a multiprocessor; Triton 3.9.",
     "ptx_version": "Version of PTX: 85 for 8.5. Unset: what ptxas takes.",
     "ptx_options": "More options for ptxas.",
+    "extern_libs": "Libraries of LLVM bitcode to link, by name, relative to the manifest; `libdevice` replaces Triton's.",
     "sanitize_overflow": "Check integer overflow where `debug` is on.",
     "debug": "Compile device assertions in.",
 }
@@ -112,7 +113,7 @@ def _options() -> str:
 
 def _values(option: Option) -> str:
     if not option.values:
-        return {bool: "bool", str: "string", int: "int"}[option.kind]
+        return {bool: "bool", str: "string", int: "int", dict: "table of strings"}[option.kind]
     if len(option.values) > 8:
         return f"{option.values[0]} to {option.values[-1]}"
     return ", ".join(map(str, option.values))
