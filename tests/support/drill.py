@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from tests.fakecuda import FakeCuda, load_extension
-from tests.support.tensors import InterfaceTensor
+from tests.support.tensors import InterfaceTensor, PointerTensor
 
 __all__ = ["DRILLS", "Outcome", "Setup"]
 
@@ -101,6 +101,45 @@ class World:
         """Launch without a tensor, on the current device."""
         self.bundle.kernel("plain")[(1,)](7)
 
+    def described(self, rows: int = 5) -> None:
+        """Launch the kernel that takes a tensor descriptor."""
+        from nojit import runtime
+
+        descriptor = runtime.TensorDescriptor(self.torch.Tensor(0x1000), (rows, 64), (64, 1), (64, 64))
+        self.bundle.kernel("described")[(1,)](5, descriptor)
+
+    def tupled(self) -> None:
+        """Launch the kernel that takes a tuple."""
+        self.bundle.kernel("tupled")[(1,)]((self.torch.Tensor(0x1000), (5, None)))
+
+    def bound(self) -> None:
+        """Launch a kernel that is bound to its grid and one of its arguments."""
+        bound = self.bundle.kernel("add").bind((1,), n=5)
+        bound(self.torch.Tensor(0x1000), self.torch.Tensor(0x2000))
+
+    def allocated(self) -> None:
+        """Launch the kernel that needs scratch memory, which a function of the program's own gives."""
+        from nojit import runtime
+
+        runtime.set_allocator(lambda _size, _alignment, _stream: 0x7000_0000)
+        try:
+            self.bundle.kernel("scratch")[(2,)](PointerTensor(0x1000), 5)
+        finally:
+            runtime.set_allocator(None)
+
+    def hooked(self) -> None:
+        """Launch with hooks, and count those that were entered and not left."""
+        from nojit.runtime import hooks
+
+        depth: list[int] = []
+        handle = hooks.add(lambda _: depth.append(1), lambda _: depth.pop())
+        try:
+            self.add()
+        finally:
+            hooks.remove(handle)
+            if depth:
+                raise RuntimeError("a hook was entered and not left")
+
     def preload(self) -> None:
         """Load what `wide` launches."""
         self.bundle.kernel("wide").preload(0)
@@ -141,6 +180,12 @@ DRILLS: dict[str, Drill] = {
     "address": (_known_memory, World.address),
     "later address": (_known_and_launched, World.address),
     "no tensor": (lambda world: world.driver.make_current(0), World.plain),
+    "launch with the same descriptor": (World.described, World.described),
+    "launch with another descriptor": (World.described, lambda world: world.described(6)),
+    "later launch with a tuple": (World.tupled, World.tupled),
+    "later bound launch": (World.bound, World.bound),
+    "launch with an allocator": (World.allocated, World.allocated),
+    "launch with hooks": (World.add, World.hooked),
     "preload": (_nothing, World.preload),
     "launch after preload": (World.preload, World.wide),
 }
