@@ -18,26 +18,24 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import namedtuple
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import triton
-from nojit.aot.layout import Leaf, layout_of, tensor_maps_of
+from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
-from nojit.aot.types import NONE, members_of, plain
+from nojit.aot.types import NONE
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime import cubin
 from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import arch_number
-from nojit.runtime.type_names import is_tuple, leaves
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
@@ -341,7 +339,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         raise CompileError(
             "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
         ) from error
-    launch = _launch(compiled.metadata, _passed(function, variant), where)
+    launch = _launch(compiled.metadata, passed_of([param.name for param in function.params], variant), where)
     return CompiledVariant(
         image=image,
         launch=launch,
@@ -363,42 +361,17 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     order = [param.name for param in function.params]
     types = dict(variant.signature)
     constants: dict[Place, Any] = {(order.index(name),): _to_triton(value, place) for name, value in variant.constexprs}
-    constants |= {_path(path, order): None for path, kind in _leaves(variant) if kind == NONE}
-    constants |= {_path(path, order): 1 for path, hint in variant.hints if hint == 1}
+    constants |= {place_in(path, order): None for path, kind in leaves_of(variant) if kind == NONE}
+    constants |= {place_in(path, order): 1 for path, hint in variant.hints if hint == 1}
     for number, param in enumerate(function.params):
         if param.is_constexpr:
             constants.setdefault((number,), param.default)
     return ASTSource(
         function,
-        signature={name: _nested(types.get(name, ""), (number,), constants) for number, name in enumerate(order)},
+        signature={name: nested(types.get(name, ""), (number,), constants) for number, name in enumerate(order)},
         constexprs=constants,
-        attrs={_path(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16},
+        attrs={place_in(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16},
     )
-
-
-Place = tuple[int, ...]
-
-
-def _path(leaf: str, order: Sequence[str]) -> Place:
-    """Say where a leaf is as Triton does: the place of its param, then of each member."""
-    name, *places = leaf.split(".")
-    return (order.index(name), *map(int, places))
-
-
-def _leaves(variant: Variant) -> Iterator[Leaf]:
-    return (leaf for name, kind in variant.signature for leaf in leaves(plain(kind), name))
-
-
-def _nested(kind: str, path: Place, constants: Mapping[Place, Any]) -> Any:
-    """Spell a type as Triton does: a tuple of types for a tuple, a constant as such."""
-    if path in constants:
-        return "constexpr"
-    if not is_tuple(kind):
-        return kind
-    names, members = members_of(kind)
-    nested = [_nested(member, (*path, place), constants) for place, member in enumerate(members)]
-    # Triton looks for the fields on the class; they are known only now
-    return namedtuple("Members", names)(*nested) if names else tuple(nested)  # noqa: PYI024
 
 
 def _to_triton(value: Value, place: SourcePlace) -> Any:
@@ -472,16 +445,3 @@ def _check_image(image: bytes, launch: Launch, arch: str, where: str) -> int:
         raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
     registers: int = next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
     return registers
-
-
-def _passed(function: JITFunction[Any], variant: Variant) -> list[Leaf]:
-    """List what is passed to the compiled kernel: the function's order, tuples taken apart, constants dropped."""
-    types = dict(variant.signature)
-    ones = {path for path, hint in variant.hints if hint == 1}
-    return [
-        (path, kind)
-        for param in function.params
-        if not param.is_constexpr
-        for path, kind in leaves(plain(types[param.name]), param.name)
-        if path not in ones and kind != NONE
-    ]

@@ -1,21 +1,67 @@
-"""The params of a compiled kernel: what of the function's params reaches it, and as what. Pure."""
+"""From a function's params to those of the compiled kernel: what Triton is told, and what comes of it. Pure."""
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nojit.aot.types import NONE, members_of, plain
+from nojit.aot.variant import Variant
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Slot, TensorMap
-from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_descriptor
+from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_descriptor, is_tuple, leaves
 
-__all__ = ["Leaf", "layout_of", "tensor_maps_of"]
+__all__ = ["Leaf", "Place", "layout_of", "leaves_of", "nested", "passed_of", "place_in", "tensor_maps_of"]
 
 Leaf = tuple[str, str]
 """The path of what is passed, ``x`` or ``x.1.0``, and its type."""
+Place = tuple[int, ...]
+"""A path as Triton has it: the place of the param, then of each member."""
 
 # Triton's metadata number element types as tensor maps made on the device do; `CUtensorMapDataType` swaps three
 _ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
+
+
+def leaves_of(variant: Variant) -> Iterator[Leaf]:
+    """List every leaf of a variant's runtime params, None included."""
+    return (leaf for name, kind in variant.signature for leaf in leaves(plain(kind), name))
+
+
+def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
+    """List what is passed to the compiled kernel: tuples taken apart, constants dropped.
+
+    Args:
+        order: the function's params.
+        variant: says their types, and which of them are constants.
+    """
+    types = dict(variant.signature)
+    ones = {path for path, hint in variant.hints if hint == 1}
+    return [
+        (path, kind)
+        for name in order
+        if name in types
+        for path, kind in leaves(plain(types[name]), name)
+        if path not in ones and kind != NONE
+    ]
+
+
+def place_in(path: str, order: Sequence[str]) -> Place:
+    """Say where a leaf is, as Triton does."""
+    name, *places = path.split(".")
+    return (order.index(name), *map(int, places))
+
+
+def nested(kind: str, place: Place, constants: Mapping[Place, Any]) -> Any:
+    """Spell a type as Triton does: a tuple of types for a tuple, and ``constexpr`` for a constant."""
+    if place in constants:
+        return "constexpr"
+    if not is_tuple(kind):
+        return kind
+    names, kinds = members_of(kind)
+    members = [nested(member, (*place, number), constants) for number, member in enumerate(kinds)]
+    # Triton looks for the fields on the class; they are known only now
+    return namedtuple("Members", names)(*members) if names else tuple(members)  # noqa: PYI024
 
 
 def layout_of(passed: Sequence[Leaf], *, tensor_maps: bool, rounds_tf32: bool) -> tuple[Slot, ...]:

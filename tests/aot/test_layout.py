@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nojit.aot.layout import layout_of, tensor_maps_of
+from nojit.aot.expand import expand_kernel
+from nojit.aot.layout import layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Slot, TensorMap
+
+from tests.aot.entries import spec
 
 PASSED = (("x", "i32"), ("a", "tensordesc<fp16[64,32]>"), ("t.1", "tensordesc<fp32[16]>"), ("t.2.0", "*kfp16"))
 SCRATCH = [(GLOBAL_SCRATCH, "*i8"), (PROFILE_SCRATCH, "*i8")]
@@ -48,6 +51,33 @@ def test_descriptors_come_apart_without(rounds_tf32):
         ("a.shape.1", "i32"),
         ("a.stride.0", "i64"),
         ("a.stride.1", "i64"),
+    ]
+
+
+def test_types_are_nested_as_triton_has_them():
+    kind = "(a:(i32,*fp16),b:(x:i32,y:none))"
+    found = nested(kind, (2,), {(2, 0, 0): 1, (2, 1, 1): None})
+    assert found == (("constexpr", "*fp16"), ("i32", "constexpr"))
+    assert (found._fields, found.b._fields, type(found.a)) == (("a", "b"), ("x", "y"), tuple)
+    assert nested("i32", (0,), {}) == "i32"
+    assert nested("", (0,), {(0,): 3}) == "constexpr"
+    assert nested("()", (0,), {}) == ()
+    assert place_in("x.1.0", ("n", "x")) == (1, 1, 0)
+
+
+def test_what_is_passed():
+    (variant, *_) = expand_kernel(
+        spec(params={"x": "(a: *fp16?, b: (i32, i64))", "y": "none", "z": "i32"}, hints=[{"x.1.1": 1, "x.0": 16}]),
+        "sm_90",
+        "here",
+    ).variants
+    assert passed_of(("z", "BLOCK", "y", "x"), variant) == [("z", "i32"), ("x.0", "*fp16"), ("x.1.0", "i32")]
+    assert list(leaves_of(variant)) == [
+        ("x.0", "*fp16"),
+        ("x.1.0", "i32"),
+        ("x.1.1", "i64"),
+        ("y", "none"),
+        ("z", "i32"),
     ]
 
 
