@@ -182,9 +182,10 @@ def _start(way: Way, fixture: Fixture, *, check: bool) -> dict[str, float]:
         command = [sys.executable, str(_SCRIPT), way.script, str(result), *way.words(fixture)]
         cache = str(fixture.warm_cache if way.cache == "warm" else Path(folder, "cold"))
         started = time.monotonic_ns()
-        ended = subprocess.run(
-            command, check=False, capture_output=True, text=True, env=environ | {"TRITON_CACHE_DIR": cache}
-        )
+        # modules of a wheel are compiled when it is installed, those here by the start that only warms
+        environment = {name: value for name, value in environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["TRITON_CACHE_DIR"] = cache
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         if ended.returncode:
             raise _StartError((ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:300])
         pairs = [line.split("\t") for line in result.read_text(encoding="utf-8").splitlines()]
