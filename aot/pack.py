@@ -18,17 +18,15 @@ from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import BundleFormatError, PackageError
 from nojit.runtime.format import (
     BundleIndex,
-    Group,
     Header,
     KernelEntry,
     Section,
     TargetInfo,
     decode_index,
-    encode_groups,
     encode_header,
-    encode_images,
     encode_index,
 )
+from nojit.runtime.payload import Group, encode_groups, encode_images
 from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 

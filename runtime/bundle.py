@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 import weakref
-from array import array
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Self
@@ -16,14 +15,12 @@ from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, Kernel
 from nojit.runtime.format import (
     HEADER_BYTES,
     BundleIndex,
-    Group,
     KernelEntry,
     Section,
-    decode_groups,
     decode_header,
-    decode_images,
     decode_index,
 )
+from nojit.runtime.payload import Group, Groups, decode_groups, decode_images
 from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
@@ -186,7 +183,7 @@ class BundleFile:
 
     def place(self, number: int) -> ImagePlace:
         """Say where an image lies."""
-        return self._placement().places[number]
+        return ImagePlace(*self._placement().groups.place(number))
 
     def images(self) -> Iterator[bytes]:
         """Read every image in order, each group once."""
@@ -195,7 +192,8 @@ class BundleFile:
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups in file order."""
-        return self._placement().groups
+        groups = self._placement().groups
+        return tuple([groups.group(number) for number in range(len(groups))])
 
     def verify(self) -> None:
         """Check everything that the file holds, down to the last byte.
@@ -231,15 +229,14 @@ class BundleFile:
         sizes = decode_images(self._section(start, self.index.images, f"{where} images"), f"{where} images")
         start += self.index.images.stored_bytes
         raw = self._section(start, self.index.groups, f"{where} groups")
-        groups = decode_groups(raw, self.index, sizes, where)
-        return _Images(groups, sizes, start + self.index.groups.stored_bytes)
+        return _Images(decode_groups(raw, self.index, sizes, where), start + self.index.groups.stored_bytes)
 
     def _group(self, number: int) -> bytes:
         held, raw = self._last_group
         if held == number:
             return raw
         placement = self._placement()
-        group = placement.groups[number]
+        group = placement.groups.group(number)
         where = f"{self.path} group {number}"
         packed = self._read(placement.starts[number], group.stored_bytes, where)
         _check_digest(packed, group.sha256, where)
@@ -269,16 +266,9 @@ class BundleFile:
 class _Images:
     """The images and groups sections, decoded."""
 
-    def __init__(self, groups: tuple[Group, ...], sizes: array[int], start: int) -> None:
+    def __init__(self, groups: Groups, start: int) -> None:
         self.groups = groups
-        self.starts = list(accumulate((group.stored_bytes for group in groups), initial=start))
-        self.places: list[ImagePlace] = []
-        lengths = iter(sizes)
-        for number, group in enumerate(groups):
-            end = 0
-            for _ in range(group.images):
-                begin, end = end, end + next(lengths)
-                self.places.append(ImagePlace(number, begin, end))
+        self.starts = list(accumulate(groups.stored_bytes, initial=start))
 
 
 def _check_digest(packed: bytes, expected: bytes, where: str) -> None:

@@ -126,10 +126,12 @@ def _read_sections(image: bytes, table: list[tuple[int, ...]], names_index: int)
         raise refuse("sections", "expected the section names in a string table", f"section {names_index}")
     names = _slice(image, "sections", table[names_index][4], table[names_index][5])
     numbers: dict[bytes, int] = {}
-    for number, (name_at, kind, _, _, offset, size, *_) in enumerate(table):
-        if kind != SHT_NOBITS and offset + size > len(image):
-            raise refuse("sections", f"expected bytes {offset} to {offset + size}", f"an image of {len(image)}")
-        name = _name(names, name_at)
+    find, whole = names.find, len(image)
+    for number, (name_at, kind, _, _, offset, size, _, _, _, _) in enumerate(table):
+        if kind != SHT_NOBITS and offset + size > whole:
+            raise refuse("sections", f"expected bytes {offset} to {offset + size}", f"an image of {whole}")
+        end = find(b"\0", name_at, name_at + _MAX_NAME_BYTES)
+        name = names[name_at:end] if end >= 0 else _name(names, name_at)
         if name in numbers:
             raise refuse("names", "expected each section name once", repr(name))
         if name:
@@ -148,7 +150,7 @@ def _read_entries(image: bytes, table: list[tuple[int, ...]], symbols: Section |
     entries: dict[str, Entry] = {}
     content = _slice(image, "symbols", symbols.offset, symbols.size)
     for index, (name_at, info, other, section, _, _) in enumerate(_SYMBOL.iter_unpack(content)):
-        if not other & _STO_ENTRY or info & 0xF != _STT_FUNC:
+        if info & 0xF != _STT_FUNC or not other & _STO_ENTRY:
             continue
         name = _text(_name(names, name_at))
         if name in entries:

@@ -6,16 +6,14 @@ The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
 Only lengths are stored, never offsets: a part starts where the part before it ends, so overlaps and holes cannot be
 expressed. The header pins the SHA-256 of the index, the index pins the sections, the groups section pins the groups.
-This module turns types into raw bytes and back; compression and files are `nojit.runtime.bundle`'s.
+This module turns types into raw bytes and back, but for the images and groups sections (`nojit.runtime.payload`) and
+tables (`nojit.runtime.table_codec`); compression and files are `nojit.runtime.bundle`'s.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-import sys
-from array import array
-from collections.abc import Iterable
 from itertools import islice
 from operator import ge
 
@@ -40,6 +38,7 @@ __all__ = [
     "FORMAT_VERSION",
     "GLOBAL_SCRATCH",
     "GROUP_BYTES_MAX",
+    "GROUP_RECORD_BYTES",
     "HEADER_BYTES",
     "IMAGE_BYTES_MAX",
     "INDEX_RAW_BYTES_MAX",
@@ -49,18 +48,13 @@ __all__ = [
     "SUFFIX",
     "WINDOW_LOG_MAX",
     "BundleIndex",
-    "Group",
     "Header",
     "KernelEntry",
     "Section",
     "TargetInfo",
-    "decode_groups",
     "decode_header",
-    "decode_images",
     "decode_index",
-    "encode_groups",
     "encode_header",
-    "encode_images",
     "encode_index",
 ]
 
@@ -70,7 +64,8 @@ SUFFIX = ".nojit"
 
 _HEADER = struct.Struct("<8sIIQQ32s")
 HEADER_BYTES = _HEADER.size
-_GROUP = struct.Struct("<III32s")
+# of the groups section, for each group (`nojit.runtime.payload`)
+GROUP_RECORD_BYTES = 44
 
 MIB = 1 << 20
 INDEX_BYTES_MAX = 16 * MIB
@@ -168,19 +163,6 @@ class BundleIndex(Record):
         )
 
 
-class Group(Record):
-    """Images compressed together."""
-
-    images: int
-    """How many images it holds, in the order of the images section."""
-    stored_bytes: int
-    """Compressed length."""
-    raw_bytes: int
-    """Sum of its images' lengths."""
-    sha256: bytes
-    """SHA-256 of the compressed bytes."""
-
-
 def encode_header(header: Header) -> bytes:
     """Lay out the first 64 bytes."""
     return _HEADER.pack(MAGIC, FORMAT_VERSION, 0, header.index_bytes, header.index_raw_bytes, header.index_sha256)
@@ -264,72 +246,12 @@ def decode_index(raw: bytes, where: str) -> BundleIndex:
         group_count=count(group_count, VARIANTS_MAX, f"{where} group_count"),
         payload_bytes=count(payload_bytes, 1 << 40, f"{where} payload_bytes"),
     )
-    if index.images.raw_bytes != 4 * index.image_count or index.groups.raw_bytes != _GROUP.size * index.group_count:
+    if (
+        index.images.raw_bytes != 4 * index.image_count
+        or index.groups.raw_bytes != GROUP_RECORD_BYTES * index.group_count
+    ):
         raise refuse("size", "expected section lengths that follow from their counts", where=where)
     return index
-
-
-def encode_images(sizes: Iterable[int]) -> bytes:
-    """Lay out the images section: each image's length, in the order of the groups."""
-    lengths = array("I", sizes)
-    if sys.byteorder == "big":
-        lengths.byteswap()
-    return lengths.tobytes()
-
-
-def decode_images(raw: bytes, where: str) -> array[int]:
-    """Read the images section.
-
-    Raises:
-        BundleFormatError: an image that is empty or past the limit.
-    """
-    lengths = u32_array(raw)
-    if lengths and not 0 < min(lengths) <= max(lengths) <= IMAGE_BYTES_MAX:
-        raise refuse(
-            "size",
-            f"expected images of 1 to {IMAGE_BYTES_MAX} bytes",
-            got=f"{min(lengths)} to {max(lengths)}",
-            where=where,
-        )
-    return lengths
-
-
-def u32_array(raw: bytes | memoryview) -> array[int]:
-    """Read little-endian unsigned 32-bit integers."""
-    values = array("I")
-    values.frombytes(raw)
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
-
-
-def encode_groups(groups: Iterable[Group]) -> bytes:
-    """Lay out the groups section."""
-    return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)
-
-
-def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str) -> tuple[Group, ...]:
-    """Read the groups section and check it against the index and the images' `sizes`.
-
-    Raises:
-        BundleFormatError: groups that do not hold exactly the images listed, or do not fill the file.
-    """
-    groups = tuple(Group(*record) for record in _GROUP.iter_unpack(raw))
-    first = 0
-    for number, group in enumerate(groups):
-        place = f"{where} group {number}"
-        if not 0 < group.images <= len(sizes) - first:
-            raise refuse("groups", f"expected 1 to {len(sizes) - first} images", got=group.images, where=place)
-        held = sum(sizes[first : first + group.images])
-        if group.raw_bytes != held or max(held, group.stored_bytes) > GROUP_BYTES_MAX:
-            what = f"expected {held} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
-            raise refuse("groups", what, got=f"{group.raw_bytes} raw, {group.stored_bytes} stored", where=place)
-        first += group.images
-    if first != len(sizes):
-        raise refuse("groups", f"expected groups to hold {len(sizes)} images", got=first, where=where)
-    if (total := sum(group.stored_bytes for group in groups)) != index.payload_bytes:
-        raise refuse("groups", f"expected groups of {index.payload_bytes} bytes in all", got=total, where=where)
-    return groups
 
 
 _INDEX_FIELDS = (

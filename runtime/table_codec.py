@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any
 
 from nojit.runtime import expr
-from nojit.runtime.format import u32_array
 from nojit.runtime.launch_codec import Launches, encode_launches
+from nojit.runtime.payload import u32_array
 from nojit.runtime.strict import (
     POOL_MAX,
     Json,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from nojit.runtime import format as layout
-from nojit.runtime import launch_codec, strict, table_codec, values
+from nojit.runtime import launch_codec, payload, strict, table_codec, values
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
@@ -71,7 +71,7 @@ def test_the_header_is_as_the_page_says() -> None:
 def test_a_group_record_is_as_the_page_says() -> None:
     sizes = [int(length) for length in column("group", 1)]
     assert [int(place) for place in column("group")] == [sum(sizes[:i]) for i in range(len(sizes))]
-    assert sum(sizes) == layout._GROUP.size
+    assert sum(sizes) == payload._GROUP.size == layout.GROUP_RECORD_BYTES
     assert column("group", 2) == ["images", "stored_bytes", "raw_bytes", "sha256"]
 
 

@@ -20,16 +20,14 @@ from nojit.runtime.format import (
     GLOBAL_SCRATCH,
     PROFILE_SCRATCH,
     BundleIndex,
-    Group,
     Header,
     KernelEntry,
     Section,
     TargetInfo,
-    encode_groups,
     encode_header,
-    encode_images,
     encode_index,
 )
+from nojit.runtime.payload import Group, encode_groups, encode_images
 from nojit.runtime.table import (
     COLUMNS,
     MISSING,
