@@ -4,12 +4,6 @@
 /* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
 enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
 
-static uint64_t pointer_bits(const nj_field *field, const nj_value *value)
-{
-    bool hint = field->hint_16 && (value->bits & 15) == 0;
-    return field->pointers[value->dtype] | (uint64_t)hint << field->type_count;
-}
-
 /* Which of the hints that Triton knows hold: bit 0 divisible by 16, bit 1 equal to 1. */
 static uint64_t hints_of(const nj_value *value)
 {
@@ -44,18 +38,35 @@ static void add_leaves(const nj_value *value, const nj_call *call, nj_key *key)
 }
 
 /* The bits that an argument leaves: which types take it, which hints hold. */
-static uint64_t argument_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)
+static uint64_t any_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)
 {
     if (field->address && (value->tag == NJ_TAG_UINT || (value->tag == NJ_TAG_INT && value->bits >= 0))) {
         *value = (nj_value){.tag = NJ_TAG_POINTER, .dtype = NJ_DTYPE_NONE, .bits = value->bits};
     }
     if (value->tag == NJ_TAG_POINTER) {
-        return pointer_bits(field, value);
+        bool hint = field->hint_16 && (value->bits & 15) == 0;
+        return field->pointers[value->dtype] | (uint64_t)hint << field->type_count;
     }
     if (field->tuple && value->tag == NJ_TAG_TUPLE) {
         add_leaves(value, call, key);
     }
     return other_bits(field, value, call);
+}
+
+static inline uint64_t argument_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)
+{
+    if (field->kind == NJ_FIELD_INT && value->tag == NJ_TAG_INT) {
+        const nj_type *type = field->types;
+        uint64_t fits = value->bits >= type->low && value->bits <= type->high;
+        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
+        uint64_t one = field->hint_1 & (value->bits == 1);
+        return fits | by_16 << 1 | one << 2;
+    }
+    if (field->kind == NJ_FIELD_POINTER && value->tag == NJ_TAG_POINTER) {
+        uint64_t by_16 = field->hint_16 & ((value->bits & 15) == 0);
+        return field->pointers[value->dtype] | by_16 << field->type_count;
+    }
+    return any_bits(field, call, value, key);
 }
 
 /* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
@@ -92,7 +103,7 @@ static bool add_arguments(const nj_spec *spec, nj_call *call, nj_key *key)
         const nj_field *field = &spec->fields[i];
         nj_value *value = &call->values[i];
         uint64_t bits;
-        if (field->types == NULL) {
+        if (field->kind == NJ_FIELD_CONSTEXPR) {
             bits = constexpr_bits(field, value, key);
             known &= value->tag != NJ_TAG_UNKNOWN;
         } else {

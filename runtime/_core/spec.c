@@ -51,6 +51,14 @@ static int read_types(nj_field *field, PyObject *types)
     return 0;
 }
 
+static nj_field_kind kind_of(const nj_field *field)
+{
+    if (field->type_count == 1 && field->types[0].tags == NJ_BIT(NJ_TAG_INT)) {
+        return NJ_FIELD_INT;
+    }
+    return field->pointers[NJ_DTYPE_NONE] != 0 ? NJ_FIELD_POINTER : NJ_FIELD_ANY;
+}
+
 /* One of `params`: (types, whether hint 16 matters, whether hint 1 does), or (tag, bits) of a constexpr's default. */
 static int read_field(nj_field *field, PyObject *param)
 {
@@ -62,13 +70,18 @@ static int read_field(nj_field *field, PyObject *param)
         }
         field->hint_16 = hint_16;
         field->hint_1 = hint_1;
-        return read_types(field, types);
+        if (read_types(field, types) < 0) {
+            return -1;
+        }
+        field->kind = (uint8_t)kind_of(field);
+        return 0;
     }
     int tag;
     long long bits;
     if (!PyArg_ParseTuple(param, "iL", &tag, &bits)) {
         return -1;
     }
+    field->kind = NJ_FIELD_CONSTEXPR;
     field->fallback = (nj_value){.tag = (uint8_t)tag, .bits = bits};
     return 0;
 }
@@ -132,6 +145,9 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
         if (read_field(&self->fields[i], PyTuple_GET_ITEM(params, i)) < 0) {
             return -1;
         }
+    }
+    for (Py_ssize_t i = 0; i < self->program_count; i++) {
+        self->fields[self->argument_count + i].kind = NJ_FIELD_CONSTEXPR;
     }
     return read_programs(self, programs) < 0 ? -1 : lay_out(self);
 }

@@ -11,10 +11,19 @@
 /* two bits for each leaf of a tuple */
 #define NJ_LEAF_WORDS_MAX (NJ_LEAVES_MAX / 32)
 
+/* How a field is read; the first two are short cuts for what nearly all arguments are. */
+typedef enum {
+    NJ_FIELD_INT, /* one int type and no other */
+    NJ_FIELD_POINTER, /* pointers, and perhaps others */
+    NJ_FIELD_ANY,
+    NJ_FIELD_CONSTEXPR, /* a constexpr, an option or a program */
+} nj_field_kind;
+
 /* Where a param, constexpr, option or program leaves its mark in the key. */
 typedef struct {
     uint16_t word;
     uint8_t shift;
+    uint8_t kind;
     bool hint_16; /* whether some variant was compiled for values divisible by 16 */
     bool hint_1;  /* and for the value 1 */
     bool tuple;   /* whether some type is one: the hints of its members go behind the packed words */
