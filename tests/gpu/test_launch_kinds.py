@@ -89,8 +89,13 @@ def test_ints_of_every_width(kernels, ints, flag):
     signed = [value - (1 << 64) if value >= 1 << 63 else value for value in (*ints, int(flag))]
     assert stored.tolist() == signed
     theirs_stored = torch.zeros_like(stored)
-    jit("scalars")[1,](theirs_stored, floats, *ints, flag, 1.0, 1.0, 1.0, 1.0)
-    assert same_bits(stored, theirs_stored)
+    try:
+        jit("scalars")[1,](theirs_stored, floats, *ints, flag, 1.0, 1.0, 1.0, 1.0)
+    except OverflowError:
+        # Triton 3.6 packs an i8 as an unsigned byte
+        assert min(ints) < 0
+    else:
+        assert same_bits(stored, theirs_stored)
 
 
 @pytest.mark.parametrize("value", NUMBERS)
