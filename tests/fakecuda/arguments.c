@@ -86,8 +86,9 @@ static CUresult check_values(const struct fake_request *request, const struct fa
         const unsigned char *value = record->bytes + code->offsets[i];
         CUdeviceptr address = 0;
         if (code->sizes[i] == FAKE_TENSOR_MAP_BYTES) {
-            if (!fake_is_tensor_map(value, &address))
-                return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: argument %u is no tensor map", code->symbol, i);
+            const char *problem = fake_check_tensor_map(value, &address);
+            if (problem)
+                return fake_violation(CUDA_ERROR_INVALID_VALUE, "%s: argument %u is %s", code->symbol, i, problem);
         } else if (code->sizes[i] == sizeof address) {
             memcpy(&address, value, sizeof address);
         }

@@ -1,7 +1,10 @@
 #!/bin/sh
-# Run the runtime's tests with the C core and the fake driver under AddressSanitizer and UBSan.
+# Run the launch path's tests with the C core and the fake driver under AddressSanitizer and UBSan.
 #
-#     tests/fakecuda/sanitize.sh [pytest arguments]      default: tests/runtime tests/abuse/test_calls.py
+#     tests/fakecuda/sanitize.sh [pytest arguments]      default: the tests of the runtime, of the fakes, of launch faults
+#
+# Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES and
+# NOJIT_FUZZ_CALLS say how often.
 #
 # The core is built beside, never over, the one in the checkout: a package folder of links stands in front of it on the
 # path. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
@@ -26,8 +29,10 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
     "$root"/runtime/_core/*.c -ldl -o "$package/_core$suffix"
 
-[ $# -gt 0 ] || set -- tests/runtime tests/abuse/test_calls.py -m "not triton and not slow"
 cd "$root"
+[ $# -gt 0 ] || set -- tests/runtime tests/fakecuda tests/abuse/test_calls.py tests/abuse/test_nomemory.py \
+    tests/abuse/test_launch_*.py -q -m "not triton and not slow"
+export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}"
 # leaks are the interpreter's own by the thousand; the core's are looked for by counting references
 FAKECUDA_CFLAGS="$flags" \
     PYTHONPATH="$work" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 \

@@ -173,7 +173,7 @@ struct fake_raised *fake_raised(struct fake_kernel *kernel, CUdevice device);
 /* Copy the arguments of a launch into its record, and check them. */
 CUresult fake_read_params(const struct fake_request *request, struct fake_launch_record *record);
 
-/* Whether these bytes are what cuTensorMapEncodeTiled made, and of what address. */
-int fake_is_tensor_map(const void *bytes, CUdeviceptr *address);
+/* What is wrong with a tensor map that a launch is handed, in words that follow "is", or NULL; and its address. */
+const char *fake_check_tensor_map(const void *bytes, CUdeviceptr *address);
 
 #endif

@@ -13,7 +13,12 @@ enum {
     PROMOTION_MAX = 3,
     FILL_NAN = 1,
     MAGIC = 0x70616d74,
+    FIXED_SINCE = 13020,
+    SMALL_TENSOR_BYTES = 128 << 10,
 };
+
+/* Drivers before 13.2 set this bit of the second word, which is wrong for small tensors: launchers clear it there. */
+static const uint64_t SMALL_BIT = UINT64_C(1) << 21;
 
 enum { SWIZZLE_NONE, SWIZZLE_32B, SWIZZLE_64B, SWIZZLE_128B, SWIZZLE_128B_ATOM_64B = 6 };
 
@@ -26,13 +31,14 @@ static const uint8_t element_bits[TYPES] = {8, 16, 32, 32, 64, 64, 16, 32, 64, 1
 struct fake_tensor_map {
     uint32_t magic;
     uint8_t type, rank, swizzle, fill;
+    uint64_t flags;
     uint64_t address;
     uint64_t stride_bytes[RANK_MAX - 1];
     uint32_t dim[RANK_MAX]; /* 2^32 is stored as 0 */
     uint32_t box[RANK_MAX];
     uint8_t step[RANK_MAX];
     uint8_t interleave, promotion, reserved[5];
-    uint32_t unused[6];
+    uint32_t unused[4];
     uint32_t checksum;
 };
 
@@ -111,12 +117,27 @@ static const char *check(const void *out, const struct map_request *asked) {
     return rule ? rule : check_inner(asked);
 }
 
+/* Of all but the flags, which a launcher may have to mend. */
 static uint32_t checksum(const struct fake_tensor_map *map) {
     uint32_t sum = 2166136261u;
-    const unsigned char *bytes = (const unsigned char *)map;
+    struct fake_tensor_map rest = *map;
+    rest.flags = 0;
+    const unsigned char *bytes = (const unsigned char *)&rest;
     for (size_t i = 0; i < offsetof(struct fake_tensor_map, checksum); i++)
         sum = (sum ^ bytes[i]) * 16777619u;
     return sum;
+}
+
+/* Whether less than 128 KiB lie between the first byte and the last. */
+static int is_small(const struct fake_tensor_map *map) {
+    long double extent = ((map->dim[0] ? map->dim[0] : 4294967296.0L) - 1) * element_bits[map->type] / 8;
+    for (int i = 1; i < map->rank; i++)
+        extent += ((map->dim[i] ? map->dim[i] : 4294967296.0L) - 1) * (long double)map->stride_bytes[i - 1];
+    return extent + 1 < SMALL_TENSOR_BYTES;
+}
+
+static uint64_t right_flags(const struct fake_tensor_map *map) {
+    return fake.driver_version < FIXED_SINCE && !is_small(map) ? SMALL_BIT : 0;
 }
 
 static struct fake_tensor_map make(const struct map_request *asked) {
@@ -126,6 +147,7 @@ static struct fake_tensor_map make(const struct map_request *asked) {
         .rank = (uint8_t)asked->rank,
         .swizzle = (uint8_t)asked->swizzle,
         .fill = (uint8_t)asked->fill,
+        .flags = fake.driver_version < FIXED_SINCE ? SMALL_BIT : 0,
         .address = asked->address,
         .interleave = (uint8_t)asked->interleave,
         .promotion = (uint8_t)asked->promotion,
@@ -139,11 +161,13 @@ static struct fake_tensor_map make(const struct map_request *asked) {
     return map;
 }
 
-int fake_is_tensor_map(const void *bytes, CUdeviceptr *address) {
+const char *fake_check_tensor_map(const void *bytes, CUdeviceptr *address) {
     struct fake_tensor_map map;
     memcpy(&map, bytes, sizeof map);
     *address = map.address;
-    return map.magic == MAGIC && map.checksum == checksum(&map);
+    if (map.magic != MAGIC || map.checksum != checksum(&map))
+        return "no tensor map";
+    return map.flags == right_flags(&map) ? NULL : "a tensor map with the driver's bit for small tensors wrong";
 }
 
 EXPORT CUresult cuTensorMapEncodeTiled(void *out, int type, uint32_t rank, void *address, const uint64_t *dim,

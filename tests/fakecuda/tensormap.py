@@ -9,7 +9,7 @@ __all__ = ["TensorMap", "read_tensor_map"]
 
 _MAGIC = 0x70616D74
 # struct fake_tensor_map of tensormap.c
-_LAYOUT = struct.Struct("<I4BQ4Q5I5I5B2B5x24xI")
+_LAYOUT = struct.Struct("<I4B8xQ4Q5I5I5B2B5x16xI")
 
 
 @dataclass(frozen=True, slots=True)

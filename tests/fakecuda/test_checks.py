@@ -242,6 +242,7 @@ def test_a_tensor_map_needs_a_context_and_a_device_that_has_them(caller: Caller)
 def test_a_launch_is_handed_maps_that_were_made(caller: Caller) -> None:
     maps, sizes = Maps(caller.driver), (128, 4)
     kernel = caller.kernel(CubinSpec("copy", sizes))
+    caller.driver.set_devices(90, driver_version=13020)
     assert maps.encode() == SUCCESS
     whole = int.from_bytes(maps.content(), "little")
     assert caller.launch(kernel, (whole, 5), sizes) == SUCCESS
@@ -249,6 +250,24 @@ def test_a_launch_is_handed_maps_that_were_made(caller: Caller) -> None:
     for wrong in (whole ^ 1 << 200, 0):
         assert caller.launch(kernel, (wrong, 5), sizes) == INVALID_VALUE
         assert caller.driver.violations() == ["copy: argument 0 is no tensor map"]
+
+
+SMALL_BIT = 1 << 64 + 21
+
+
+@pytest.mark.parametrize(
+    ("version", "rows", "right"), [(13010, 512, 0), (13010, 513, SMALL_BIT), (13020, 512, 0), (13020, 513, 0)]
+)
+def test_an_older_drivers_bit_for_small_tensors_is_mended(caller: Caller, version: int, rows: int, right: int) -> None:
+    maps, sizes, driver = Maps(caller.driver), (128, 4), caller.driver
+    kernel = caller.kernel(CubinSpec("copy", sizes))
+    driver.set_devices(90, driver_version=version)
+    assert maps.encode(dims=(128, rows)) == SUCCESS
+    made = int.from_bytes(maps.content(), "little")
+    assert made & SMALL_BIT == (SMALL_BIT if version < 13020 else 0)
+    assert caller.launch(kernel, (made & ~SMALL_BIT | right, 5), sizes) == SUCCESS
+    assert caller.launch(kernel, (made & ~SMALL_BIT | right ^ SMALL_BIT, 5), sizes) == INVALID_VALUE
+    assert driver.violations() == ["copy: argument 0 is a tensor map with the driver's bit for small tensors wrong"]
 
 
 # scratch memory
