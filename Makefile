@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles test test-fast test-triton36 test-python lint format types bench sanitize clean
+.PHONY: build bundles test test-fast test-triton36 test-python test-debug lint format types bench sanitize clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -31,8 +31,13 @@ test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the olde
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
 	$(if $(filter %t,$(TAG)),PYTHON_GIL=0 )$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton" tests/runtime tests/abuse
 
-sanitize: $(VENV)/.test ## the C core's tests under AddressSanitizer and UBSan
-	tests/fakecuda/sanitize.sh
+sanitize: $(VENV)/.test ## the launch path's tests under AddressSanitizer and UBSan
+	PYTHON=$(abspath $(BIN)/python) tests/fakecuda/sanitize.sh
+
+test-debug: $(VENV)/.test ## the same tests with Python's debugging allocator: memory overrun, freed twice, used without the GIL
+	PYTHONMALLOC=debug NOJIT_FAULT_CODES=2,700,709 NOJIT_FUZZ_CALLS=500 $(BIN)/python -m pytest -q -p no:cacheprovider \
+		-m "not gpu and not triton and not slow" tests/runtime tests/fakecuda tests/abuse/test_calls.py \
+		tests/abuse/test_nomemory.py $(wildcard tests/abuse/test_launch_*.py)
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff check
