@@ -9,9 +9,13 @@ What takes dataclasses (``dataclasses.replace``, ``asdict``, ``fields``) takes r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
+from operator import attrgetter
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, dataclass_transform
 
 __all__ = ["Record"]
+
+_Setter: TypeAlias = "Callable[[Record, Any], None]"
 
 
 class _DataclassFields:
@@ -24,20 +28,67 @@ class _DataclassFields:
         return {field.name: field for field in dataclasses.fields(alike)}
 
 
+def _one(set_0: _Setter) -> Callable[..., None]:
+    def init(self: Record, a: Any) -> None:
+        set_0(self, a)
+
+    return init
+
+
+def _two(set_0: _Setter, set_1: _Setter) -> Callable[..., None]:
+    def init(self: Record, a: Any, b: Any) -> None:
+        set_0(self, a)
+        set_1(self, b)
+
+    return init
+
+
+def _three(set_0: _Setter, set_1: _Setter, set_2: _Setter) -> Callable[..., None]:
+    def init(self: Record, a: Any, b: Any, c: Any) -> None:
+        set_0(self, a)
+        set_1(self, b)
+        set_2(self, c)
+
+    return init
+
+
+def _four(set_0: _Setter, set_1: _Setter, set_2: _Setter, set_3: _Setter) -> Callable[..., None]:
+    def init(self: Record, a: Any, b: Any, c: Any, d: Any) -> None:
+        set_0(self, a)
+        set_1(self, b)
+        set_2(self, c)
+        set_3(self, d)
+
+    return init
+
+
+# records of few fields are made by the hundred before a first launch
+_QUICK: dict[int, Callable[..., Callable[..., None]]] = {1: _one, 2: _two, 3: _three, 4: _four}
+
+
+def _quick_init(kind: str, names: tuple[str, ...], defaults: dict[str, Any], setters: tuple[_Setter, ...]) -> Any:
+    """Make a constructor whose parameters have the names and the defaults of the fields."""
+    init = _QUICK[len(names)](*setters)
+    code = init.__code__.replace(co_varnames=("self", *names), co_name="__init__", co_qualname=f"{kind}.__init__")
+    given = tuple([defaults[name] for name in names if name in defaults])
+    return FunctionType(code, init.__globals__, "__init__", given, init.__closure__)
+
+
 class _RecordType(type):
     """Turns the annotated names of a class body into slots."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _RecordType:
         names = tuple(body.get("__annotations__", ())) if bases else ()
         defaults = {field: body.pop(field) for field in names if field in body}
-        made = super().__new__(
-            cls,
-            name,
-            bases,
-            {"__match_args__": names, **body, "__slots__": (*names, *body.get("__slots__", ())), "_defaults": defaults},
-        )
+        slots = (*names, *body.get("__slots__", ()))
+        made = super().__new__(cls, name, bases, {"__match_args__": names, **body, "__slots__": slots})
         # a slot's own setter, since `__setattr__` refuses
-        type.__setattr__(made, "_setters", tuple([made.__dict__[field].__set__ for field in names]))
+        setters = tuple([made.__dict__[field].__set__ for field in names])
+        made._defaults, made._setters = defaults, setters  # type: ignore[attr-defined] # of `Record`
+        if names:
+            made._fields = attrgetter(*names)  # type: ignore[attr-defined] # likewise
+        if "__init__" not in body and len(names) in _QUICK:
+            type.__setattr__(made, "__init__", _quick_init(name, names, defaults, setters))
         return made
 
 
@@ -53,7 +104,8 @@ class Record(metaclass=_RecordType):
         __match_args__: ClassVar[tuple[str, ...]]
         __dataclass_fields__: ClassVar[dict[str, Any]]
         _defaults: ClassVar[dict[str, Any]]
-        _setters: ClassVar[tuple[Callable[[Record, Any], None], ...]]
+        _setters: ClassVar[tuple[_Setter, ...]]
+        _fields: ClassVar[attrgetter[Any]]
     else:
         __dataclass_fields__ = _DataclassFields()
 
@@ -67,10 +119,11 @@ class Record(metaclass=_RecordType):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._values() == other._values()
+        fields = self._fields
+        return bool(fields(self) == fields(other))
 
     def __hash__(self) -> int:
-        return hash(self._values())
+        return hash(self._fields(self))
 
     def __repr__(self) -> str:
         fields = zip(self.__match_args__, self._values(), strict=True)

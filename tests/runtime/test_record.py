@@ -31,8 +31,23 @@ def test_fields_are_given_in_order_or_by_name() -> None:
     ("args", "named"), [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"y": 1})]
 )
 def test_other_arguments_are_refused(args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=r"expected Point\(x, y\), got"):
+    with pytest.raises(TypeError, match="Point"):
         Point(*args, **named)
+
+
+class Many(Record):
+    a: int
+    b: int
+    c: int
+    d: int = 4
+    e: int = 5
+
+
+def test_records_of_many_fields_are_made_alike() -> None:
+    assert Many(1, 2, c=3) == Many(1, 2, 3, 4, 5) == Many(e=5, d=4, c=3, b=2, a=1)
+    for args, named in (((1, 2), {}), ((1, 2, 3, 4, 5, 6), {}), ((1, 2, 3), {"a": 1}), ((1, 2, 3), {"z": 1})):
+        with pytest.raises(TypeError, match=r"expected Many\(a, b, c, d, e\), got"):
+            Many(*args, **named)
 
 
 def test_equal_are_those_of_one_class_with_equal_fields() -> None:
