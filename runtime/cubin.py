@@ -23,6 +23,7 @@ __all__ = ["CubinInfo", "CubinKernel", "Dim3", "check_image", "check_launch", "r
 
 Dim3: TypeAlias = tuple[int, int, int]
 
+_ATTRIBUTE: Final = struct.Struct("<BBH")
 _WORDS: Final = struct.Struct("<II")
 _TRIPLE: Final = struct.Struct("<III")
 _PARAM: Final = struct.Struct("<IHHI")
@@ -41,6 +42,7 @@ _CTA_PER_CLUSTER: Final = 0x3D
 _ACCELERATOR_TARGET: Final = 0x09
 # forms of an attribute: no value, 8 bits, 16 bits, a 16-bit length and that many bytes
 _NVAL, _BVAL, _HVAL, _SVAL = 1, 2, 3, 4
+_WITHOUT_SIZE: Final = frozenset({_NVAL, _BVAL, _HVAL})
 
 # attributes of all sections that are read: keeps a hostile image from costing seconds
 _MAX_RECORDS: Final = 262_144
@@ -110,20 +112,20 @@ class _Records:
         image, at, end = self.elf.image, section.offset, section.offset + section.size
         if section.type == SHT_NOBITS:
             raise refuse("info", "expected attributes", "a section without bytes")
-        records = []
-        while at + 4 <= end:
-            form = image[at]
-            size = 0
+        records: list[_Record] = []
+        last, left = end - 4, self.left
+        while at <= last and len(records) <= left:
+            form, attribute, size = _ATTRIBUTE.unpack_from(image, at)
             if form == _SVAL:
-                size = image[at + 2] | image[at + 3] << 8
-                records.append((form, image[at + 1], at + 4, size))
-            elif form in (_NVAL, _BVAL, _HVAL):
-                records.append((form, image[at + 1], at + 2, 0))
+                records.append((form, attribute, at + 4, size))
+                at += 4 + size
+            elif form in _WITHOUT_SIZE:
+                records.append((form, attribute, at + 2, 0))
+                at += 4
             else:
                 raise refuse("info", "expected an attribute of form 1 to 4", f"{form} at byte {at}")
-            at += 4 + size
-            if len(records) > self.left:
-                raise refuse("info", f"expected at most {_MAX_RECORDS} attributes", "more")
+        if len(records) > left:
+            raise refuse("info", f"expected at most {_MAX_RECORDS} attributes", "more")
         if at != end:
             raise refuse("info", f"expected attributes that end at byte {end}", at)
         self.left -= len(records)

@@ -7,7 +7,8 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain
+from operator import sub
 from typing import Any
 
 from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, BundleIndex
@@ -116,11 +117,14 @@ def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str)
     if firsts[-1] != len(sizes) or 0 in counts:
         what = f"expected groups of at least one image each, {len(sizes)} in all"
         raise refuse("groups", what, got=firsts[-1], where=where)
-    held = [ends[end] - ends[first] for first, end in pairwise(firsts)]
-    for number, (said, holds, packed) in enumerate(zip(raws, held, stored, strict=True)):
-        if said != holds or holds > GROUP_BYTES_MAX or packed > GROUP_BYTES_MAX:
-            what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
-            raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
+    marks = [ends[first] for first in firsts]
+    held = tuple(map(sub, marks[1:], marks))
+    if held != raws or max(chain(held, stored), default=0) > GROUP_BYTES_MAX:
+        # something is wrong: go through them one by one, to name it
+        for number, (said, holds, packed) in enumerate(zip(raws, held, stored, strict=True)):
+            if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
+                what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
+                raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
     if (total := sum(stored)) != index.payload_bytes:
         raise refuse("groups", f"expected groups of {index.payload_bytes} bytes in all", got=total, where=where)
     return Groups(counts, stored, raws, digests, firsts, ends)

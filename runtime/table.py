@@ -196,7 +196,7 @@ class KernelTable(Record):
 
     def runtime_params(self) -> tuple[str, ...]:
         """Return the params that signatures type, in order."""
-        return tuple(param.name for param in self.params if not param.constexpr)
+        return tuple([param.name for param in self.params if not param.constexpr])
 
     def param_types(self) -> dict[str, tuple[str, ...]]:
         """Return the distinct types of each param that signatures type, in the order of the signatures."""
@@ -210,7 +210,7 @@ class KernelTable(Record):
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the key columns of a row."""
-        return tuple(self.columns[column][row] for column in KEY_COLUMNS)
+        return tuple([self.columns[column][row] for column in KEY_COLUMNS])
 
     def constexprs(self, row: int) -> dict[str, Value]:
         """Return every constexpr that a row was compiled with, by name."""
