@@ -1,0 +1,21 @@
+"""The page on faults names tests that there are."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.spec.pages import ROOT, rows
+
+PAGE = ROOT / "docs/faults.md"
+
+
+@pytest.mark.parametrize("row", rows(PAGE, "faults"), ids=lambda row: row[0][:60])
+def test_every_fault_has_tests(row: list[str]) -> None:
+    named = re.findall(r"([\w/.]+)::(\w+)", row[2])
+    assert named
+    for file, function in named:
+        tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, f"{file}::{function}"
