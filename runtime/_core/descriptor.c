@@ -116,6 +116,22 @@ static int read_options(PyObject *object, nj_descriptor *descriptor)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument)
+{
+    uint8_t dtype = descriptor->base.dtype;
+    const char *what = NULL;
+    if (descriptor->pads_nan && dtype < NJ_FP16) {
+        what = "expected a descriptor with padding 'nan' to be of floats";
+    } else if (descriptor->rounds_tf32 && dtype != NJ_FP32) {
+        what = "expected a descriptor that rounds to TF32 to be of fp32";
+    }
+    if (what != NULL) {
+        nj_refuse(kernel, argument, PyUnicode_FromString(nj_dtype_name(dtype)), what);
+        return -1;
+    }
+    return 0;
+}
+
 int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, nj_descriptor *descriptor,
                        nj_tensor *base)
 {
@@ -135,5 +151,5 @@ int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, n
     }
     Py_DECREF(tensor);
     descriptor->base = base->value;
-    return status > 0 ? 0 : -1;
+    return status > 0 ? check_options(descriptor, kernel, argument) : -1;
 }

@@ -30,11 +30,6 @@ bool nj_forked(void)
     return atomic_load_explicit(&forked, memory_order_relaxed);
 }
 
-bool nj_broken(void)
-{
-    return atomic_load_explicit(&broken, memory_order_relaxed);
-}
-
 void nj_raise_forked(PyObject *where)
 {
     PyObject *what = PyUnicode_FromString(
@@ -260,6 +255,36 @@ void nj_context_leave(bool pushed)
         /* what was pushed is still on top, so that this cannot fail but where the launch has failed already */
         (void)nj_cuda.cuCtxPopCurrent(&popped);
     }
+}
+
+/* Errors of kernels stay with the context, and any call that looks at it reports them. */
+static bool is_healthy(const nj_device *device)
+{
+    size_t free_bytes, total_bytes;
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(device, &pushed);
+    if (outcome.call == NULL) {
+        outcome = NJ_TRY(cuMemGetInfo, &free_bytes, &total_bytes);
+        nj_context_leave(pushed);
+    }
+    return !is_sticky(outcome.code);
+}
+
+bool nj_driver_healthy(void)
+{
+    if (atomic_load(&broken) || nj_forked()) {
+        return false;
+    }
+    if (!atomic_load_explicit(&ready, memory_order_acquire) || nj_cuda.cuMemGetInfo == NULL) {
+        return true;
+    }
+    for (int i = 0; i < NJ_DEVICES_MAX; i++) {
+        if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) != NULL && !is_healthy(&devices[i])) {
+            atomic_store(&broken, true);
+            return false;
+        }
+    }
+    return true;
 }
 
 int nj_current_device(void)

@@ -34,6 +34,7 @@
       true)                                                                                                            \
     X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
       (CUkernel kernel, size_t index, size_t *offset_bytes, size_t *size_bytes), false)                                \
+    X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes), false)                             \
     X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, void *address, const uint64_t *dimensions,                          \
        const uint64_t *stride_bytes, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,          \
@@ -101,8 +102,9 @@ bool nj_forked(void);
 /* Raises the DriverError of a forked process. */
 void nj_raise_forked(PyObject *where);
 
-/* Whether a driver call has reported an error that only a new process mends. */
-bool nj_broken(void);
+/* Whether CUDA works in this process, as far as it is used: asks each device in use for an error that only a new process
+ * mends. Takes no part in a capture. Needs no GIL. */
+bool nj_driver_healthy(void);
 
 /* The device with its primary context retained; NULL with DriverError raised. */
 nj_device *nj_device_ready(int ordinal);

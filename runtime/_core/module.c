@@ -50,7 +50,11 @@ static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
 
 static PyObject *healthy(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
-    return PyBool_FromLong(!nj_broken() && !nj_forked());
+    bool healthy;
+    Py_BEGIN_ALLOW_THREADS
+    healthy = nj_driver_healthy();
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(healthy);
 }
 
 /* Turns (tag, bits) pairs into values; 0, or -1 with an exception raised. */
@@ -94,7 +98,7 @@ static PyMethodDef functions[] = {
     {"current_device", current_device, METH_NOARGS,
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
-     PyDoc_STR("False once a driver call has told of an error that only a new process mends.")},
+     PyDoc_STR("False once CUDA has met an error that only a new process mends. Asks each device in use.")},
     {"set_allocator", nj_set_allocator, METH_O,
      PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
     {"set_hooks", nj_set_hooks, METH_VARARGS,

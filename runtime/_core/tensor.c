@@ -222,8 +222,12 @@ static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
     if (nj_driver_ready() < 0) {
         return -1;
     }
-    if (nj_cuda.cuPointerGetAttribute(&tensor->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                      (CUdeviceptr)tensor->value.bits) != CUDA_SUCCESS) {
+    nj_outcome outcome = NJ_TRY(cuPointerGetAttribute, &tensor->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                (CUdeviceptr)tensor->value.bits);
+    if (outcome.call != NULL && outcome.code != CUDA_ERROR_INVALID_VALUE) {
+        return nj_check(outcome, NULL, kernel);
+    }
+    if (outcome.call != NULL) {
         PyObject *got = PyUnicode_FromFormat("address %p", (void *)(uintptr_t)tensor->value.bits);
         nj_refuse(kernel, argument, got, "expected memory that the CUDA driver knows");
         return -1;
