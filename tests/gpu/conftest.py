@@ -44,16 +44,22 @@ def bundle(device, bundle_folder) -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
-def kernels(device, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """Give the kernels of `launch/` by name, of a bundle that was built here, by the Triton at hand."""
+def launch_bundle(device, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the kernels of `launch/` for this device, with the Triton at hand."""
     import torch
-    from nojit import runtime
 
     from tests.gpu.replay import build_here
 
     major, minor = torch.cuda.get_device_capability()
-    place = build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", tmp_path_factory.mktemp("launch"))
-    with runtime.load(place) as opened:
+    return build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", tmp_path_factory.mktemp("launch"))
+
+
+@pytest.fixture(scope="session")
+def kernels(launch_bundle: Path) -> Iterator[Callable[[str], Any]]:
+    """Give the kernels of `launch/` by name."""
+    from nojit import runtime
+
+    with runtime.load(launch_bundle) as opened:
         yield opened.kernel
 
 
