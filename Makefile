@@ -29,7 +29,7 @@ test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the olde
 	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py tests/aot/test_launch_*.py
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
-	$(if $(filter %t,$(TAG)),PYTHON_GIL=0 )$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton" tests/runtime tests/abuse
+	$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton and not slow" tests/runtime tests/abuse
 
 sanitize: $(VENV)/.test ## the launch path's tests under AddressSanitizer and UBSan
 	PYTHON=$(abspath $(BIN)/python) tests/fakecuda/sanitize.sh

@@ -7,8 +7,11 @@ the threads run side by side; on others the interpreter is told to switch betwee
 from __future__ import annotations
 
 import gc
+import os
 import struct
+import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,6 +76,13 @@ def shared(make: Make, tensor: Any) -> Shared:
         scratch=make({"x": "*fp16", "n": "i32"}, name="scratch", launch={"global_scratch_bytes": 64}),
         tensor=tensor,
     )
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python is built with the GIL")
+def test_no_import_brings_the_gil_back() -> None:
+    lines = ("import sys", "from nojit.runtime import hooks, kernel, loader, zstd", "assert not sys._is_gil_enabled()")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    subprocess.run([sys.executable, "-W", "error", "-c", "; ".join(lines)], check=True, env=environment)
 
 
 # the calls: each number is also the call's `n`, so that the record of a launch says what else it must have been given
