@@ -15,6 +15,7 @@ from nojit.runtime.kernel import Kernel
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
+from tests.support.bundles import target
 
 PARAMS = {"n": "i32", "block": "tensordesc<fp16[64,64]>"}
 FLOAT32, INT32, TFLOAT32, NAN_FILL = 7, 3, 11, 1
@@ -190,6 +191,21 @@ def test_a_map_is_still_good_in_a_new_context(make: Make, tensor: Any, fakecuda:
         assert fakecuda.last_launch().tensor_map(1).dims == (64, rows)
 
 
+@pytest.mark.parametrize(("padding", "rounds"), [("zero", False), ("nan", True)])
+def test_a_device_without_maps_gets_the_parts(
+    make: Make, tensor: Any, fakecuda: FakeCuda, padding: str, rounds: bool
+) -> None:
+    fakecuda.set_devices(80)
+    copy = make({"n": "i32", "block": "tensordesc<fp32[8,4]>"}, on=target("sm_80"), file={"on": target("sm_80")})
+    # no map is made, so that no rule of maps holds: an odd address, an odd stride, many rows
+    copy[(1,)](7, Bag(base=tensor(0x1004, "float32"), shape=(2**31 - 1, 3), strides=(5, 1), block_shape=(8, 4),
+                      padding=padding, round_f32_to_tf32=rounds))  # fmt: skip
+    assert fakecuda.calls("cuTensorMapEncodeTiled") == 0
+    values = fakecuda.last_launch().ints()
+    assert values[:6] == (7, 0x1004, 2**31 - 1, 3, 5, 1)
+    assert values[6:12] == (padding == "nan", rounds, 2**31 - 1, 3, 5, 1)
+
+
 def test_rounding_to_tf32_is_of_fp32(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
     copy = make({"block": "tensordesc<fp32[64,32]>"})
     for rounds, kind in ((False, FLOAT32), (True, TFLOAT32)):
@@ -212,11 +228,8 @@ def test_rounding_is_refused_for_other_types(
         fakecuda.violations()
 
 
-@pytest.mark.xfail(reason="the driver refuses it, without a word about which argument is wrong")
 def test_nan_is_refused_as_the_padding_of_ints(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
     copy = make({"block": "tensordesc<i32[64,32]>"})
-    try:
-        with pytest.raises(ArgumentError, match="padding"):
-            copy[(1,)](described(tensor(0x1000, "int32"), block_shape=(64, 32), padding="nan"))
-    finally:
-        fakecuda.violations()
+    with pytest.raises(ArgumentError, match="padding"):
+        copy[(1,)](described(tensor(0x1000, "int32"), block_shape=(64, 32), padding="nan"))
+    assert fakecuda.calls("cuTensorMapEncodeTiled") == 0

@@ -224,7 +224,7 @@ def _slots(path: str, kind: str, *, tma: bool) -> list[Slot]:
 
 
 # CUtensorMapDataType of cuda.h
-_MAP_TYPES = {"fp16": 6, "fp32": 7, "bf16": 9, "i32": 4, "fp8e4nv": 0, "fp8e5": 0}
+_MAP_TYPES = {"fp16": 6, "fp32": 7, "bf16": 9, "i32": 3, "fp8e4nv": 0, "fp8e5": 0}
 
 
 def _tensor_map(path: str, kind: str) -> TensorMap:
