@@ -1,8 +1,8 @@
 """Feed damaged bundles to the runtime until a count or a fault: ``python tests/abuse/fuzz_bundle.py --count 1000000``.
 
 Half of the mutants are sealed: one part is damaged and right lengths and hashes are put around it, so that the checks
-behind the hashes are reached. Whatever a mutant is, reading all of it must either work or raise a `BundleError`, within a
-bound of memory. Any other outcome is a fault: the mutant is kept in a file and the exit code is 1.
+behind the hashes are reached. Whatever a mutant is, reading all of it, and using each row without verifying the rest, must
+either work or raise a `BundleError`, within a bound of memory. Any other outcome is a fault: the mutant is kept in a file and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -23,7 +24,7 @@ if __name__ == "__main__":
 from nojit.runtime.errors import BundleError, BundleFormatError
 
 from tests.support.bundles import Parts
-from tests.support.hostile import read_everything, small_parts
+from tests.support.hostile import read_everything, small_parts, use_everything
 from tests.support.mutation import Mutant, Mutator
 
 Outcomes = collections.Counter[tuple[str, str]]
@@ -62,8 +63,13 @@ class Fuzzer:
         return None
 
     def _read(self) -> str:
+        used = self._outcome(use_everything)
+        read = self._outcome(read_everything)
+        return used if used.startswith("FAULT") else read
+
+    def _outcome(self, read: Callable[[Path], int]) -> str:
         try:
-            read_everything(self._path)
+            read(self._path)
         except BundleFormatError as error:
             return f"format: {error.rule}"
         except BundleError as error:

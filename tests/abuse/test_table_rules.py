@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.table import COLUMNS
+from nojit.runtime.table import COLUMNS, KernelTable
+from nojit.runtime.table_rules import check_row
 
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.hostile import golden_parts, read_everything
@@ -367,3 +368,43 @@ PACKED_LIES: dict[str, tuple[str, Lie]] = {
 def test_a_row_packs_what_its_signature_says(tmp_path: Path, case: str) -> None:
     rule, lie = PACKED_LIES[case]
     assert rule_of(outcome(tmp_path, edit_table(Parts.of(PACKED), 0, lie))) == rule
+
+
+LATE: dict[str, Lie] = {
+    "a launch of no layout": launch("layout")(99),
+    "no warps": launch("num_warps")(0),
+    "a symbol with a zero byte": launch("symbol")("scale\0"),
+    "a layout of words": slot(0, "x_ptr"),
+    "a layout of another type of the same size": slot(0, "x_ptr:i64"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_a_launch_is_checked_when_it_is_used(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "late.nojit"
+    path.write_bytes(edit_table(PARTS, SCALE, LATE[case]))
+    with BundleFile(path) as bundle:
+        table = bundle.table("scale")
+        refused = [row for row in range(len(table)) if not usable(table, row, path)]
+    # those that share the launch or its layout, and no others
+    assert 0 < len(refused) < ROWS
+
+
+def usable(table: KernelTable, row: int, path: Path) -> bool:
+    try:
+        check_row(table, row, str(path))
+    except BundleFormatError as error:
+        assert str(path) in str(error)
+        return False
+    return True
+
+
+def test_a_launch_is_decoded_once(tmp_path: Path) -> None:
+    path = tmp_path / "golden.nojit"
+    path.write_bytes(PARTS.seal())
+    with BundleFile(path) as bundle:
+        launches = bundle.table("scale").launches
+        assert launches[0] is launches[0]
+        assert launches[0].layout is launches[:1][0].layout
+        assert launches == tuple(launches)
+        assert len(set(map(id, launches))) == len(launches)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import check_launch, read_cubin
+from nojit.runtime.interests import interests
+from nojit.runtime.table_rules import check_row
 
 from tests.support.bundles import Parts, kernel
 
-__all__ = ["golden_parts", "read_everything", "small_parts"]
+__all__ = ["golden_parts", "read_everything", "small_parts", "use_everything"]
 
 
 def read_everything(path: Path) -> int:
@@ -31,6 +33,29 @@ def read_everything(path: Path) -> int:
                 table.variant_id(row)
                 launch, info = table.launches[table.columns["launch"][row]], infos[table.columns["image"][row]]
                 check_launch(info, launch, bundle.index.target.image_arch, f"{path} row {row}")
+                rows += 1
+    return rows
+
+
+def use_everything(path: Path) -> int:
+    """Use every row of a bundle as a launch would, without verifying the bundle first; count the rows.
+
+    Raises:
+        BundleError: as it must be for anything that cannot be used.
+    """
+    rows = 0
+    with BundleFile(path) as bundle:
+        for name in bundle.kernels:
+            table = bundle.table(name)
+            interests(table, 90)
+            for row in range(len(table)):
+                where = f"{path} kernel {name}"
+                check_row(table, row, where)
+                table.label(row)
+                table.variant_id(row)
+                info = read_cubin(bundle.image(table.columns["image"][row]))
+                launch = table.launches[table.columns["launch"][row]]
+                check_launch(info, launch, bundle.index.target.image_arch, where)
                 rows += 1
     return rows
 
