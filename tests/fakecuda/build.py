@@ -15,7 +15,18 @@ __all__ = ["build_driver", "build_faketorch", "load_extension"]
 HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-shared", "-fPIC", "-fvisibility=hidden")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
-_DRIVER_SOURCES = ("arguments", "cubin", "device", "entry", "launch", "library", "memory", "state", "tensormap")
+_DRIVER_SOURCES = (
+    "arguments",
+    "cubin",
+    "device",
+    "entry",
+    "launch",
+    "library",
+    "memory",
+    "script",
+    "state",
+    "tensormap",
+)
 
 
 def build_driver(folder: Path, *flags: str) -> Path:

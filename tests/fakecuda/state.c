@@ -9,15 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { FAULTS_MAX = 64, VIOLATION_BYTES = 65536, LOG_ENTRIES = 4096, HOLD_SECONDS = 20, ANY_FUNCTION = FN_COUNT };
-
-struct fault {
-    /* ANY_FUNCTION: `call` counts those of all of them */
-    int function;
-    /* counted from the function's next call when the fault was set; -1 for every call */
-    int64_t call;
-    CUresult code;
-};
+enum { VIOLATION_BYTES = 65536, LOG_ENTRIES = 4096, HOLD_SECONDS = 20 };
 
 struct log_entry {
     int32_t function;
@@ -32,33 +24,14 @@ struct fake_state fake = {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static const char *const names[FN_COUNT] = {
-#define X(name) #name,
-    FAKE_FUNCTIONS(X)
-#undef X
-};
-/* the last counts all of them */
-static uint64_t calls[FN_COUNT + 1];
 /* read before the lock is taken */
 static _Atomic unsigned delay[FN_COUNT];
 static int held[FN_COUNT], waiting[FN_COUNT];
-static struct fault faults[FAULTS_MAX];
-static int fault_count;
 static char violations[VIOLATION_BYTES];
 static size_t violation_bytes;
 static struct log_entry journal[LOG_ENTRIES];
 static uint64_t logged;
 static uint64_t noise = 88172645463325252u;
-
-static int function_of(const char *name) {
-    for (int i = 0; i < FN_COUNT; i++)
-        if (strcmp(names[i], name) == 0)
-            return i;
-    return -1;
-}
-
-/* As `function_of`, or all of them for "*". */
-static int target_of(const char *name) { return strcmp(name, "*") == 0 ? ANY_FUNCTION : function_of(name); }
 
 static int is_sticky(CUresult code) { return code == 700 || code == 702 || (code >= 714 && code <= 719); }
 
@@ -66,19 +39,6 @@ static int is_sticky(CUresult code) { return code == 700 || code == 702 || (code
 static int needs_init(enum fake_function function) {
     return function != FN_cuInit && function != FN_cuDriverGetVersion && function != FN_cuGetErrorName &&
            function != FN_cuGetErrorString && function != FN_cuGetProcAddress_v2;
-}
-
-/* Count the call, and give the code that was scripted for it. */
-static CUresult scripted(enum fake_function function) {
-    const int64_t call = (int64_t)calls[function]++, any = (int64_t)calls[ANY_FUNCTION]++;
-    for (int i = 0; i < fault_count; i++) {
-        const struct fault *fault = &faults[i];
-        int64_t number = fault->function == ANY_FUNCTION ? any : call;
-        if ((fault->function == ANY_FUNCTION || fault->function == (int)function) &&
-            (fault->call < 0 || fault->call == number))
-            return fault->code;
-    }
-    return CUDA_SUCCESS;
 }
 
 static void log_call(enum fake_function function, CUresult code) {
@@ -103,17 +63,21 @@ static void wait_while_held(enum fake_function function) {
     pthread_cond_broadcast(&changed);
     while (held[function])
         if (pthread_cond_timedwait(&changed, &lock, &deadline) != 0) {
-            fake_violation(0, "%s was held for %d s and never released", names[function], HOLD_SECONDS);
+            fake_violation(0, "%s was held for %d s and never released", fake_function_names[function], HOLD_SECONDS);
             break;
         }
     waiting[function]--;
 }
 
+void fake_lock(void) { pthread_mutex_lock(&lock); }
+
+void fake_unlock(void) { pthread_mutex_unlock(&lock); }
+
 CUresult fake_enter(enum fake_function function) {
     if (delay[function])
         spin(function);
     pthread_mutex_lock(&lock);
-    CUresult code = scripted(function);
+    CUresult code = fake_scripted(function);
     if (held[function])
         wait_while_held(function);
     if (is_sticky(code))
@@ -166,17 +130,6 @@ static void after_fork_child(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* "name:call:code" separated by semicolons, as fake_fail takes them */
-static void faults_from_text(const char *text) {
-    char name[64];
-    long long call;
-    int code, used;
-    while (text && sscanf(text, "%63[^:]:%lld:%d%n", name, &call, &code, &used) == 3) {
-        faults[fault_count++ % FAULTS_MAX] = (struct fault){target_of(name), call, code};
-        text += used + (text[used] == ';');
-    }
-}
-
 __attribute__((constructor)) static void start(void) {
     const char *devices = getenv("FAKECUDA_DEVICES"), *driver = getenv("FAKECUDA_DRIVER");
     fake.launch = calloc(FAKE_LAUNCHES, sizeof *fake.launch);
@@ -190,43 +143,21 @@ __attribute__((constructor)) static void start(void) {
         fake.context[i].device = i;
         fake.next_address[i] = (CUdeviceptr)(i + 1) << 40;
     }
-    faults_from_text(getenv("FAKECUDA_FAIL"));
+    fake_script_text(getenv("FAKECUDA_FAIL"));
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
 }
 
 /* --- control: what the tests call --- */
 
-EXPORT int fake_fail(const char *name, int64_t call, CUresult code) {
-    int function = target_of(name);
-    pthread_mutex_lock(&lock);
-    if (function >= 0 && fault_count < FAULTS_MAX)
-        faults[fault_count++] =
-            (struct fault){function, call < 0 ? -1 : (int64_t)calls[function] + call, code};
-    else
-        function = -1;
-    pthread_mutex_unlock(&lock);
-    return function;
-}
-
-EXPORT int64_t fake_calls(const char *name) {
-    int function = target_of(name);
-    if (function < 0)
-        return -1;
-    pthread_mutex_lock(&lock);
-    int64_t count = (int64_t)calls[function];
-    pthread_mutex_unlock(&lock);
-    return count;
-}
-
 EXPORT int fake_delay(const char *name, unsigned turns) {
-    int function = function_of(name);
+    int function = fake_function_of(name);
     if (function >= 0)
         delay[function] = turns;
     return function;
 }
 
 EXPORT int fake_hold(const char *name, int on) {
-    int function = function_of(name);
+    int function = fake_function_of(name);
     pthread_mutex_lock(&lock);
     if (function >= 0)
         held[function] = on;
@@ -237,7 +168,7 @@ EXPORT int fake_hold(const char *name, int on) {
 
 /* Wait until `threads` calls of a held function stand in it; return how many do. */
 EXPORT int fake_await(const char *name, int threads) {
-    int function = function_of(name);
+    int function = fake_function_of(name);
     if (function < 0)
         return -1;
     struct timespec deadline;
@@ -271,7 +202,7 @@ EXPORT const char *fake_log_entry(uint64_t index, int32_t *code) {
     const char *name = NULL;
     pthread_mutex_lock(&lock);
     if (index < logged && index + LOG_ENTRIES >= logged) {
-        name = names[journal[index % LOG_ENTRIES].function];
+        name = fake_function_names[journal[index % LOG_ENTRIES].function];
         *code = journal[index % LOG_ENTRIES].code;
     }
     pthread_mutex_unlock(&lock);
@@ -306,13 +237,12 @@ EXPORT void fake_set_devices(int devices, const unsigned *capability, int driver
 /* Forget scripts, counts, records, captures and current contexts; handles stay good, since the core may hold them. */
 EXPORT void fake_reset(void) {
     pthread_mutex_lock(&lock);
-    memset(calls, 0, sizeof calls);
+    fake_script_clear();
     memset(held, 0, sizeof held);
     for (int i = 0; i < FN_COUNT; i++)
         delay[i] = 0;
     for (int i = 0; i < FAKE_DEVICES_MAX; i++)
         fake.context[i].lost = CUDA_SUCCESS;
-    fault_count = 0;
     violation_bytes = 0;
     logged = 0;
     fake.launches = 0;

@@ -138,6 +138,20 @@ CUresult fake_enter(enum fake_function function);
 /* Leave it: log the code and unlock. */
 CUresult fake_leave(enum fake_function function, CUresult code);
 
+void fake_lock(void);
+void fake_unlock(void);
+
+/* Names of functions, and their numbers: -1 for one that the fake does not have. */
+extern const char *const fake_function_names[FN_COUNT];
+int fake_function_of(const char *name);
+
+/* Count a call, and give the code that was scripted for it. */
+CUresult fake_scripted(enum fake_function function);
+
+/* Script failures: "name:call:code", joined by semicolons; or forget them and all counts. */
+void fake_script_text(const char *text);
+void fake_script_clear(void);
+
 #define ENTER(name)                                   \
     do {                                              \
         CUresult refused = fake_enter(FN_##name);     \
