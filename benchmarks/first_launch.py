@@ -140,5 +140,6 @@ def main() -> None:
     for (step, bar), column in zip(_STEPS, zip(*rows, strict=True), strict=True):
         print(f"{step:42s} {statistics.median(column):8.3f} ms   best {min(column):8.3f}   {bar}")
 
+
 if __name__ == "__main__":
     main()
