@@ -163,8 +163,8 @@ def test_nothing_leaks_over_many_launches_and_errors(make: Make, tensor: Any, fa
         before,
         after,
     )
-    # fewer is no leak: a Python without the GIL counts what it has yet to give back
-    assert sys.getallocatedblocks() - blocks < 500
+    # a Python without the GIL counts what it has yet to give back too: the number wavers by hundreds, a leak is thousands
+    assert sys.getallocatedblocks() - blocks < 4000
 
 
 def test_kernels_and_their_plans_can_be_collected(make: Make, tensor: Any) -> None:
