@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
+from nojit.runtime import hooks
 from nojit.runtime.errors import ArgumentError, DriverError, NojitError
 
 from tests.fakecuda import FakeCuda
@@ -51,7 +52,9 @@ def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         configs=[{"num_warps": 4, "num_ctas": 16}],
         launch={"shared_bytes": 60_000, "pdl": True, "global_scratch_bytes": 64, "profile_scratch_bytes": 8},
     )
-    return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add, wide)
+    described = kernel("described", {"n": "i32", "block": "tensordesc<fp16[64,64]>"})
+    tupled = kernel("tupled", {"group": "(*fp16,(i32,none),fp32)"}, hints=[{"group.0": 16}])
+    return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add, wide, described, tupled)
 
 
 def is_refused(kind: type[NojitError], call: Callable[[], object]) -> None:
@@ -113,6 +116,57 @@ def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketor
         assert [sys.getrefcount(one) for one in held] == before, name
     counts = faketorch.counts()
     assert counts["allocated"] == counts["freed"] > 0
+
+
+def other_launches(bundle: Any, x: Any) -> dict[str, Callable[[], object]]:
+    """Launches with what stands beside plain arguments."""
+    tupled, described, wide = (bundle.kernel(name) for name in ("tupled", "described", "wide"))
+    descriptor = runtime.TensorDescriptor(x, (5, 64), (64, 1), (64, 64))
+    group, rows = (x, (5, None), 1.0), iter(range(1, 10_000))
+    bound = bundle.kernel("add").bind((2,), n=5, MODE="fast")
+
+    def hooked() -> None:
+        handle = hooks.add(lambda info: info.variant, lambda info: info.kernel)
+        try:
+            tupled[(1,)](group)
+        finally:
+            hooks.remove(handle)
+
+    def allocated() -> None:
+        runtime.set_allocator(lambda *_: 0x7000_0000)
+        try:
+            wide[(2,)](x)
+        finally:
+            runtime.set_allocator(None)
+
+    return {
+        "a tuple": lambda: tupled[(1,)](group),
+        "a descriptor": lambda: described[(1,)](5, descriptor),
+        "a new descriptor": lambda: described[(1,)](
+            5, runtime.TensorDescriptor(x, (next(rows), 64), (64, 1), (64, 64))
+        ),
+        "a bound kernel": lambda: bound(x, None, scale=1.0, flag=True),
+        "binding": lambda: bundle.kernel("add").bind((2,), n=5, MODE="fast", x=x)(y=None, scale=1.0, flag=True),
+        "an allocator": allocated,
+        "hooks": hooked,
+    }
+
+
+def test_a_launch_of_any_kind(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:
+    bundle, x = runtime.load(bundle_path), faketorch.Tensor(0x1000)
+    try:
+        for name, call in other_launches(bundle, x).items():
+            call()
+            for _ in starved(call, 1, tries=2000):
+                before = fakecuda.launch_count()
+                call()
+                assert fakecuda.launch_count() == before + 1, name
+                assert fakecuda.context() == (0, None), name
+    finally:
+        runtime.set_allocator(None)
+        for handle in hooks._handles:
+            hooks.remove(handle)
+    assert hooks._handles == ()
 
 
 def test_open_preload_and_explain(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:
