@@ -123,7 +123,7 @@ static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyOb
     if (descriptor->pads_nan && dtype < NJ_FP16) {
         what = "expected a descriptor with padding 'nan' to be of floats";
     } else if (descriptor->rounds_tf32 && dtype != NJ_FP32) {
-        what = "expected a descriptor that rounds to TF32 to be of fp32";
+        what = "expected a descriptor with round_f32_to_tf32 to be of fp32";
     }
     if (what != NULL) {
         nj_refuse(kernel, argument, PyUnicode_FromString(nj_dtype_name(dtype)), what);

@@ -9,7 +9,7 @@
 
 nj_driver_calls nj_cuda;
 
-/* guards everything below but the atomics; taken without the GIL only, so that it can never wait for itself */
+/* guards everything below but the atomics; waited for without the GIL, which its holder may need */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
 static nj_device devices[NJ_DEVICES_MAX];
@@ -220,12 +220,20 @@ nj_device *nj_device_ready(int ordinal)
     return nj_check(outcome, device, NULL) < 0 ? NULL : device;
 }
 
-nj_outcome nj_device_renew(nj_device *device)
+nj_outcome nj_device_renew(nj_device *device, unsigned int epoch)
 {
+    nj_outcome outcome = NJ_SUCCESS;
+    Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(&lock);
-    /* the reset dropped our share of the old one, so there is nothing to release */
-    nj_outcome outcome = retain_primary(device);
+    if (atomic_load(&device->epoch) == epoch) {
+        /* the reset dropped our share of the old one, so there is nothing to release */
+        outcome = retain_primary(device);
+        if (outcome.call == NULL) {
+            atomic_fetch_add(&device->epoch, 1);
+        }
+    }
     pthread_mutex_unlock(&lock);
+    Py_END_ALLOW_THREADS
     return outcome;
 }
 

@@ -61,6 +61,7 @@ extern nj_driver_calls nj_cuda;
 typedef struct {
     CUdevice handle;
     _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
+    atomic_uint epoch;          /* how often the primary context was renewed: limits of kernels end with a context */
     nj_mutex last_lock;         /* guards what follows */
     PyObject *last_label;       /* of the last kernel that was enqueued here, for the error that comes after it */
     unsigned int last_grid[3];
@@ -115,8 +116,8 @@ static inline bool nj_is_lost(nj_outcome outcome)
     return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Retains the primary context again after a reset destroyed it; needs no GIL. */
-nj_outcome nj_device_renew(nj_device *device);
+/* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
+nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
 /* Makes the device's primary context current for a moment, unless a context of the device is; needs no GIL. */
 nj_outcome nj_context_enter(const nj_device *device, bool *pushed);

@@ -66,7 +66,8 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     PyObject *type, *cause, *traceback;
     PyErr_Fetch(&type, &cause, &traceback);
     PyErr_NormalizeException(&type, &cause, &traceback);
-    if (!PyErr_GivenExceptionMatches(type, PyExc_Exception)) { /* KeyboardInterrupt is nobody's argument */
+    /* neither KeyboardInterrupt nor a lack of memory is the argument's fault */
+    if (!PyErr_GivenExceptionMatches(type, PyExc_Exception) || PyErr_GivenExceptionMatches(type, PyExc_MemoryError)) {
         PyErr_Restore(type, cause, traceback);
         return;
     }

@@ -58,28 +58,36 @@ static nj_outcome enqueue_on_device(const nj_plan *plan, nj_launch *launch)
     return outcome;
 }
 
-/* Tries once more after somebody reset the device: libraries and kernels survive that, the context does not. */
-static nj_outcome enqueue_again(const nj_plan *plan, nj_launch *launch)
+/* Whether the limits that the launch needs were raised in a context that is gone. */
+static bool has_lost_limits(const nj_plan *plan)
 {
-    nj_outcome outcome = nj_device_renew(plan->device);
-    if (outcome.call == NULL) {
-        NJ_BEGIN_LOCKED(plan->function);
-        plan->function->shared_bytes[plan->ordinal] = 0;
-        NJ_END_LOCKED();
-        outcome = nj_plan_prepare(plan);
-    }
-    return outcome.call == NULL ? enqueue_on_device(plan, launch) : outcome;
+    return plan->limited && atomic_load_explicit(&plan->function->limits[plan->ordinal].epoch, memory_order_relaxed) !=
+                                atomic_load_explicit(&plan->device->epoch, memory_order_relaxed);
 }
 
-static int run(const nj_plan *plan, nj_launch *launch)
+static nj_outcome prepare_and_enqueue(const nj_plan *plan, nj_launch *launch)
 {
-    nj_outcome outcome;
+    nj_outcome outcome = has_lost_limits(plan) ? nj_plan_prepare(plan) : NJ_SUCCESS;
+    if (outcome.call != NULL) {
+        return outcome;
+    }
     /* the driver blocks where its queue is full, until other work ends: perhaps work that waits for the GIL */
     Py_BEGIN_ALLOW_THREADS
     outcome = enqueue_on_device(plan, launch);
     Py_END_ALLOW_THREADS
+    return outcome;
+}
+
+static int run(const nj_plan *plan, nj_launch *launch)
+{
+    unsigned int epoch = atomic_load_explicit(&plan->device->epoch, memory_order_relaxed);
+    nj_outcome outcome = prepare_and_enqueue(plan, launch);
     if (nj_is_lost(outcome)) {
-        outcome = enqueue_again(plan, launch);
+        /* somebody reset the device: libraries and kernels survive that, the context and its limits do not */
+        outcome = nj_device_renew(plan->device, epoch);
+        if (outcome.call == NULL) {
+            outcome = prepare_and_enqueue(plan, launch);
+        }
     }
     int status = nj_check(outcome, plan->device, plan->label);
     if (status == 0) {

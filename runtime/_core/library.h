@@ -5,12 +5,19 @@
 
 #include "driver.h"
 
+/* What a kernel was allowed on one device, in the context of one epoch. */
+typedef struct {
+    atomic_uint epoch;
+    int shared_bytes;
+    bool wide; /* clusters of more than eight */
+} nj_limits;
+
 /* A kernel of a loaded image. */
 typedef struct {
     PyObject_HEAD
     PyObject *symbol;
     CUkernel handle;
-    int shared_bytes[NJ_DEVICES_MAX]; /* what the dynamic shared memory limit was raised to; guarded by the GIL */
+    nj_limits limits[NJ_DEVICES_MAX]; /* guarded by the GIL or the function's lock */
 } nj_function;
 
 extern PyTypeObject *nj_function_type;

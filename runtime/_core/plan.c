@@ -53,7 +53,11 @@ static int read_slots(nj_plan *self, PyObject *slots)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(slots);
     self->slots = PyMem_Calloc((size_t)count + 1, sizeof *self->slots);
-    if (self->slots == NULL || count > NJ_ARGUMENTS_MAX) {
+    if (self->slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (count > NJ_ARGUMENTS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d slots, got %zd", NJ_ARGUMENTS_MAX, count);
         return -1;
     }
@@ -130,38 +134,57 @@ static void set_attributes(nj_plan *self, bool cooperative, bool pdl)
     }
 }
 
-/* Dynamic shared memory above 48 KiB must be asked for; the L1 cache then gives up all it can, as Triton has it. */
-static nj_outcome raise_shared(const nj_plan *plan)
+static nj_outcome set_attribute(const nj_plan *plan, int attribute, int value)
 {
-    nj_function *function = plan->function;
-    CUdevice device = plan->device->handle;
-    nj_outcome outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                (int)plan->shared_bytes, function->handle, device);
+    return NJ_TRY(cuKernelSetAttribute, attribute, value, plan->function->handle, plan->device->handle);
+}
+
+/* Dynamic shared memory above 48 KiB must be asked for; the L1 cache then gives up all it can, as Triton has it. */
+static nj_outcome raise_shared(const nj_plan *plan, nj_limits *limits)
+{
+    int bytes = (int)plan->shared_bytes;
+    nj_outcome outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
     if (outcome.call == NULL) {
-        outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                         CU_SHAREDMEM_CARVEOUT_MAX_SHARED, function->handle, device);
+        outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
     }
     if (outcome.call == NULL) {
-        function->shared_bytes[plan->ordinal] = (int)plan->shared_bytes;
+        limits->shared_bytes = bytes;
+    }
+    return outcome;
+}
+
+static nj_outcome raise_limits(const nj_plan *plan, nj_limits *limits)
+{
+    nj_outcome outcome = NJ_SUCCESS;
+    if (plan->shared_bytes > STATIC_SHARED_BYTES_MAX && (int)plan->shared_bytes > limits->shared_bytes) {
+        outcome = raise_shared(plan, limits);
+    }
+    if (outcome.call == NULL && plan->num_ctas > PORTABLE_CLUSTER_MAX && !limits->wide) {
+        outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+        limits->wide = outcome.call == NULL;
     }
     return outcome;
 }
 
 nj_outcome nj_plan_prepare(const nj_plan *plan)
 {
-    nj_function *function = plan->function;
     nj_outcome outcome = NJ_SUCCESS;
-    if (plan->shared_bytes > STATIC_SHARED_BYTES_MAX) {
-        NJ_BEGIN_LOCKED(function);
-        if ((int)plan->shared_bytes > function->shared_bytes[plan->ordinal]) {
-            outcome = raise_shared(plan);
-        }
-        NJ_END_LOCKED();
+    if (!plan->limited) {
+        return outcome;
     }
-    if (outcome.call == NULL && plan->num_ctas > PORTABLE_CLUSTER_MAX) {
-        outcome = NJ_TRY(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
-                         function->handle, plan->device->handle);
+    NJ_BEGIN_LOCKED(plan->function);
+    nj_limits *limits = &plan->function->limits[plan->ordinal];
+    unsigned int epoch = atomic_load(&plan->device->epoch);
+    if (atomic_load(&limits->epoch) != epoch) {
+        limits->shared_bytes = 0;
+        limits->wide = false;
     }
+    outcome = raise_limits(plan, limits);
+    if (outcome.call == NULL) {
+        atomic_store(&limits->epoch, epoch);
+    }
+    NJ_END_LOCKED();
     return outcome;
 }
 
@@ -205,6 +228,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
         return -1;
     }
     set_attributes(self, cooperative, pdl);
+    self->limited = self->shared_bytes > STATIC_SHARED_BYTES_MAX || self->num_ctas > PORTABLE_CLUSTER_MAX;
     self->device = nj_device_ready(self->ordinal);
     return self->device == NULL ? -1 : nj_check(nj_plan_prepare(self), self->device, label);
 }

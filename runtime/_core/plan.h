@@ -62,6 +62,7 @@ typedef struct {
     unsigned int block_threads;
     unsigned int num_ctas;
     unsigned int shared_bytes;
+    bool limited; /* whether a launch needs limits raised */
     nj_scratch global_scratch;
     nj_scratch profile_scratch;
     Py_ssize_t slot_count;
@@ -82,7 +83,7 @@ int nj_plan_init(PyObject *module);
 /* Copies a program out of bytes that a Python `compile` made; 0, or -1 with ValueError raised. */
 int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
 
-/* Raises the limits that a launch like this needs, where nobody has yet; needs the GIL. */
+/* Raises the limits that a launch like this needs, where nobody has yet in the device's present context. */
 nj_outcome nj_plan_prepare(const nj_plan *plan);
 
 /* Enqueues the kernel; 0, or -1 with an exception raised. A zero in `grid` launches nothing. */

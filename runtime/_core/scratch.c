@@ -51,6 +51,26 @@ static bool size_of(const nj_scratch *scratch, const nj_launch *launch, int64_t 
     return size <= INT64_MAX - (int64_t)scratch->align;
 }
 
+/* Reads what the caller's allocator gave: a tensor, or an address. */
+static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signature *signature, nj_tensor *tensor)
+{
+    if (PyLong_Check(object) && !PyBool_Check(object)) {
+        tensor->value.bits = (int64_t)PyLong_AsUnsignedLongLong(object);
+        tensor->device = plan->ordinal;
+        if (PyErr_Occurred()) {
+            nj_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address");
+            return -1;
+        }
+        return 0;
+    }
+    int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, signature->kernel, NULL, tensor);
+    if (status == 0) {
+        nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
+                  "expected the scratch allocator to return a tensor or an address");
+    }
+    return status > 0 ? 0 : -1;
+}
+
 /* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
 static int call_allocator(PyObject *callable, const nj_plan *plan, const nj_scratch *scratch, int64_t size,
                           const nj_signature *signature, nj_launch *launch, PyObject **held, uint64_t *address)
@@ -60,20 +80,8 @@ static int call_allocator(PyObject *callable, const nj_plan *plan, const nj_scra
     if (*held == NULL) {
         return -1;
     }
-    nj_tensor tensor = {.value = {0}};
-    int status = 1;
-    if (PyLong_Check(*held)) {
-        tensor.value.bits = (int64_t)PyLong_AsUnsignedLongLong(*held);
-        tensor.device = plan->ordinal;
-        status = PyErr_Occurred() ? -1 : 1;
-    } else {
-        status = nj_read_tensor(*held, signature->kernel, NULL, &tensor);
-    }
-    if (status == 0) {
-        nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(*held)->tp_name),
-                  "expected the scratch allocator to return a tensor or an address");
-    }
-    if (status <= 0) {
+    nj_tensor tensor;
+    if (read_allocation(*held, plan, signature, &tensor) < 0) {
         return -1;
     }
     *address = (uint64_t)tensor.value.bits;

@@ -136,9 +136,10 @@ static int encode(const nj_map *map, nj_device *device, const nj_descriptor *des
                   PyObject *where, CUtensorMap *out)
 {
     int version;
+    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
     nj_outcome outcome = encode_there(map, device, descriptor, numbers, out);
     if (nj_is_lost(outcome)) {
-        outcome = nj_device_renew(device);
+        outcome = nj_device_renew(device, epoch);
         if (outcome.call == NULL) {
             outcome = encode_there(map, device, descriptor, numbers, out);
         }
@@ -147,7 +148,7 @@ static int encode(const nj_map *map, nj_device *device, const nj_descriptor *des
         NJ_CUDA(where, cuDriverGetVersion, &version) < 0) {
         return -1;
     }
-    if (version < FIXED_SINCE && extent(map, numbers) + 1 < SMALL_TENSOR_BYTES) {
+    if (version < FIXED_SINCE && extent(map, numbers) < SMALL_TENSOR_BYTES - 1) {
         out->words[1] &= ~SMALL_TENSOR_BIT;
     }
     return 0;

@@ -202,14 +202,7 @@ class Interrupted:
         raise self.__error
 
 
-OUT_OF_MEMORY = pytest.param(
-    MemoryError(),
-    id="MemoryError",
-    marks=pytest.mark.xfail(reason="a tensor's MemoryError becomes an ArgumentError, as if the caller were at fault"),
-)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), OUT_OF_MEMORY])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), MemoryError()])
 @pytest.mark.parametrize("place", ["x", "stream"])
 def test_what_is_not_the_arguments_fault_comes_through(
     add: Kernel, fakecuda: FakeCuda, error: BaseException, place: str

@@ -90,7 +90,6 @@ def test_a_context_that_cannot_be_had_again_is_an_error_until_it_can(
     assert fakecuda.context() == (0, None)
 
 
-@pytest.mark.xfail(reason="only the variant whose launch found the context lost raises its limits again")
 def test_every_variant_raises_its_limits_again_in_a_new_context(make: Make, fakecuda: FakeCuda) -> None:
     first, second = (make({"n": "i32"}, name=name, launch={"shared_bytes": 60_000}) for name in ("first", "second"))
     first[(1,)](1)
