@@ -142,7 +142,7 @@ _Entered: TypeAlias = tuple[LaunchInfo, list[Handle]]
 
 
 def _enter(kernel: str, plan: _core.Plan, grid: tuple[int, int, int], stream: int) -> _Entered:
-    info = LaunchInfo(kernel, plan.label, grid, stream, plan.device)
+    info = LaunchInfo(kernel, str(plan.label), grid, stream, plan.device)
     entered: list[Handle] = []
     try:
         for handle in _handles:

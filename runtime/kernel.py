@@ -62,6 +62,17 @@ class Warmed(Record):
     """The ordinal."""
 
 
+class _Label(Record):
+    """Names a variant in errors: put into words when there is one."""
+
+    table: KernelTable
+    row: int
+    bundle: str
+
+    def __str__(self) -> str:
+        return f"{self.table.variant_id(self.row)} ({self.table.label(self.row)}) of bundle {self.bundle}"
+
+
 class _Typed:
     """Stands for a tensor of which only the dtype is known; aligned like one that was just allocated."""
 
@@ -152,7 +163,7 @@ class Kernel(_core.Dispatcher):
         table = self._table(source)
         launch = table.launches[table.columns["launch"][row]]
         source.images.function(table.columns["image"][row], launch, plan.device).load(plan.device)
-        return Warmed(plan.label, plan.device)
+        return Warmed(str(plan.label), plan.device)
 
     def preload(self, device: int | None = None) -> int:
         """Load every image that fits a device now, so that no launch does.
@@ -263,7 +274,7 @@ class Kernel(_core.Dispatcher):
 
     def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
         arguments, constexprs, options = facts
-        types = self._types(source)
+        types = self._table(source).param_types()
         return CallFacts(
             arguments={name: self._argument(name, *fact, types[name]) for name, fact in arguments.items()},
             constexprs={name: constexpr_value(value, name, self.name) for name, value in constexprs.items()},
@@ -271,14 +282,7 @@ class Kernel(_core.Dispatcher):
             arch=source.arch,
         )
 
-    def _types(self, source: Source) -> dict[str, list[str]]:
-        table = self._table(source)
-        return {
-            name: list(dict.fromkeys(signature[place] for signature in table.signatures))
-            for place, name in enumerate(table.runtime_params())
-        }
-
-    def _argument(self, name: str, kind: str, dtype: str, value: Any, types: list[str]) -> Argument:
+    def _argument(self, name: str, kind: str, dtype: str, value: Any, types: Sequence[str]) -> Argument:
         if (
             kind == "int"
             and types
@@ -311,9 +315,8 @@ class Kernel(_core.Dispatcher):
         types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
         arguments = {param.name: place for place, param in enumerate(self._params)}
         places = places_of(arguments, dict(zip(table.runtime_params(), types, strict=True)))
-        label = f"{table.variant_id(row)} ({table.label(row)}) of bundle {source.images.file.id}"
         return _core.Plan(
-            label=label,
+            label=_Label(table, row, source.images.file.id),
             function=source.images.function(table.columns["image"][row], launch, device),
             device=device,
             arguments=len(self._params) + len(self._options),

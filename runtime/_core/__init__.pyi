@@ -25,14 +25,14 @@ class Function:
     def load(self, device: int, /) -> None: ...
 
 class Plan:
-    label: str
+    label: object
     payload: Any
     device: int
 
     def __new__(
         cls,
         *,
-        label: str,
+        label: object,
         function: Function,
         device: int,
         arguments: int,

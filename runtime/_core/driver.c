@@ -72,7 +72,7 @@ static PyObject *last_launch(nj_device *device)
         return PyUnicode_FromString("");
     }
     PyObject *text =
-        PyUnicode_FromFormat("; last launch: %U with grid (%u, %u, %u)", label, grid[0], grid[1], grid[2]);
+        PyUnicode_FromFormat("; last launch: %S with grid (%u, %u, %u)", label, grid[0], grid[1], grid[2]);
     Py_DECREF(label);
     return text;
 }

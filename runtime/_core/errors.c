@@ -85,10 +85,12 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)
 {
     PyObject *kwargs = PyDict_New();
+    PyObject *place = where == NULL ? NULL : PyObject_Str(where);
     if (kwargs != NULL && ((what != NULL && PyDict_SetItemString(kwargs, "what", what) < 0) ||
-                           (where != NULL && PyDict_SetItemString(kwargs, "where", where) < 0))) {
+                           (where != NULL && (place == NULL || PyDict_SetItemString(kwargs, "where", place) < 0)))) {
         Py_CLEAR(kwargs);
     }
+    Py_XDECREF(place);
     raise_instance(classes.driver_error, Py_BuildValue("(sis)", call, code, name == NULL ? "unknown error" : name),
                    kwargs);
 }

@@ -14,7 +14,7 @@ void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *
 /* Turns the pending exception into an ArgumentError at `argument` that quotes it, cause included. */
 void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 
-/* Raises DriverError; `name` and `what` may be NULL, and so may `where`. */
+/* Raises DriverError at ``str(where)``; `name`, `what` and `where` may be NULL. */
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);
 
 /* "int 3", "str 'x'", or the type alone where a value says nothing. */

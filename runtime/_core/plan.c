@@ -211,7 +211,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
     PyObject *label, *function, *slots, *maps, *grid, *meta, *payload;
     int cooperative, pdl;
     unsigned long long scratch[4];
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$UO!inO!O!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!inO!O!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
                                      &function, &self->ordinal, &self->argument_count, &PyTuple_Type, &slots,
                                      &PyTuple_Type, &maps, &PyTuple_Type, &grid, &PyDict_Type, &meta, &payload, &self->block_threads,
                                      &self->num_ctas, &self->shared_bytes, &cooperative, &pdl, &scratch[0],
@@ -245,6 +245,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int plan_traverse(nj_plan *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->label);
     Py_VISIT(self->meta);
     Py_VISIT(self->payload);
     return 0;
@@ -274,7 +275,7 @@ static void plan_dealloc(nj_plan *self)
 }
 
 static PyMemberDef plan_members[] = {
-    {"label", T_OBJECT, offsetof(nj_plan, label), READONLY, PyDoc_STR("What errors call it.")},
+    {"label", T_OBJECT, offsetof(nj_plan, label), READONLY, PyDoc_STR("What errors call it: its str.")},
     {"payload", T_OBJECT, offsetof(nj_plan, payload), READONLY, PyDoc_STR("What the slow path noted.")},
     {"device", T_INT, offsetof(nj_plan, ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
     {NULL},

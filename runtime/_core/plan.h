@@ -52,7 +52,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *label; /* what errors call it */
+    PyObject *label; /* errors call it `str(label)` */
     PyObject *meta;  /* dict: constexprs and options, for a callable grid */
     PyObject *payload; /* the slow path's own notes */
     nj_function *function;
