@@ -36,7 +36,7 @@ __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack"
 GROUP_RAW_BYTES = 128 * 1024
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 2
+PACKING = 3
 
 
 def packer_version() -> str:
@@ -79,7 +79,7 @@ def pack(content: BundleContent) -> PackedBundle:
         PackageError: the content breaks a rule of the format, so that no reader would take the bundle.
     """
     kernels = sorted(content.kernels, key=lambda kernel: kernel.name)
-    grouped = list(group_alike(_distinct_images(kernels), GROUP_RAW_BYTES))
+    grouped = [group for images in _distinct_images(kernels) for group in group_alike(images, GROUP_RAW_BYTES)]
     images = [image for members in grouped for image in members]
     numbers = {image: number for number, image in enumerate(images)}
     tables = [(kernel, encode_table(build_table(kernel, numbers))) for kernel in kernels]
@@ -180,13 +180,18 @@ def _section(raw: bytes, packed: bytes) -> Section:
     return Section(len(packed), len(raw), hashlib.sha256(packed).hexdigest())
 
 
-def _distinct_images(kernels: Sequence[KernelContent]) -> list[bytes]:
-    """List the distinct images by kernel and config, then by what differs least."""
-    ordered: dict[bytes, None] = {}
+def _distinct_images(kernels: Sequence[KernelContent]) -> list[list[bytes]]:
+    """List the distinct images of each kernel by config, then by what differs least.
+
+    A group holds images of one kernel: the first launch of a small kernel waits for a small group.
+    """
+    seen: set[bytes] = set()
+    listed = []
     for kernel in kernels:
-        for _, compiled in sorted(kernel.variants, key=_origin):
-            ordered.setdefault(compiled.image)
-    return list(ordered)
+        images = dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin))
+        listed.append([image for image in images if image not in seen])
+        seen.update(images)
+    return listed
 
 
 def _origin(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:
