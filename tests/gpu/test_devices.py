@@ -23,15 +23,15 @@ def copy(kernels: Any, x: Any, out: Any, **named: Any) -> None:
     kernels("copy")[(-(-x.numel() // BLOCK),)](x, out, x.numel(), BLOCK=BLOCK, **named)
 
 
-@pytest.mark.parametrize("device", DEVICES, ids=str)
+@pytest.mark.parametrize("there", DEVICES, ids=str)
 @pytest.mark.parametrize("current", DEVICES, ids=str)
-def test_the_tensors_say_where(kernels, device, current) -> None:
+def test_the_tensors_say_where(kernels, there, current) -> None:
     with torch.cuda.device(current):
-        x = torch.randn(100_000, device=device)
+        x = torch.randn(100_000, device=there)
         out = torch.zeros_like(x)
         copy(kernels, x, out)
         assert torch.cuda.current_device() == current.index, "the caller's device was left as it was"
-        torch.cuda.synchronize(device)
+        torch.cuda.synchronize(there)
         assert same_bits(out, x)
 
 
@@ -54,9 +54,9 @@ def test_the_stream_is_the_devices_own(kernels) -> None:
     assert (out == 3).all()
 
 
-@pytest.mark.parametrize("device", DEVICES, ids=str)
-def test_limits_are_raised_on_each_device(kernels, device) -> None:
-    a, b = (torch.randn(128, 128, device=device, dtype=torch.float16) for _ in range(2))
+@pytest.mark.parametrize("there", DEVICES, ids=str)
+def test_limits_are_raised_on_each_device(kernels, there) -> None:
+    a, b = (torch.randn(128, 128, device=there, dtype=torch.float16) for _ in range(2))
     out = torch.zeros_like(a)
     # shared memory beyond 48 KiB
     kernels("matmul").bind((1,), num_warps=8, num_stages=3)(a, b, out, 128, BLOCK=128, BLOCK_K=64)
@@ -64,14 +64,14 @@ def test_limits_are_raised_on_each_device(kernels, device) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.get_device_capability() < (9, 0), reason="needs tensor maps")
-@pytest.mark.parametrize("device", DEVICES, ids=str)
-def test_descriptors_and_scratch_on_each_device(kernels, device) -> None:
-    x = torch.randn(128, 128, device=device, dtype=torch.float16)
+@pytest.mark.parametrize("there", DEVICES, ids=str)
+def test_descriptors_and_scratch_on_each_device(kernels, there) -> None:
+    x = torch.randn(128, 128, device=there, dtype=torch.float16)
     out, again = torch.zeros_like(x), torch.zeros_like(x)
     a, b = (runtime.TensorDescriptor.from_tensor(tensor, [64, 64]) for tensor in (x, out))
     kernels("copy_2d")[2, 2](a, b)
     kernels("device_descriptors")(x, again, 128, 128)
-    torch.cuda.synchronize(device)
+    torch.cuda.synchronize(there)
     assert same_bits(out, x)
     assert same_bits(again, x)
 
