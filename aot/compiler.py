@@ -48,6 +48,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 __all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_driver", "toolchain", "variant_key"]
 
+# before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
+_DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
+
 # written into every key: raise it when this module changes what it makes of the same inputs
 _KEY_VERSION = 2
 
@@ -412,6 +415,11 @@ def _quiet_triton(log: io.StringIO) -> Iterator[None]:
 def _launch(metadata: Any, passed: Sequence[Leaf], where: str) -> Launch:
     # none where the target has no tensor maps
     descriptors = metadata.tensordesc_meta
+    if descriptors and _DOUBLES_SHAPES and any(entry["fp4_padded"] for entry in descriptors):
+        # the kernel would read a shape that the runtime does not pass
+        raise CompileError(
+            "expected Triton 3.9 or later for padded 4-bit descriptors", got=triton.__version__, where=where
+        )
     try:
         tensor_maps = tensor_maps_of(passed, descriptors) if descriptors else ()
     except ValueError as error:
