@@ -6,7 +6,6 @@ import hashlib
 import os
 import stat
 import threading
-import weakref
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Self
@@ -58,12 +57,13 @@ class BundleFile:
         BundleError: it is not a whole, unaltered bundle of a known format.
     """
 
+    _fd = -1
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
+        self._lock = threading.Lock()
         # a pipe must not make the caller wait for its other end
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        self._closer = weakref.finalize(self, os.close, self._fd)
-        self._lock = threading.Lock()
         self._tables: dict[str, KernelTable] = {}
         self._images: _Images | None = None
         self._last_group: tuple[int, bytes] = (-1, b"")
@@ -108,7 +108,15 @@ class BundleFile:
 
     def close(self) -> None:
         """Close the file; tables and images read before stay usable."""
-        self._closer()
+        # only the caller that takes the number out closes it
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +259,7 @@ class BundleFile:
         return decompress(packed, section.raw_bytes, where)
 
     def _read(self, start: int, length: int, where: str, size: int | None = None) -> bytes:
-        if not self._closer.alive:
+        if self._fd < 0:
             raise ValueError(f"bundle is closed - at {where}")
         if size is not None and start + length > size:
             raise BundleFormatError(

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate, chain
 from operator import sub
-from typing import Any
 
 from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, BundleIndex
 from nojit.runtime.record import Record
@@ -34,23 +33,23 @@ class Group(Record):
 
 
 class Groups(Record):
-    """The groups section as columns, with an entry for each group."""
+    """The groups section, checked."""
 
-    images: tuple[int, ...]
-    stored_bytes: tuple[int, ...]
-    raw_bytes: tuple[int, ...]
-    sha256: tuple[bytes, ...]
+    raw: bytes
+    """As it was read: each group's record."""
+    stored_bytes: array[int]
+    """Of each group."""
     firsts: list[int]
     """The number of the first image of each group, then the count of all images."""
     image_starts: list[int]
     """Where each image starts if all groups lay one after the other, decompressed, then where the last ends."""
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.stored_bytes)
 
     def group(self, number: int) -> Group:
         """Return one group."""
-        return Group(self.images[number], self.stored_bytes[number], self.raw_bytes[number], self.sha256[number])
+        return Group(*_GROUP.unpack_from(self.raw, number * _GROUP.size))
 
     def place(self, image: int) -> tuple[int, int, int]:
         """Return the group of an image, and where it starts and ends in it.
@@ -110,16 +109,17 @@ def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str)
     Raises:
         BundleFormatError: groups that do not hold exactly the images listed, or do not fill the file.
     """
-    columns: list[tuple[Any, ...]] = list(zip(*_GROUP.iter_unpack(raw), strict=True)) or [(), (), (), ()]
-    counts, stored, raws, digests = columns
+    # the digests are left where they are: few groups are ever asked for
+    words = u32_array(raw)
+    counts, stored, raws = words[:: _GROUP.size // 4], words[1 :: _GROUP.size // 4], words[2 :: _GROUP.size // 4]
     firsts = list(accumulate(counts, initial=0))
     ends = list(accumulate(sizes, initial=0))
     if firsts[-1] != len(sizes) or 0 in counts:
         what = f"expected groups of at least one image each, {len(sizes)} in all"
         raise refuse("groups", what, got=firsts[-1], where=where)
     marks = [ends[first] for first in firsts]
-    held = tuple(map(sub, marks[1:], marks))
-    if held != raws or max(chain(held, stored), default=0) > GROUP_BYTES_MAX:
+    held = list(map(sub, marks[1:], marks))
+    if held != raws.tolist() or max(chain(held, stored), default=0) > GROUP_BYTES_MAX:
         # something is wrong: go through them one by one, to name it
         for number, (said, holds, packed) in enumerate(zip(raws, held, stored, strict=True)):
             if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
@@ -127,4 +127,4 @@ def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str)
                 raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
     if (total := sum(stored)) != index.payload_bytes:
         raise refuse("groups", f"expected groups of {index.payload_bytes} bytes in all", got=total, where=where)
-    return Groups(counts, stored, raws, digests, firsts, ends)
+    return Groups(raw, stored, firsts, ends)

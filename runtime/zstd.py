@@ -17,6 +17,11 @@ __all__ = ["decompress"]
 _MAGIC = b"\x28\xb5\x2f\xfd"
 # the one frame that holds nothing: zstandard looks no further than a declared size of 0, whatever else is there
 _EMPTY = _MAGIC + bytes.fromhex("2400 010000 99e9d851")
+# a frame with literals and sequences, compressed
+_SAMPLE = bytes.fromhex(
+    "28b52ffd2446dd010032030c10807d0055aaaaf20cacddee9e2731a22c1fc283f0e9d19f"
+    "375f9efc78f1e141e75b677c6da55346f85c634b7539f10d020086e20c59d10289dd1a22"
+)
 # bits of the frame header descriptor (RFC 8878, section 3.1.1.1.1)
 _SINGLE_SEGMENT = 0x20
 _RESERVED = 0x08
@@ -72,8 +77,10 @@ def _broken(error: Exception, where: str) -> BundleIntegrityError:
 def _with_zstandard() -> Callable[[bytes, int, str], bytes]:
     import zstandard  # noqa: PLC0415 - Python 3.14 needs no package
 
-    # a decompressor serves one thread at a time, and costs more to make than a small frame to decompress
-    idle: list[zstandard.ZstdDecompressor] = []
+    # a decompressor serves one thread at a time, and costs more to make and to use for the first time than ten small
+    # frames to decompress: one is ready before a bundle is opened
+    idle = [zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG_MAX)]
+    idle[0].decompress(_SAMPLE)
 
     def decompress_frame(frame: bytes, _raw_bytes: int, where: str) -> bytes:
         try:
