@@ -265,8 +265,10 @@ def check_launch(info: CubinInfo, launch: Launch, image_arch: str, where: str) -
 
 def check_image(  # noqa: PLR0917 - the facts of one index entry, in its order
     info: CubinInfo, symbol: str, sizes: Sequence[int], num_warps: int, num_ctas: int, image_arch: str, where: str
-) -> None:
+) -> CubinKernel:
     """Check that an image is the one that an index entry describes.
+
+    ``_core.check_image`` says of most images that are right that they are.
 
     Args:
         info: what the image says.
@@ -276,6 +278,9 @@ def check_image(  # noqa: PLR0917 - the facts of one index entry, in its order
         num_ctas: of a cluster; 1 needs no cluster.
         image_arch: ``sm_90a``.
         where: the entry, for the message.
+
+    Returns:
+        The kernel.
 
     Raises:
         BundleIntegrityError: they differ; launching would read or run something else than was packed.
@@ -297,6 +302,7 @@ def check_image(  # noqa: PLR0917 - the facts of one index entry, in its order
     if (kernel.cluster or (1, 1, 1)) != (num_ctas, 1, 1):
         got = "none" if kernel.cluster is None else str(kernel.cluster)
         raise BundleIntegrityError(f"expected {symbol!r} to need clusters of {num_ctas} CTAs", got=got, where=where)
+    return kernel
 
 
 def _check_params(kernel: CubinKernel, sizes: Sequence[int], where: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
+from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import CubinInfo, check_launch, read_cubin
 from nojit.runtime.errors import BundleIntegrityError, DriverError
 from nojit.runtime.table import Launch
 
@@ -14,6 +14,9 @@ __all__ = ["Images"]
 
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
+
+_Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
+"""What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
 
 class Images:
@@ -28,8 +31,8 @@ class Images:
     def __init__(self, file: BundleFile) -> None:
         self.file = file
         self._lock = threading.Lock()
-        self._loaded: dict[int, tuple[CubinInfo, _core.Library]] = {}
-        self._functions: dict[tuple[int, Launch], _core.Function] = {}
+        self._libraries: dict[int, _core.Library] = {}
+        self._functions: dict[tuple[int, _Entry], _core.Function] = {}
 
     def function(self, image: int, launch: Launch, device: int) -> _core.Function:
         """Return the kernel of an image, loaded and checked.
@@ -43,28 +46,48 @@ class Images:
             BundleError: the image is not what the bundle pins, or not what `launch` describes.
             DriverError: the driver is too old for it, or refuses it.
         """
-        key = (image, launch)
+        try:
+            sizes = tuple([slot.size_bytes for slot in launch.layout])
+        except ValueError as error:
+            raise BundleIntegrityError(str(error), where=self._where(image)) from None
+        # launches that differ in nothing else share the kernel, and with it the limits that were raised for it
+        entry = (launch.symbol, sizes, launch.num_warps, launch.num_ctas)
         with self._lock:
-            function = self._functions.get(key)
+            function = self._functions.get((image, entry))
             if function is None:
-                where = f"{self.file.path} image {image}"
-                info, library = self._load(image, launch, where)
-                function = library.function(launch.symbol)
-                _check_driver_params(function, info, launch.symbol, device, where)
-                self._functions[key] = function
+                function = self._functions[image, entry] = self._load(image, entry, device)
         return function
 
-    def _load(self, image: int, launch: Launch, where: str) -> tuple[CubinInfo, _core.Library]:
-        held = self._loaded.get(image)
-        content = b"" if held else self.file.image(image)
-        info = held[0] if held else read_cubin(content)
-        check_launch(info, launch, self.file.index.target.image_arch, where)
-        if held is None:
-            self._check_driver_version(where)
-            held = self._loaded[image] = (info, _core.Library(content, where))
-        return held
+    def _load(self, image: int, entry: _Entry, device: int) -> _core.Function:
+        content = self.file.image(image)
+        params = _core.check_image(content, *entry, self.file.index.target.image_arch)
+        if params is None:
+            params = self._read(content, image, entry)
+        library = self._libraries.get(image)
+        if library is None:
+            self._check_driver_version(image)
+            library = self._libraries[image] = _core.Library(content, self._where(image))
+        function = library.function(entry[0])
+        told = function.params(device)
+        if told is not None and told != params:
+            raise BundleIntegrityError(
+                f"expected the driver to find params {params} (offset, size) in {entry[0]!r}",
+                got=str(told),
+                where=self._where(image),
+            )
+        return function
 
-    def _check_driver_version(self, where: str) -> None:
+    def _read(self, content: bytes, image: int, entry: _Entry) -> list[tuple[int, int]]:
+        """Name what is wrong with an image, or pass one that only Python reads, and return its params."""
+        from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
+
+        image_arch = self.file.index.target.image_arch
+        return list(check_image(read_cubin(content), *entry, image_arch, self._where(image)).params)
+
+    def _where(self, image: int) -> str:
+        return f"{self.file.path} image {image}"
+
+    def _check_driver_version(self, image: int) -> None:
         needed, version = self.file.index.min_driver, _core.driver_version()
         if version < needed:
             what = f"expected a driver for CUDA {_dotted(needed)} or later, this one is for {_dotted(version)}"
@@ -73,21 +96,9 @@ class Images:
                 _UNSUPPORTED_PTX_VERSION,
                 "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
                 what=what,
-                where=where,
+                where=self._where(image),
             )
 
 
 def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _check_driver_params(function: _core.Function, info: CubinInfo, symbol: str, device: int, where: str) -> None:
-    told = function.params(device)
-    kernel = info.kernel(symbol)
-    if told is None or kernel is None:
-        return
-    expected = list(kernel.params)
-    if told != expected:
-        raise BundleIntegrityError(
-            f"expected the driver to find params {expected} (offset, size) in {symbol!r}", got=str(told), where=where
-        )

@@ -14,6 +14,9 @@ def set_allocator(allocator: Callable[[int, int, int], Any] | None, /) -> None: 
 def set_hooks(
     enter: Callable[[str, Plan, tuple[int, int, int], int], Any] | None, leave: Callable[[Any], Any] | None, /
 ) -> None: ...
+def check_image(
+    image: bytes, symbol: str, sizes: tuple[int, ...], num_warps: int, num_ctas: int, image_arch: str, /
+) -> list[tuple[int, int]] | None: ...
 def run_program(program: bytes, slots: tuple[tuple[int, int], ...], /) -> tuple[int, int] | None: ...
 
 class Library:

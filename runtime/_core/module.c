@@ -4,6 +4,7 @@
 #include "descriptor.h"
 #include "errors.h"
 #include "hooks.h"
+#include "image.h"
 #include "launcher.h"
 #include "scratch.h"
 #include "tensor.h"
@@ -103,6 +104,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
     {"set_hooks", nj_set_hooks, METH_VARARGS,
      PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
+    {"check_image", nj_check_image, METH_VARARGS,
+     PyDoc_STR("The (offset, size) of each param, if the image is surely what the rest says; else None.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
     {NULL},

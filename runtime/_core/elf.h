@@ -1,0 +1,87 @@
+/* The ELF side of a cubin. runtime/elf.py holds the rules and names the one that is broken; here each function says only
+ * that all of them hold. */
+#ifndef NOJIT_ELF_H
+#define NOJIT_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NJ_SECTIONS_MAX 128 /* elf.py reads more */
+#define NJ_SHT_NOBITS 8
+
+/* Bytes of an image. */
+typedef struct {
+    const unsigned char *at;
+    size_t size;
+} nj_span;
+
+typedef struct {
+    nj_span name;
+    nj_span content; /* nothing if the section has no bytes in the file */
+    uint32_t type;
+    uint32_t link;
+    uint32_t info;
+} nj_section;
+
+typedef struct {
+    nj_span image;
+    uint8_t abi;
+    uint32_t flags;
+    size_t section_count;
+    nj_section sections[NJ_SECTIONS_MAX];
+} nj_elf;
+
+/* The symbol of a kernel. */
+typedef struct {
+    nj_span name;
+    uint16_t section; /* a number below `section_count` */
+} nj_symbol;
+
+/* Reads the sections; false where a rule is broken, or there are too many. */
+bool nj_elf_read(nj_span image, nj_elf *elf);
+
+/* The section whose name is `prefix` and then `rest`; NULL if there is none. */
+const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span rest);
+
+/* Checks the symbols and takes those of kernels, which have each a section of its own: how many; -1 where a rule is broken,
+ * or a name is not ASCII. */
+int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX]);
+
+/* Images and the hosts of CUDA are little-endian. */
+static inline uint16_t nj_u16(const unsigned char *at)
+{
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline uint32_t nj_u32(const unsigned char *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline uint64_t nj_u64(const unsigned char *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline bool nj_span_equal(nj_span a, nj_span b)
+{
+    return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
+}
+
+/* Whether `whole` is `prefix` and then `rest`. */
+static inline bool nj_span_joins(nj_span whole, const char *prefix, nj_span rest)
+{
+    size_t length = strlen(prefix);
+    return whole.size == length + rest.size && memcmp(whole.at, prefix, length) == 0 &&
+           memcmp(whole.at + length, rest.at, rest.size) == 0;
+}
+
+#endif
