@@ -12,26 +12,13 @@ tables (`nojit.runtime.table_codec`); compression and files are `nojit.runtime.b
 
 from __future__ import annotations
 
-import re
 import struct
 from itertools import islice
-from operator import ge
+from operator import ge, itemgetter
+from typing import Any
 
 from nojit.runtime.record import Record
-from nojit.runtime.strict import (
-    Json,
-    canonical_json,
-    count,
-    fields,
-    items,
-    line,
-    name,
-    name_list,
-    object_rows,
-    parse_json,
-    refuse,
-    text,
-)
+from nojit.runtime.strict import Json, are_counts, are_digests, are_lines, are_names, canonical_json, parse_json, refuse
 from nojit.runtime.target import arch_number, parse_image_arch
 
 __all__ = [
@@ -78,11 +65,36 @@ VARIANTS_MAX = 1_000_000
 # the largest zstd window a reader agrees to allocate
 WINDOW_LOG_MAX = 27
 
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+TOOLS_MAX = 64
+WARP_MAX = 64
+DRIVER_MAX = 1_000_000
+PAYLOAD_BYTES_MAX = 1 << 40
 
 # the two pointers that Triton appends to every kernel's parameters
 GLOBAL_SCRATCH = "$global_scratch"
 PROFILE_SCRATCH = "$profile_scratch"
+
+INDEX_FIELDS = (
+    "name",
+    "version",
+    "target",
+    "toolchain",
+    "min_driver",
+    "inputs",
+    "kernels",
+    "images",
+    "image_count",
+    "groups",
+    "group_count",
+    "payload_bytes",
+)
+SECTION_FIELDS = ("stored_bytes", "raw_bytes", "sha256")
+ENTRY_FIELDS = ("name", "variants", "table")
+TARGET_FIELDS = ("backend", "arch", "image_arch", "warp_size")
+_INDEX, _SECTION = itemgetter(*INDEX_FIELDS), itemgetter(*SECTION_FIELDS)
+_ENTRY, _TARGET = itemgetter(*ENTRY_FIELDS), itemgetter(*TARGET_FIELDS)
+# of the index, of its target, of each kernel and of each section
+_LENGTHS = (len(INDEX_FIELDS), len(TARGET_FIELDS), {len(ENTRY_FIELDS)}, {len(SECTION_FIELDS)})
 
 
 class Header(Record):
@@ -152,7 +164,7 @@ class BundleIndex(Record):
 
     def file_bytes(self, header: Header) -> int:
         """Return the length that the file must have."""
-        tables = sum(entry.table.stored_bytes for entry in self.kernels)
+        tables = sum([entry.table.stored_bytes for entry in self.kernels])
         return (
             HEADER_BYTES
             + header.index_bytes
@@ -222,105 +234,69 @@ def encode_index(index: BundleIndex) -> bytes:
     )
 
 
+def _section_json(section: Section) -> Json:
+    return {"stored_bytes": section.stored_bytes, "raw_bytes": section.raw_bytes, "sha256": section.sha256}
+
+
 def decode_index(raw: bytes, where: str) -> BundleIndex:
     """Read the index and check every rule that it can break by itself, its one spelling apart.
 
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    values = fields(parse_json(raw, where), _INDEX_FIELDS, where)
-    bundle, version, target, toolchain, min_driver, inputs = values[:6]
-    kernels, images, image_count, groups, group_count, payload_bytes = values[6:]
-    entries = _decode_entries(kernels, f"{where} kernels")
-    index = BundleIndex(
-        name=name(bundle, f"{where} name"),
-        version=line(version, f"{where} version"),
-        target=_decode_target(target, f"{where} target"),
-        toolchain=_decode_toolchain(toolchain, f"{where} toolchain"),
-        min_driver=count(min_driver, 1_000_000, f"{where} min_driver"),
-        inputs=_digest(inputs, f"{where} inputs"),
-        kernels=entries,
-        images=_decode_section(images, f"{where} images"),
-        image_count=count(image_count, VARIANTS_MAX, f"{where} image_count"),
-        groups=_decode_section(groups, f"{where} groups"),
-        group_count=count(group_count, VARIANTS_MAX, f"{where} group_count"),
-        payload_bytes=count(payload_bytes, 1 << 40, f"{where} payload_bytes"),
-    )
-    if (
-        index.images.raw_bytes != 4 * index.image_count
-        or index.groups.raw_bytes != GROUP_RECORD_BYTES * index.group_count
-    ):
-        raise refuse("size", "expected section lengths that follow from their counts", where=where)
+    value = parse_json(raw, where)
+    try:
+        index = _whole_index(value)
+    except (KeyError, TypeError, ValueError):
+        index = None
+    if index is None:
+        # something is wrong: go through it one by one, to name it
+        from nojit.runtime.index_rules import read_index  # noqa: PLC0415 - few indices are
+
+        index = read_index(value, where)
     return index
 
 
-_INDEX_FIELDS = (
-    "name",
-    "version",
-    "target",
-    "toolchain",
-    "min_driver",
-    "inputs",
-    "kernels",
-    "images",
-    "image_count",
-    "groups",
-    "group_count",
-    "payload_bytes",
-)
-
-
-def _section_json(section: Section) -> Json:
-    return {"stored_bytes": section.stored_bytes, "raw_bytes": section.raw_bytes, "sha256": section.sha256}
-
-
-def _decode_section(value: Json, where: str) -> Section:
-    stored, raw_bytes, digest = fields(value, ("stored_bytes", "raw_bytes", "sha256"), where)
-    return Section(
-        count(stored, SECTION_RAW_BYTES_MAX, where),
-        count(raw_bytes, SECTION_RAW_BYTES_MAX, where),
-        _digest(digest, where),
+def _whole_index(value: Any) -> BundleIndex | None:
+    """Read an index that keeps every rule, everything of a kind at once; None or an error for any other."""
+    bundle, version, target, toolchain, min_driver, inputs, *rest = _INDEX(value)
+    kernels, images, image_count, groups, group_count, payload_bytes = rest
+    backend, arch, image_arch, warp_size = _TARGET(target)
+    names, variants, tables = zip(*map(_ENTRY, kernels), strict=True)
+    stored, raws, digests = zip(*map(_SECTION, (*tables, images, groups)), strict=True)
+    tools = dict(toolchain)
+    arch_number(arch)
+    parse_image_arch(image_arch)
+    if not (
+        (len(value), len(target), {*map(len, kernels)}, {*map(len, (*tables, images, groups))}) == _LENGTHS
+        and are_names((bundle, backend, arch, image_arch, *names))
+        and not any(map(ge, names, islice(names, 1, None)))
+        and len(names) <= KERNELS_MAX
+        and are_digests((inputs, *digests))
+        and are_lines((version, *tools, *tools.values()))
+        and {type(toolchain), *map(type, toolchain)} == {list}
+        and sorted(tools) == [tool for tool, _ in toolchain]
+        and len(tools) <= TOOLS_MAX
+        and are_counts((*stored, *raws), SECTION_RAW_BYTES_MAX)
+        and are_counts((*variants, image_count, group_count), VARIANTS_MAX)
+        and are_counts((warp_size,), WARP_MAX)
+        and are_counts((min_driver,), DRIVER_MAX)
+        and are_counts((payload_bytes,), PAYLOAD_BYTES_MAX)
+        and raws[-2:] == (4 * image_count, GROUP_RECORD_BYTES * group_count)
+    ):
+        return None
+    *sections, images, groups = map(Section, stored, raws, digests)
+    return BundleIndex(
+        bundle,
+        version,
+        TargetInfo(backend, arch, image_arch, warp_size),
+        tuple(tools.items()),
+        min_driver,
+        inputs,
+        tuple(map(KernelEntry, names, variants, sections)),
+        images,
+        image_count,
+        groups,
+        group_count,
+        payload_bytes,
     )
-
-
-def _decode_entries(value: Json, where: str) -> tuple[KernelEntry, ...]:
-    rows = object_rows(value, ("name", "variants", "table"), KERNELS_MAX, where)
-    known = name_list([kernel for kernel, *_ in rows], where)
-    if any(map(ge, known, islice(known, 1, None))):
-        raise refuse("order", "expected kernels sorted by name, each once", where=where)
-    return tuple(
-        [
-            KernelEntry(kernel, count(variants, VARIANTS_MAX, where), _decode_section(table, where))
-            for kernel, (_, variants, table) in zip(known, rows, strict=True)
-        ]
-    )
-
-
-def _decode_target(value: Json, where: str) -> TargetInfo:
-    backend, arch, image_arch, warp_size = fields(value, ("backend", "arch", "image_arch", "warp_size"), where)
-    target = TargetInfo(
-        name(backend, where), name(arch, where), name(image_arch, where), count(warp_size, 64, f"{where} warp_size")
-    )
-    try:
-        arch_number(target.arch)
-        parse_image_arch(target.image_arch)
-    except ValueError as error:
-        raise refuse("target", str(error), where=where) from None
-    return target
-
-
-def _decode_toolchain(value: Json, where: str) -> tuple[tuple[str, str], ...]:
-    tools = []
-    for pair in items(value, 64, where):
-        tool, version = items(pair, 2, where) if isinstance(pair, list) and len(pair) == 2 else (None, None)
-        tools.append((line(tool, where), line(version, where)))
-    if sorted(dict(tools)) != [tool for tool, _ in tools]:
-        raise refuse("order", "expected tools sorted by name, each once", where=where)
-    return tuple(tools)
-
-
-def _digest(value: Json, where: str) -> str:
-    checked = text(value, where)
-    if not _SHA256.match(checked):
-        raise refuse("digest", "expected 64 lower-case hex digits", got=repr(checked), where=where)
-    return checked

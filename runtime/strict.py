@@ -15,6 +15,10 @@ from nojit.runtime.errors import BundleFormatError
 
 __all__ = [
     "Json",
+    "are_counts",
+    "are_digests",
+    "are_lines",
+    "are_names",
     "canonical_json",
     "count",
     "fields",
@@ -149,10 +153,19 @@ def line(value: Json, where: str) -> str:
     return checked
 
 
+def are_lines(values: Sequence[Any]) -> bool:
+    """Say whether all are short strings that are safe to show.
+
+    Raises:
+        TypeError: one is no string.
+    """
+    return "".join(values).isprintable() and max(map(len, values), default=0) <= TEXT_CHARS_MAX
+
+
 def lines(values: Sequence[Json], where: str) -> tuple[str, ...]:
     """Take short strings that are safe to show, all at once: most tables are mostly these."""
-    whole = tuple(value for value in values if isinstance(value, str))
-    if len(whole) == len(values) and max(map(len, whole), default=0) <= TEXT_CHARS_MAX and "".join(whole).isprintable():
+    whole = tuple([value for value in values if isinstance(value, str)])
+    if len(whole) == len(values) and are_lines(whole):
         return whole
     return tuple(line(value, where) for value in values)
 
@@ -170,11 +183,20 @@ def name(value: Json, where: str) -> str:
     return checked
 
 
+def are_names(values: Sequence[Any]) -> bool:
+    """Say whether all are names.
+
+    Raises:
+        TypeError: one is no string.
+    """
+    text = "\n".join((*values, ""))
+    return text.count("\n") == len(values) and _NAMES.match(text) is not None
+
+
 def name_list(values: Sequence[Json], where: str) -> tuple[str, ...]:
     """Take names, all at once."""
     whole = tuple([value for value in values if isinstance(value, str)])
-    text = "\n".join((*whole, ""))
-    if len(whole) == len(values) == text.count("\n") and _NAMES.match(text):
+    if len(whole) == len(values) and are_names(whole):
         return whole
     return tuple([name(value, where) for value in values])
 
@@ -186,6 +208,20 @@ def count(value: Json, limit: int, where: str, least: int = 0) -> int:
     if not least <= value <= limit:
         raise refuse("size", f"expected {least} to {limit}", got=value, where=where)
     return value
+
+
+def are_counts(values: Sequence[Any], limit: int) -> bool:
+    """Say whether all are integers from 0 to `limit`."""
+    return {*map(type, values)} <= {int} and min(values, default=0) >= 0 and max(values, default=0) <= limit
+
+
+def are_digests(values: Sequence[Any]) -> bool:
+    """Say whether all are 64 lower-case hex digits.
+
+    Raises:
+        TypeError: one is no string.
+    """
+    return not "".join(values).strip("0123456789abcdef") and {*map(len, values)} <= {64}
 
 
 def items(value: Json, limit: int, where: str) -> list[Json]:

@@ -1,0 +1,131 @@
+"""Read the index of a bundle rule by rule, to name the one that it breaks.
+
+`nojit.runtime.format` checks whole indices at once, which is faster, and cannot say what is wrong.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import ge
+
+from nojit.runtime.format import (
+    DRIVER_MAX,
+    ENTRY_FIELDS,
+    GROUP_RECORD_BYTES,
+    INDEX_FIELDS,
+    KERNELS_MAX,
+    PAYLOAD_BYTES_MAX,
+    SECTION_FIELDS,
+    SECTION_RAW_BYTES_MAX,
+    TARGET_FIELDS,
+    TOOLS_MAX,
+    VARIANTS_MAX,
+    WARP_MAX,
+    BundleIndex,
+    KernelEntry,
+    Section,
+    TargetInfo,
+)
+from nojit.runtime.strict import (
+    Json,
+    are_digests,
+    count,
+    fields,
+    items,
+    line,
+    name,
+    name_list,
+    object_rows,
+    refuse,
+    text,
+)
+from nojit.runtime.target import arch_number, parse_image_arch
+
+__all__ = ["read_index"]
+
+
+def read_index(value: Json, where: str) -> BundleIndex:
+    """Read an index from its JSON, rule by rule; what keeps them all reads as `nojit.runtime.format` reads it.
+
+    Raises:
+        BundleFormatError: a broken rule, named by its ``rule`` attribute.
+    """
+    values = fields(value, INDEX_FIELDS, where)
+    bundle, version, target, toolchain, min_driver, inputs = values[:6]
+    kernels, images, image_count, groups, group_count, payload_bytes = values[6:]
+    entries = _decode_entries(kernels, f"{where} kernels")
+    index = BundleIndex(
+        name=name(bundle, f"{where} name"),
+        version=line(version, f"{where} version"),
+        target=_decode_target(target, f"{where} target"),
+        toolchain=_decode_toolchain(toolchain, f"{where} toolchain"),
+        min_driver=count(min_driver, DRIVER_MAX, f"{where} min_driver"),
+        inputs=_digest(inputs, f"{where} inputs"),
+        kernels=entries,
+        images=_decode_section(images, f"{where} images"),
+        image_count=count(image_count, VARIANTS_MAX, f"{where} image_count"),
+        groups=_decode_section(groups, f"{where} groups"),
+        group_count=count(group_count, VARIANTS_MAX, f"{where} group_count"),
+        payload_bytes=count(payload_bytes, PAYLOAD_BYTES_MAX, f"{where} payload_bytes"),
+    )
+    if (
+        index.images.raw_bytes != 4 * index.image_count
+        or index.groups.raw_bytes != GROUP_RECORD_BYTES * index.group_count
+    ):
+        raise refuse("size", "expected section lengths that follow from their counts", where=where)
+    return index
+
+
+def _decode_section(value: Json, where: str) -> Section:
+    stored, raw_bytes, digest = fields(value, SECTION_FIELDS, where)
+    return Section(
+        count(stored, SECTION_RAW_BYTES_MAX, where),
+        count(raw_bytes, SECTION_RAW_BYTES_MAX, where),
+        _digest(digest, where),
+    )
+
+
+def _decode_entries(value: Json, where: str) -> tuple[KernelEntry, ...]:
+    rows = object_rows(value, ENTRY_FIELDS, KERNELS_MAX, where)
+    known = name_list([kernel for kernel, *_ in rows], where)
+    if any(map(ge, known, islice(known, 1, None))):
+        raise refuse("order", "expected kernels sorted by name, each once", where=where)
+    return tuple(
+        [
+            KernelEntry(kernel, count(variants, VARIANTS_MAX, where), _decode_section(table, where))
+            for kernel, (_, variants, table) in zip(known, rows, strict=True)
+        ]
+    )
+
+
+def _decode_target(value: Json, where: str) -> TargetInfo:
+    backend, arch, image_arch, warp_size = fields(value, TARGET_FIELDS, where)
+    target = TargetInfo(
+        name(backend, where),
+        name(arch, where),
+        name(image_arch, where),
+        count(warp_size, WARP_MAX, f"{where} warp_size"),
+    )
+    try:
+        arch_number(target.arch)
+        parse_image_arch(target.image_arch)
+    except ValueError as error:
+        raise refuse("target", str(error), where=where) from None
+    return target
+
+
+def _decode_toolchain(value: Json, where: str) -> tuple[tuple[str, str], ...]:
+    tools = []
+    for pair in items(value, TOOLS_MAX, where):
+        tool, version = items(pair, 2, where) if isinstance(pair, list) and len(pair) == 2 else (None, None)
+        tools.append((line(tool, where), line(version, where)))
+    if sorted(dict(tools)) != [tool for tool, _ in tools]:
+        raise refuse("order", "expected tools sorted by name, each once", where=where)
+    return tuple(tools)
+
+
+def _digest(value: Json, where: str) -> str:
+    checked = text(value, where)
+    if not are_digests([checked]):
+        raise refuse("digest", "expected 64 lower-case hex digits", got=repr(checked), where=where)
+    return checked
