@@ -1,0 +1,322 @@
+"""The check of images in C, held against the readers in Python: it passes no image that they refuse."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nojit.runtime import _core, loader
+from nojit.runtime.cubin import check_image, read_cubin
+from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import Parts, kernel
+from tests.support.cubins import CubinSpec, build_cubin, param_offsets
+from tests.support.images import NOBITS, PROGBITS, Image, attribute, kernel_info, param
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an index says of an image; by default of `Image()`."""
+
+    symbol: str = "add"
+    sizes: tuple[int, ...] = (8, 8, 4, 8)
+    num_warps: int = 4
+    num_ctas: int = 1
+    image_arch: str = "sm_90a"
+
+    def facts(self) -> tuple[str, tuple[int, ...], int, int, str]:
+        """Return what both checks take."""
+        return self.symbol, self.sizes, self.num_warps, self.num_ctas, self.image_arch
+
+
+PLAIN = Entry()
+
+
+def by_python(image: bytes, entry: Entry) -> list[tuple[int, int]] | None:
+    """Check an image as C does."""
+    try:
+        return list(check_image(read_cubin(image), *entry.facts(), "here").params)
+    except (BundleFormatError, BundleIntegrityError):
+        return None
+
+
+def by_c(image: bytes, entry: Entry = PLAIN) -> list[tuple[int, int]] | None:
+    return _core.check_image(image, *entry.facts())
+
+
+def agree(image: bytes, entry: Entry = PLAIN) -> bool:
+    """Hold both checks against each other; return whether they passed the image."""
+    in_c = by_c(image, entry)
+    assert in_c == by_python(image, entry), image.hex()
+    return in_c is not None
+
+
+# what is right passes
+
+
+ARCHS = [(75, "", 7), (80, "", 7), (80, "", 8), (89, "", 8), (90, "a", 7), (90, "a", 8), (100, "a", 8), (100, "", 8), (103, "a", 8),
+         (120, "a", 8), (121, "a", 8)]  # fmt: skip
+SIZES = [(), (8,), (8, 8, 4, 8), (1, 2, 1, 4, 1, 8), (8, 128, 4, 128, 4, 4, 8, 8), (1,) * 512]
+
+
+@pytest.mark.parametrize(("sm", "suffix", "abi"), ARCHS)
+@pytest.mark.parametrize("sizes", SIZES, ids=len)
+@pytest.mark.parametrize("num_ctas", [1, 2, 16])
+def test_what_is_right_passes(sm: int, suffix: str, abi: int, sizes: tuple[int, ...], num_ctas: int) -> None:
+    image = build_cubin(CubinSpec("add", sizes, 8, num_ctas), sm=sm, suffix=suffix, abi=abi)
+    entry = Entry(sizes=sizes, num_warps=8, num_ctas=num_ctas, image_arch=f"sm_{sm}{suffix}")
+    assert by_c(image, entry) == list(zip(param_offsets(sizes, sm), sizes, strict=True))
+    assert agree(image, entry)
+
+
+def test_a_family_image_looks_plain() -> None:
+    image = build_cubin(CubinSpec("add", PLAIN.sizes), sm=100, suffix="")
+    assert agree(image, Entry(image_arch="sm_100f"))
+    assert agree(image, Entry(image_arch="sm_100"))
+    assert not agree(image, Entry(image_arch="sm_100a"))
+
+
+def test_one_of_many_kernels() -> None:
+    image = build_cubin(*[CubinSpec(f"k{n}", (8,) * n, 1 << n % 4) for n in range(32)])
+    for n in range(32):
+        assert agree(image, Entry(f"k{n}", (8,) * n, 1 << n % 4))
+        assert not agree(image, Entry(f"k{n}", (8,) * (n + 1), 1 << n % 4))
+    assert not agree(image)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        kernel_info(cluster=(1, 1, 1)),
+        kernel_info() + attribute(5, struct.pack("<III", 256, 1, 1)),
+        kernel_info() + b"\x02\x17\x00\x00",
+        kernel_info(reqntid=None),
+        kernel_info(reqntid=(64, 2, 1)),
+        kernel_info(cluster=(1, 2, 1)),
+        kernel_info(bank_bytes=40),
+        kernel_info() + param(2, 16, 4),
+        kernel_info() + param(9, 32, 4),
+        kernel_info() + param(511, 32, 4),
+        kernel_info() + param(512, 32, 4),
+        kernel_info() + param(65535, 32, 4),
+        kernel_info() + b"\x04",
+        kernel_info() + b"\x04\x2f\xff\xff",
+        kernel_info() + b"\x00\x00\x00\x00",
+        kernel_info() + b"\x05\x00\x00\x00",
+        kernel_info(params=((0, 8), (8, 0), (16, 4), (24, 8))),
+        kernel_info(params=((0, 8), (4, 8), (16, 4), (24, 8))),
+        kernel_info(params=((0, 8), (8, 8), (16, 4), (20, 8))),
+    ],
+)
+def test_attributes(info: bytes) -> None:
+    agree(Image(info=info).build())
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry("sub"), Entry("ad"), Entry("addd"), Entry(""), Entry("add\0"), Entry("\ud800"), Entry("ädd"),
+        Entry(sizes=()), Entry(sizes=(8, 8, 4)), Entry(sizes=(8, 8, 4, 8, 8)), Entry(sizes=(8, 8, 4, 0)),
+        Entry(sizes=(8, 8, -4, 8)), Entry(sizes=(8, 8, 4, 2**40)), Entry(sizes=(8, 8, 65540, 8)), Entry(sizes=(8,) * 600),
+        Entry(num_warps=8), Entry(num_warps=0), Entry(num_warps=-4), Entry(num_warps=4 + 2**27), Entry(num_warps=2**31 - 1),
+        Entry(num_ctas=2), Entry(num_ctas=0), Entry(num_ctas=-1), Entry(num_ctas=2**31 - 1),
+        Entry(image_arch="sm_90"), Entry(image_arch="sm_90f"), Entry(image_arch="sm_80"), Entry(image_arch="sm_090a"),
+    ],
+)  # fmt: skip
+def test_another_entry(entry: Entry) -> None:
+    agree(Image().build(), entry)
+
+
+@pytest.mark.parametrize(
+    "arch", ["", "sm_", "sm_9", "sm_9a", "sm_a", "sm_90b", "sm_0090a", "sm_9\u0660a", "sm_90a ", "SM_90a", "\ud800"]
+)
+def test_an_arch_that_is_none(arch: str) -> None:
+    assert by_c(Image().build(), Entry(image_arch=arch)) is None
+
+
+def test_arguments_of_wrong_types() -> None:
+    image: Any = Image().build()
+    for facts in (
+        ("add", [8], 4, 1, "sm_90a"),
+        (b"add", (8,), 4, 1, "sm_90a"),
+        ("add", (8,), 4, 1),
+        ("add", ("8",), 4, 1, "sm_90a"),
+    ):
+        with pytest.raises(TypeError):
+            _core.check_image(image, *facts)
+    for facts in (("add", (2**80,), 4, 1, "sm_90a"), ("add", (8,), 2**40, 1, "sm_90a")):
+        with pytest.raises(OverflowError):
+            _core.check_image(image, *facts)
+
+
+# what is wrong does not
+
+
+def test_every_truncation() -> None:
+    image = Image().build()
+    assert agree(image)
+    for length in range(len(image)):
+        assert not agree(image[:length])
+
+
+@pytest.mark.parametrize("abi", [7, 8])
+def test_every_one_bit_flip(abi: int) -> None:
+    flags, compat = (0x5A0D5A, b"") if abi == 7 else (0x6005A02, b"\x02\x09\x01\x00")
+    info = kernel_info(cluster=(2, 1, 1))
+    golden = Image(info=info, abi=abi, flags=flags, compat=compat).build()
+    entry = Entry(num_ctas=2)
+    assert agree(golden, entry)
+    refused = 0
+    for bit in range(len(golden) * 8):
+        image = bytearray(golden)
+        image[bit // 8] ^= 1 << bit % 8
+        refused += not agree(bytes(image), entry)
+    assert refused > len(golden)
+
+
+GOLDEN = {
+    "plain": (Image().build(), PLAIN),
+    "abi 7": (build_cubin(CubinSpec("add", (8, 4)), sm=80, suffix="", abi=7), Entry(sizes=(8, 4), image_arch="sm_80")),
+    "two kernels": (build_cubin(CubinSpec("add", (8, 128, 4)), CubinSpec("b")), Entry(sizes=(8, 128, 4))),
+    "a cluster": (build_cubin(CubinSpec("add", (8,), 8, 4), sm=100), Entry("add", (8,), 8, 4, "sm_100a")),
+}
+NUMBERS = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    12,
+    24,
+    63,
+    64,
+    127,
+    128,
+    129,
+    255,
+    2**15,
+    2**16 - 1,
+    2**31,
+    2**32 - 1,
+    2**63,
+    2**64 - 64,
+    2**64 - 1,
+]
+CHANGES = st.lists(
+    st.tuples(st.floats(0, 1), st.sampled_from([1, 2, 4, 8]), st.sampled_from(NUMBERS)), min_size=1, max_size=4
+)
+
+
+def changed(image: bytes, changes: list[tuple[float, int, int]]) -> bytes:
+    """Write numbers of some widths over an image, at multiples of their widths."""
+    out = bytearray(image)
+    for where, width, number in changes:
+        at = int(where * (len(out) - width)) // width * width
+        out[at : at + width] = (number % (1 << 8 * width)).to_bytes(width, "little")
+    return bytes(out)
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.sampled_from(sorted(GOLDEN)), CHANGES)
+def test_numbers_written_over_it(name: str, changes: list[tuple[float, int, int]]) -> None:
+    image, entry = GOLDEN[name]
+    agree(changed(image, changes), entry)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(sorted(GOLDEN)), st.floats(0, 1), st.integers(0, 80), st.binary(max_size=80))
+def test_bytes_put_in_and_taken_out(name: str, where: float, cut: int, more: bytes) -> None:
+    image, entry = GOLDEN[name]
+    at = int(where * len(image))
+    agree(image[:at] + more + image[at + cut :], entry)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_garbage(garbage: bytes) -> None:
+    agree(garbage)
+    agree(Image(info=garbage).build())
+    agree(Image(compat=garbage, flags=0x6005A02).build())
+
+
+def test_damage_by_the_thousand() -> None:
+    """More than Hypothesis has time for, and less cleverly."""
+    made = random.Random(5)
+    for number in range(6000):
+        image, entry = GOLDEN[made.choice(sorted(GOLDEN))]
+        count = made.choice((1, 1, 2, 3))
+        changes = [(made.random(), made.choice((1, 2, 4, 8)), made.choice(NUMBERS)) for _ in range(count)]
+        assert agree(changed(image, changes), entry) in {True, False}, number
+
+
+def test_a_symbol_that_is_there_twice() -> None:
+    image = Image()
+    image.section(".symtab")[2] += image.symbols()[24:48]
+    assert not agree(image.build())
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [
+        (".text.add", 0, ".text.sub"), (".text.add", 1, NOBITS), (".nv.info.add", 0, ".nv.info.sub"),
+        (".nv.info.add", 1, NOBITS), (".nv.info.add", 4, 6), (".nv.info", 1, NOBITS), (".nv.compat", 1, NOBITS),
+        (".symtab", 0, ".symtac"), (".symtab", 1, PROGBITS), (".symtab", 2, bytes(25)), (".symtab", 2, bytes(24 * 65_537)),
+        (".symtab", 3, 99), (".symtab", 3, 4), (".shstrtab", 1, PROGBITS), (".nv.compat", 0, ".nv.info"),
+        (".strtab", 2, b"\0add"), (".strtab", 2, b"\0\xff\xfe\0"), (".strtab", 2, b"\0" + b"a" * 20_000 + b"\0"),
+        (".nv.info", 2, attribute(0x2F, bytes(4))), (".nv.info", 2, b"\x01\x11\x00\x00"), (".nv.info", 2, b"\x01"),
+    ],
+)  # fmt: skip
+def test_bad_sections(section: str, field: int, value: Any) -> None:
+    image = Image(flags=0x6005A02)
+    image.section(section)[field] = value
+    assert not agree(image.build())
+
+
+# what C leaves to Python
+
+
+def many_sections() -> bytes:
+    image = Image()
+    image.sections += [[f".more.{number}", PROGBITS, b"", 0, 0] for number in range(120)]
+    return image.build()
+
+
+LEFT = {
+    "many sections": (many_sections(), PLAIN),
+    "many params": (build_cubin(CubinSpec("add", (4,) * 513)), Entry(sizes=(4,) * 513)),
+    "a name that is not ASCII": (Image("ädd").build(), Entry("ädd")),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_is_left_to_python_passes_there(case: str) -> None:
+    image, entry = LEFT[case]
+    assert by_c(image, entry) is None
+    assert by_python(image, entry) is not None
+
+
+def test_most_attributes() -> None:
+    # what Image() has already
+    rest = 262_144 - 2 - 10 - 1
+    fewer, more = (Image(info=kernel_info() + b"\x01\0\0\0" * count, flags=0x6005A02) for count in (rest, rest + 1))
+    assert agree(fewer.build())
+    assert not agree(more.build())
+
+
+def test_an_image_that_only_python_passes_is_launched(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    image = Image(info=kernel_info(((0, 4), (8, 8), (16, 8))))
+    image.sections += [[f".more.{number}", PROGBITS, b"", 0, 0] for number in range(120)]
+    parts = Parts.of(kernel("add", {"n": "i32"}))
+    path = tmp_path / "a.nojit"
+    path.write_bytes(Parts(parts.index, parts.tables, (image.build(),), (1,)).seal())
+    loader.load(path).kernel("add")[(1,)](7)
+    assert fakecuda.last_launch().ints() == (7, 0, 0)
