@@ -8,32 +8,28 @@ from __future__ import annotations
 
 import struct
 from array import array
-from itertools import chain
+from itertools import chain, islice
+from operator import itemgetter, lt
 from typing import Any
 
-from nojit.runtime import expr
+from nojit.runtime.expr import parse
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
 from nojit.runtime.strict import (
     POOL_MAX,
     Json,
+    are_counts,
+    are_lines,
+    are_names,
     canonical_json,
-    count,
-    fields,
-    flag,
-    items,
-    line,
-    lines,
     load_json,
-    name,
-    name_list,
-    object_rows,
+    need,
     parse_json,
     refuse,
-    text,
 )
 from nojit.runtime.table import (
     COLUMNS,
+    KEY_COLUMNS,
     MISSING,
     Axis,
     Config,
@@ -45,12 +41,30 @@ from nojit.runtime.table import (
     Tuning,
     config_json,
 )
-from nojit.runtime.table_rules import check_names, check_pools, check_rows
+from nojit.runtime.table_rules import check_rows
+from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
 __all__ = ["check_table", "decode_table", "encode_table"]
 
-_SMALL_MAX = 1024
+SMALL_MAX = 1024
+TABLE_FIELDS = (
+    "params",
+    "grid",
+    "tuning",
+    "axes",
+    "derived",
+    "signatures",
+    "meanings",
+    "configs",
+    "hint_sets",
+    "derived_values",
+    "layouts",
+    "launches",
+)
+_TABLE, _PARAM = itemgetter(*TABLE_FIELDS), itemgetter("name", "constexpr", "default")
+_AXIS, _DERIVED = itemgetter("name", "is_type", "values"), itemgetter("name", "expression")
+_CONFIG, _TUNING = itemgetter("constexprs", "options", "requires"), itemgetter("key", "bucket")
 
 
 def encode_table(table: KernelTable) -> bytes:
@@ -89,22 +103,6 @@ def _param_json(param: Param) -> Json:
     return {"name": param.name, "constexpr": param.constexpr, "default": default}
 
 
-_HEADER_FIELDS = (
-    "params",
-    "grid",
-    "tuning",
-    "axes",
-    "derived",
-    "signatures",
-    "meanings",
-    "configs",
-    "hint_sets",
-    "derived_values",
-    "layouts",
-    "launches",
-)
-
-
 def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable:
     """Read a variant table and check its rules; those of a launch when it is asked for.
 
@@ -119,27 +117,156 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
     header, columns = _split(raw, rows, where)
+    value = parse_json(header, where)
+    try:
+        return _whole_table(value, kernel, columns, image_count, where)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    # something is wrong: go through it one by one, to name it
+    from nojit.runtime.table_reader import read_table  # noqa: PLC0415 - few tables are
+
+    return read_table(value, kernel, columns, image_count, where)
+
+
+# What follows reads a table that keeps every rule, everything of a kind at once. For any other it raises one of the
+# errors above, which say nothing: `nojit.runtime.table_reader` finds the rule.
+
+
+def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_count: int, where: str) -> KernelTable:
     params, grid, tuning, axes, derived, signatures, meanings, configs, hint_sets, derived_values, layouts, launches = (
-        fields(parse_json(header, where), _HEADER_FIELDS, where)
+        _TABLE(value)
     )
+    need(len(value) == len(TABLE_FIELDS) and type(layouts) is type(launches) is type(grid) is list)
+    need(max(len(layouts), len(launches)) <= POOL_MAX and len(grid) <= 3)
+    known = _whole_params(params)
+    runtime = [param.name for param in known if not param.constexpr]
     table = KernelTable(
         kernel,
-        _decode_params(params, where),
-        tuple([_expression(value, where) for value in items(grid, 3, where)]),
-        _decode_tuning(tuning, where),
-        tuple([_decode_axis(value, where) for value in items(axes, 64, where)]),
-        tuple([_decode_derived(value, where) for value in items(derived, 64, where)]),
-        tuple([lines(items(value, _SMALL_MAX, where), where) for value in items(signatures, POOL_MAX, where)]),
-        _decode_meanings(meanings, where),
-        tuple([_decode_config(value, where) for value in items(configs, POOL_MAX, where)]),
-        _decode_hint_sets(hint_sets, where),
-        tuple([_decode_derived_values(value, where) for value in items(derived_values, POOL_MAX, where)]),
-        Launches(items(launches, POOL_MAX, where), items(layouts, POOL_MAX, where), where),
+        known,
+        tuple(map(_parsed, grid)),
+        None if tuning is None else _whole_tuning(tuning),
+        _whole_axes(axes),
+        _whole_derived(derived),
+        _whole_signatures(signatures, len(runtime)),
+        tuple([Meaning(signature, tuple(point)) for signature, *point in _each_list(meanings)]),
+        tuple(map(_whole_config, _each(configs))),
+        _whole_hint_sets(hint_sets, runtime),
+        tuple([_whole_values(values) for values in _each_list(derived_values)]),
+        Launches(launches, layouts, where),
         columns,
     )
-    check_names(table, where)
-    check_pools(table, image_count, where)
+    _need_pools(table, meanings, image_count)
+    _need_constexprs(table)
     return table
+
+
+def _each(values: Any) -> list[Any]:
+    need(type(values) is list and len(values) <= POOL_MAX)
+    return values  # type: ignore[no-any-return] # its type was just compared
+
+
+def _each_list(values: Any) -> list[list[Any]]:
+    need(type(values) is list and len(values) <= POOL_MAX and {*map(type, values)} <= {list})
+    return values  # type: ignore[no-any-return] # likewise
+
+
+def _parsed(text: Any) -> str:
+    need(type(text) is str)
+    parse(text)
+    return text  # type: ignore[no-any-return] # likewise
+
+
+def _whole_params(params: Any) -> tuple[Param, ...]:
+    names, flags, defaults = zip(*map(_PARAM, params), strict=True)
+    need({*map(len, params)} == {3} and len(params) <= SMALL_MAX)
+    # a dot parts a param from its member
+    need(are_names(names) and "." not in "".join(names) and len({*names}) == len(names))
+    need({*map(type, flags)} == {bool} and {*map(type, defaults)} == {list} and max(map(len, defaults)) <= 1)
+    return tuple(map(Param, names, flags, [decode_value(given[0], "") if given else MISSING for given in defaults]))
+
+
+def _whole_tuning(tuning: Any) -> Tuning:
+    key, bucket = _TUNING(tuning)
+    need(len(tuning) == 2 and type(key) is list and len(key) <= 8 and are_names(key) and are_lines((bucket,)))
+    return Tuning(tuple(key), bucket)
+
+
+def _whole_axes(axes: Any) -> tuple[Axis, ...]:
+    if not _each(axes):
+        return ()
+    names, flags, values = zip(*map(_AXIS, axes), strict=True)
+    need({*map(len, axes)} == {3} and len(axes) <= 64 and are_names(names) and len({*names}) == len(names))
+    need({*map(type, flags)} == {bool})
+    return tuple(map(Axis, names, flags, map(_whole_values, _each_list([*values]))))
+
+
+def _whole_derived(derived: Any) -> tuple[Derived, ...]:
+    if not _each(derived):
+        return ()
+    names, expressions = zip(*map(_DERIVED, derived), strict=True)
+    need({*map(len, derived)} == {2} and len(derived) <= 64 and are_names(names))
+    return tuple(map(Derived, names, map(_parsed, expressions)))
+
+
+def _whole_values(values: list[Any]) -> tuple[Value, ...]:
+    need(len(values) <= POOL_MAX)
+    return tuple([decode_value(value, "") for value in values])
+
+
+def _whole_signatures(signatures: Any, length: int) -> tuple[tuple[str, ...], ...]:
+    types = [*{*chain.from_iterable(_each_list(signatures))}]
+    need({*map(len, signatures)} <= {length} and are_lines(types) and all(map(is_type, types)))
+    return tuple(map(tuple, signatures))
+
+
+def _whole_config(config: Any) -> Config:
+    constexprs, options, requires = _CONFIG(config)
+    need(len(config) == 3 and type(requires) is str)
+    if requires:
+        parse(requires)
+    given = _whole_pairs(options)
+    need(len(dict(given)) == len(given))
+    return Config(_whole_pairs(constexprs), given, requires)
+
+
+def _whole_pairs(pairs: Any) -> tuple[tuple[str, Value], ...]:
+    need(len(_each_list(pairs)) <= 64 and {*map(len, pairs)} <= {2} and are_names([key for key, _ in pairs]))
+    return tuple([(key, decode_value(value, "")) for key, value in pairs])
+
+
+def _whole_hint_sets(hint_sets: Any, runtime: list[str]) -> tuple[tuple[tuple[str, int], ...], ...]:
+    pairs = _each_list([*chain.from_iterable(_each_list(hint_sets))])
+    need({*map(len, pairs)} <= {2} and max(map(len, hint_sets), default=0) <= SMALL_MAX)
+    leaves = [*{leaf for leaf, _ in pairs}]
+    hints = {hint for _, hint in pairs}
+    need(are_names(leaves) and {leaf.partition(".")[0] for leaf in leaves} <= {*runtime})
+    need({type(hint) for _, hint in pairs} <= {int} and hints <= {1, 16})
+    need([*map(len, map(dict, hint_sets))] == [*map(len, hint_sets)])
+    return tuple([tuple([(leaf, hint) for leaf, hint in hint_set]) for hint_set in hint_sets])
+
+
+def _need_pools(table: KernelTable, meanings: list[list[Any]], image_count: int) -> None:
+    limits = [len(table.signatures), *[len(axis.values) for axis in table.axes]]
+    need({*map(len, meanings)} <= {len(limits)})
+    for numbers, limit in zip(zip(*meanings, strict=True), limits, strict=False):
+        need(are_counts(numbers, limit - 1))
+    need({*map(len, table.derived_values)} <= {len(table.derived)})
+    pools = (table.meanings, table.configs, table.hint_sets, table.derived_values, table.launches)
+    for name, size in zip(COLUMNS, [*map(len, pools), image_count], strict=False):
+        need(max(table.columns[name], default=-1) < size)
+    keys = [*zip(*[table.columns[name] for name in KEY_COLUMNS], strict=True)]
+    # mapped, not looped over: ten thousand rows are checked before a first launch
+    need(all(map(lt, keys, islice(keys, 1, None))))
+
+
+def _need_constexprs(table: KernelTable) -> None:
+    """Need each constexpr to get one value, from the meaning, the config, an expression or its default."""
+    known = {param.name for param in table.params if param.constexpr}
+    defaulted = {param.name for param in table.params if param.default is not MISSING}
+    fixed = [axis.name for axis in table.axes if not axis.is_type] + [derived.name for derived in table.derived]
+    for names in {tuple([name for name, _ in config.constexprs]) for config in table.configs} or {()}:
+        valued = {*fixed, *names}
+        need(len(valued) == len(fixed) + len(names) and known - defaulted <= valued <= known)
 
 
 def check_table(raw: bytes, table: KernelTable, where: str) -> None:
@@ -167,104 +294,3 @@ def _split(raw: bytes, rows: int, where: str) -> tuple[bytes, dict[str, array[in
     numbers = u32_array(memoryview(raw)[start:])
     columns = {column: numbers[i * rows : (i + 1) * rows] for i, column in enumerate(COLUMNS)}
     return raw[4 : 4 + length], columns
-
-
-def _expression(value: Json, where: str) -> str:
-    checked = text(value, where)
-    try:
-        expr.parse(checked)
-    except expr.ExpressionError as error:
-        raise refuse("expression", str(error), where=where) from None
-    return checked
-
-
-def _decode_params(value: Json, where: str) -> tuple[Param, ...]:
-    rows = object_rows(value, ("name", "constexpr", "default"), _SMALL_MAX, where)
-    known = name_list([row[0] for row in rows], where)
-    if dotted := [param for param in known if "." in param]:
-        # a dot parts a param from its member
-        raise refuse("name", "expected params without dots", got=repr(dotted), where=where)
-    flags = [flag(constexpr, where) for _, constexpr, _ in rows]
-    # most have none: an empty array
-    defaults = [MISSING if default == [] else _default(default, where) for *_, default in rows]
-    return tuple(map(Param, known, flags, defaults))
-
-
-def _default(value: Json, where: str) -> Value | Missing:
-    given = items(value, 1, where)
-    return decode_value(given[0], where) if given else MISSING
-
-
-def _decode_tuning(value: Json, where: str) -> Tuning | None:
-    if value is None:
-        return None
-    key, bucket = fields(value, ("key", "bucket"), where)
-    return Tuning(name_list(items(key, 8, where), where), line(bucket, where))
-
-
-def _decode_axis(value: Json, where: str) -> Axis:
-    axis, is_type, values = fields(value, ("name", "is_type", "values"), where)
-    decoded = tuple([decode_value(item, where) for item in items(values, POOL_MAX, where)])
-    return Axis(name(axis, where), flag(is_type, where), decoded)
-
-
-def _decode_derived(value: Json, where: str) -> Derived:
-    derived, expression = fields(value, ("name", "expression"), where)
-    return Derived(name(derived, where), _expression(expression, where))
-
-
-def _decode_derived_values(value: Json, where: str) -> tuple[Value, ...]:
-    return tuple([decode_value(item, where) for item in items(value, 64, where)])
-
-
-def _decode_meanings(value: Json, where: str) -> tuple[Meaning, ...]:
-    rows = [items(meaning, 65, where) for meaning in items(value, POOL_MAX, where)]
-    # all at once; if something is wrong, one by one, to name it
-    if not set(map(type, chain.from_iterable(rows))) <= {int}:
-        for number in chain.from_iterable(rows):
-            count(number, POOL_MAX, where)
-    numbers: list[Any] = rows
-    if not all(numbers):
-        raise refuse("size", "expected a meaning to name its signature", where=where)
-    if min(map(min, numbers), default=0) < 0:
-        raise refuse("size", "expected indices from 0", got=min(map(min, numbers)), where=where)
-    return tuple([Meaning(signature, tuple(point)) for signature, *point in numbers])
-
-
-def _decode_config(value: Json, where: str) -> Config:
-    constexprs, options, requires = fields(value, ("constexprs", "options", "requires"), where)
-    return Config(
-        _decode_pairs(constexprs, where),
-        _decode_pairs(options, where),
-        _expression(requires, where) if requires else text(requires, where),
-    )
-
-
-def _decode_pairs(value: Json, where: str) -> tuple[tuple[str, Value], ...]:
-    pairs = [_pair(item, where) for item in items(value, 64, where)]
-    keys = name_list([key for key, _ in pairs], where)
-    return tuple([(key, decode_value(item, where)) for key, (_, item) in zip(keys, pairs, strict=True)])
-
-
-def _pair(value: Json, where: str) -> list[Json]:
-    pair = items(value, 2, where)
-    if len(pair) != 2:
-        raise refuse("size", "expected a pair", got=f"{len(pair)} items", where=where)
-    return pair
-
-
-def _decode_hint_sets(value: Json, where: str) -> tuple[tuple[tuple[str, int], ...], ...]:
-    sets: list[Any] = [items(hints, _SMALL_MAX, where) for hints in items(value, POOL_MAX, where)]
-    pairs = list(chain.from_iterable(sets))
-    if not set(map(type, pairs)) <= {list} or not set(map(len, pairs)) <= {2}:
-        for pair in pairs:
-            _pair(pair, where)
-    hints = [hint for _, hint in pairs]
-    if not set(map(type, hints)) <= {int} or not set(hints) <= {1, 16}:
-        for hint in hints:
-            if count(hint, 16, where) not in (1, 16):
-                raise refuse("hint", "expected a hint of 16 or 1", got=hint, where=where)
-    if not set(map(type, [leaf for leaf, _ in pairs])) <= {str}:
-        name_list([leaf for leaf, _ in pairs], where)
-    name_list(list({leaf for leaf, _ in pairs}), where)
-    return tuple([tuple([(leaf, hint) for leaf, hint in hint_set]) for hint_set in sets])

@@ -1,80 +1,20 @@
-"""Rules between the parts of a variant table.
-
-Every name that it uses is one that it declares, and declares once; and what a row packs is what its signature says.
-"""
+"""The rule between the rows of a variant table and its launches: what a row packs is what its signature says."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
-from operator import lt
 
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.strict import refuse
-from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Launch, Missing, Slot
-from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, is_type, leaves
+from nojit.runtime.table import KernelTable, Launch, Slot
+from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, leaves
 
-__all__ = ["check_names", "check_pools", "check_row", "check_rows"]
+__all__ = ["check_row", "check_rows"]
 
 _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
 _PARTS = {".map": TENSOR_MAP, ".base": "", ".pads_nan": "i1", ".rounds_tf32": "i1"}
 _DIMS = ("0", "1", "2", "3", "4")
-
-
-def check_names(table: KernelTable, where: str) -> None:
-    """Check every name in a table, those of its launches apart.
-
-    Raises:
-        BundleFormatError: a name that is there twice (rule ``duplicate``), that the kernel does not have, or that is
-            missing (rule ``param``), a type that is none (rule ``signature``).
-    """
-    _each_once([param.name for param in table.params], "param", where)
-    _each_once([axis.name for axis in table.axes], "axis", where)
-    for config in table.configs:
-        _each_once([name for name, _ in config.options], "option of a config", where)
-    hinted: set[str] = set()
-    for hints in table.hint_sets:
-        names = [name for name, _ in hints]
-        _each_once(names, "hinted param", where)
-        hinted.update(names)
-    _check_constexprs(table, where)
-    for name in set(chain.from_iterable(table.signatures)):
-        if not is_type(name):
-            raise refuse("signature", "expected a type in its one spelling", got=repr(name), where=where)
-    params = {name.partition(".")[0] for name in hinted}
-    if strangers := params.difference(table.runtime_params()):
-        raise refuse("param", "expected hints of this kernel's params", got=sorted(strangers), where=where)
-
-
-def check_pools(table: KernelTable, image_count: int, where: str) -> None:
-    """Check that what points into a pool points at something, and that rows ascend.
-
-    Raises:
-        BundleFormatError: it does not (rules ``pool`` and ``order``), or a pool's entries have another length than they
-            must (rule ``size``).
-    """
-    if set(map(len, table.signatures)) - {len(table.runtime_params())}:
-        raise refuse("size", f"expected {len(table.runtime_params())} types in a signature", where=where)
-    limits = [len(table.signatures), *[len(axis.values) for axis in table.axes]]
-    for meaning in table.meanings:
-        numbers = (meaning.signature, *meaning.values)
-        if len(numbers) != len(limits) or not all(map(lt, numbers, limits)):
-            raise refuse("pool", "expected a meaning within its signatures and axes", got=numbers, where=where)
-    if set(map(len, table.derived_values)) - {len(table.derived)}:
-        raise refuse("size", f"expected {len(table.derived)} derived values", where=where)
-    _check_columns(table, image_count, where)
-
-
-def _check_columns(table: KernelTable, image_count: int, where: str) -> None:
-    pools = (table.meanings, table.configs, table.hint_sets, table.derived_values, table.launches)
-    for column, size in zip(COLUMNS, [*map(len, pools), image_count], strict=False):
-        if table.columns[column] and max(table.columns[column]) >= size:
-            raise refuse("pool", f"expected column {column} below {size}", got=max(table.columns[column]), where=where)
-    keys = list(zip(*[table.columns[column] for column in KEY_COLUMNS], strict=True))
-    # mapped, not looped over: ten thousand rows are checked before a first launch
-    if not all(map(lt, keys, islice(keys, 1, None))):
-        raise refuse("order", "expected rows sorted by meaning, config, hints and derived, each once", where=where)
 
 
 def check_row(table: KernelTable, row: int, where: str) -> None:
@@ -153,24 +93,3 @@ def _is_part(part: Slot, kind: str) -> bool:
 
 def _spelled(layout: tuple[Slot, ...]) -> str:
     return ", ".join(f"{slot.source}: {slot.type}" for slot in layout)
-
-
-def _check_constexprs(table: KernelTable, where: str) -> None:
-    """Check that each constexpr gets one value, from the meaning, the config, an expression or its default."""
-    known = {param.name for param in table.params if param.constexpr}
-    defaulted = {param.name for param in table.params if not isinstance(param.default, Missing)}
-    fixed = [axis.name for axis in table.axes if not axis.is_type] + [derived.name for derived in table.derived]
-    for names in {tuple([name for name, _ in config.constexprs]) for config in table.configs} or {()}:
-        valued = [*fixed, *names]
-        _each_once(valued, "valued constexpr", where)
-        if strangers := set(valued) - known:
-            what = "expected axes, configs and derived values of this kernel's constexprs"
-            raise refuse("param", what, got=sorted(strangers), where=where)
-        if missing := known - defaulted - set(valued):
-            raise refuse("param", "expected a value for each constexpr", got=f"none for {sorted(missing)}", where=where)
-
-
-def _each_once(names: list[str], what: str, where: str) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise refuse("duplicate", f"expected each {what} once", got=repr(twice), where=where)

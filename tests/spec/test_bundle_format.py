@@ -153,7 +153,7 @@ def _number(words: str) -> int:
 def test_the_limits_in_sentences() -> None:
     assert f"at most {strict.TEXT_CHARS_MAX:,} characters" in TEXT
     assert f"at most {MAX_LENGTH:,} characters and {MAX_HEIGHT} levels deep" in TEXT
-    assert f"at most {table_codec._SMALL_MAX:,} items" in TEXT
+    assert f"at most {table_codec.SMALL_MAX:,} items" in TEXT
     assert f"an integer of at most {values._INT_BITS_MAX} bits" in TEXT
     assert f"values, at most {values._DEPTH_MAX} deep" in TEXT
     assert _EMPTY.hex(" ") in TEXT
