@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nojit.runtime import _core
 from nojit.runtime.cubin import CubinKernel, check_image, read_cubin
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
 
@@ -339,7 +340,9 @@ def test_agrees_with_other_readers(compiled, tmp_path, arch, num_ctas, line_info
     suffix = "a" if arch >= 90 else ""
     # x, y, n, big, flag, alpha, and two scratch pointers
     sizes = (8, 8, 4, 8, 1, 4, 8, 8)
-    check_image(info, "scale_kernel", sizes, 4, num_ctas, f"sm_{arch}{suffix}", "here")
+    entry = ("scale_kernel", sizes, 4, num_ctas, f"sm_{arch}{suffix}")
+    assert check_image(info, *entry, "here") == kernel
+    assert _core.check_image(image, *entry) == list(kernel.params)
     assert info.has_debug is line_info
     path = tmp_path / "image.cubin"
     path.write_bytes(image)
