@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 
 __all__ = ["Bar", "Chart", "Group", "svg"]
 
 _WIDTH, _MARGIN, _LABELS, _VALUES = 860, 16, 190, 150
-_ROW, _BAR, _TITLE, _GAP = 22, 14, 30, 14
-_COLOURS = ("#2f6fde", "#7a9c2e", "#c9822b", "#a4508b", "#2a9d8f", "#8d6e63", "#5c6bc0", "#b0413e")
+_ROW, _BAR, _TITLE, _GAP, _LETTER = 22, 14, 30, 14, 7
+_COLOURS = (
+    "#2f6fde",
+    "#7a9c2e",
+    "#c9822b",
+    "#a4508b",
+    "#2a9d8f",
+    "#8d6e63",
+    "#b0413e",
+    "#5c6bc0",
+    "#607d8b",
+    "#d4a017",
+    "#26734d",
+)
 _STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 }
@@ -53,10 +66,12 @@ class Chart:
 
 
 def svg(chart: Chart) -> str:
-    """Draw a chart; each part of a bar says its name and length when pointed at."""
-    lines, top = [], _MARGIN + 2 * _TITLE
+    """Draw a chart, with a legend if bars have several parts; each part says its name and length when pointed at."""
+    names = dict.fromkeys(name for group in chart.groups for bar in group.bars for name, _ in bar.parts)
+    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
+    lines, top = _legend(colours, _MARGIN + 2 * _TITLE) if len(colours) > 1 else ([], _MARGIN + 2 * _TITLE)
     for group in chart.groups:
-        lines += _group(group, top)
+        lines += _group(group, colours, top)
         top += _TITLE + _ROW * len(group.bars) + _GAP
     title, description = escape(chart.title), escape(chart.description)
     head = [
@@ -71,23 +86,35 @@ def svg(chart: Chart) -> str:
     return "\n".join([*head, *lines, "</svg>\n"])
 
 
-def _group(group: Group, top: int) -> list[str]:
+def _legend(colours: Mapping[str, str], top: int) -> tuple[list[str], int]:
+    """Draw the names beside their colours; return where the next thing can stand, too."""
+    lines, left = [], _MARGIN
+    for name, colour in colours.items():
+        wide = _BAR + 8 + _LETTER * len(name) + _GAP
+        if left + wide > _WIDTH - _MARGIN:
+            left, top = _MARGIN, top + _ROW
+        lines.append(f'<rect x="{left}" y="{top}" width="{_BAR}" height="{_BAR}" fill="{colour}"/>')
+        lines.append(f'<text x="{left + _BAR + 8}" y="{top + 12}">{escape(name)}</text>')
+        left += wide
+    return lines, top + _ROW + _GAP
+
+
+def _group(group: Group, colours: Mapping[str, str], top: int) -> list[str]:
     longest = max((sum(length for _, length in bar.parts) for bar in group.bars), default=0)
     room = _WIDTH - 2 * _MARGIN - _LABELS - _VALUES
     scale = room / longest if longest else 0
     lines = [f'<text class="title" x="{_MARGIN}" y="{top + 18}">{escape(group.title)}</text>']
     for place, bar in enumerate(group.bars):
-        lines += _bar(bar, top + _TITLE + _ROW * place, scale)
+        lines += _bar(bar, colours, top + _TITLE + _ROW * place, scale)
     return lines
 
 
-def _bar(bar: Bar, top: int, scale: float) -> list[str]:
+def _bar(bar: Bar, colours: Mapping[str, str], top: int, scale: float) -> list[str]:
     left = float(_MARGIN + _LABELS)
     lines = [f'<text x="{_MARGIN}" y="{top + 12}">{escape(bar.label)}</text>']
-    for number, (name, length) in enumerate(bar.parts):
-        colour = _COLOURS[number % len(_COLOURS)]
+    for name, length in bar.parts:
         lines.append(
-            f'<rect x="{left:.1f}" y="{top}" width="{length * scale:.1f}" height="{_BAR}" fill="{colour}">'
+            f'<rect x="{left:.1f}" y="{top}" width="{length * scale:.1f}" height="{_BAR}" fill="{colours[name]}">'
             f"<title>{escape(name)}: {length:.2f}</title></rect>"
         )
         left += length * scale

@@ -60,7 +60,13 @@ def test_a_chart_is_wellformed_and_holds_everything_inside(chart: Chart) -> None
 def test_a_bar_is_as_long_as_its_figure() -> None:
     bars_drawn = (Bar("a", (("x", 1.0), ("y", 3.0)), "4"), Bar("b", (("x", 2.0),), "2"))
     root = ET.fromstring(svg(Chart("t", "d", (Group("g", bars_drawn),))))
-    one, three, two = (float(rect.attrib["width"]) for rect in list(root.iter(f"{SVG}rect"))[1:])
+    _, *legend, first, second, third = root.iter(f"{SVG}rect")
+    one, three, two = (float(rect.attrib["width"]) for rect in (first, second, third))
+    assert [rect.attrib["fill"] for rect in (first, second, third)] == [
+        legend[0].attrib["fill"],
+        legend[1].attrib["fill"],
+        legend[0].attrib["fill"],
+    ]
     assert (three / one, two / one) == (pytest.approx(3, abs=0.01), pytest.approx(2, abs=0.01))
 
 
