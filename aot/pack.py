@@ -36,7 +36,7 @@ __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack"
 GROUP_RAW_BYTES = 128 * 1024
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 3
+PACKING = 4
 
 
 def packer_version() -> str:

@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 
 from nojit.aot.types import plain
 from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime.expr import ExpressionError
+from nojit.runtime.postfix import postfix
 from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
 from nojit.runtime.values import Value, identity
 
@@ -94,5 +96,14 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         hint_sets=tuple(hint_sets.values),
         derived_values=tuple(derived_values.values),
         launches=tuple(launches.values),
+        programs=tuple(map(_program, kernel.grid)),
         columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
     )
+
+
+def _program(text: str) -> str:
+    try:
+        return postfix(text)
+    except ExpressionError:
+        # whoever reads the table back says so
+        return ""

@@ -28,13 +28,13 @@ from nojit.runtime.expr_tree import Literal, Logic, Name, Node, Operation, is_bo
 if TYPE_CHECKING:
     from nojit.runtime.expr import Expression
 
-__all__ = ["INSTRUCTION_BYTES", "MAX_INSTRUCTIONS", "MAX_STACK", "compile", "run"]
+__all__ = ["INSTRUCTION", "INSTRUCTION_BYTES", "MAX_INSTRUCTIONS", "MAX_STACK", "UNARY", "compile", "constant", "run"]
 
-_INSTRUCTION: Final = struct.Struct("<B7xq")
-INSTRUCTION_BYTES: Final = _INSTRUCTION.size
+INSTRUCTION: Final = struct.Struct("<B7xq")
+INSTRUCTION_BYTES: Final = INSTRUCTION.size
 MAX_INSTRUCTIONS: Final = 256
 MAX_STACK: Final = 32
-_UNARY: Final = frozenset({Op.NEG, Op.NOT, Op.NEXT_POW2, Op.HAS})
+UNARY: Final = frozenset({Op.NEG, Op.NOT, Op.NEXT_POW2, Op.HAS})
 _BINARY: Final = frozenset({*range(Op.ADD, Op.MAX + 1), Op.ALIGNED})
 
 
@@ -58,7 +58,18 @@ def compile(  # noqa: A001 - the verb that fits, always used as expr.compile
         raise ExpressionError(error.message, expression.text) from None
     if len(emitter.code) > MAX_INSTRUCTIONS:
         raise ExpressionError(f"more than {MAX_INSTRUCTIONS} instructions", expression.text)
-    return b"".join(_INSTRUCTION.pack(op, operand) for op, operand in emitter.code)
+    return b"".join(INSTRUCTION.pack(op, operand) for op, operand in emitter.code)
+
+
+def constant(value: Value, intern: Callable[[Value], int]) -> tuple[Op, int]:
+    """Return the instruction that pushes a constant, which is no pointer."""
+    if isinstance(value, bool):
+        return Op.CONST_BOOL, int(value)
+    if type(value) is int:
+        return Op.CONST_INT, value
+    if value is None:
+        return Op.CONST_NONE, 0
+    return Op.CONST_OPAQUE, intern(value)
 
 
 class _Emitter:
@@ -73,7 +84,7 @@ class _Emitter:
             raise ExpressionError(f"more than {MAX_STACK} values on the stack")
         match node:
             case Literal(value):
-                self.code.append(self._constant(value))
+                self.code.append(constant(value, self.intern))
             case Name(name):
                 if name not in self.slots:
                     raise ExpressionError(f"no slot for name {name!r}")
@@ -85,15 +96,6 @@ class _Emitter:
                     self.emit(operand, depth + min(index, 1))
                     if index or len(operands) == 1:
                         self.code.append((op, 0))
-
-    def _constant(self, value: Value) -> tuple[Op, int]:
-        if isinstance(value, bool):
-            return Op.CONST_BOOL, int(value)
-        if type(value) is int:
-            return Op.CONST_INT, value
-        if value is None:
-            return Op.CONST_NONE, 0
-        return Op.CONST_OPAQUE, self.intern(value)
 
     def _logic(self, node: Logic, depth: int) -> None:
         *firsts, last = node.operands
@@ -122,7 +124,7 @@ def run(program: bytes, slot_values: Sequence[Value]) -> Value:
     """
     if len(program) % INSTRUCTION_BYTES or not 0 < len(program) <= MAX_INSTRUCTIONS * INSTRUCTION_BYTES:
         raise ExpressionError(f"a program of {len(program)} bytes")
-    code = list(_INSTRUCTION.iter_unpack(program))
+    code = list(INSTRUCTION.iter_unpack(program))
     stack: list[Value] = []
     at = 0
     while at < len(code):
@@ -146,7 +148,7 @@ def _step(op: int, operand: int, stack: list[Value], slot_values: Sequence[Value
         right = stack.pop()
         stack[-1] = apply(Op(op), stack[-1], right)
         return 0
-    if op in _UNARY:
+    if op in UNARY:
         stack[-1] = apply(Op(op), stack[-1])
         return 0
     if op not in (Op.JUMP_IF_FALSE_KEEP, Op.JUMP_IF_TRUE_KEEP, Op.CHECK_BOOL) or operand < 0:

@@ -14,6 +14,7 @@ from nojit.runtime import _core, expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr import Expression, ExpressionError, Tag
+from nojit.runtime.postfix import assemble
 from nojit.runtime.select import Interests, interests
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import DType, FunctionRef, Value
@@ -223,18 +224,33 @@ def row_names(table: KernelTable, row: int) -> dict[str, Value]:
         for param in table.params
         if param.constexpr and not isinstance(param.default, Missing)
     }
-    values.update(
-        (axis.name, axis.values[place]) for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True)
-    )
-    return values | dict(table.configs[config].options) | table.constexprs(row)
+    for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True):
+        values[axis.name] = axis.values[place]
+    values.update(table.configs[config].options)
+    values.update(table.constexprs(row))
+    return values
 
 
 def row_programs(table: KernelTable, row: int, interner: Interner, arch: int, where: str) -> tuple[bytes, ...]:
-    """Compile the grid of one row, every constexpr in place.
+    """Make the programs of the grid of one row, every constexpr in place.
 
     Raises:
         BundleError: as `make_spec`.
     """
-    known = {name: expression_value(value) for name, value in row_names(table, row).items()} | {"arch": arch}
+    known = row_names(table, row)
+    known["arch"] = arch
     slots = {param.name: place for place, param in enumerate(table.params) if not param.constexpr}
-    return tuple(_compile(expr.substitute(expr.parse(text), known), slots, interner, where) for text in table.grid)
+    return tuple(
+        [
+            assemble(words, known, slots, interner.add)
+            or _compile(_substituted(text, known, where), slots, interner, where)
+            for text, words in zip(table.grid, table.programs, strict=True)
+        ]
+    )
+
+
+def _substituted(text: str, known: Mapping[str, Value], where: str) -> Expression:
+    try:
+        return expr.substitute(expr.parse(text), {name: expression_value(value) for name, value in known.items()})
+    except ExpressionError as error:
+        raise BundleError("expected an expression for the grid", got=str(error), where=where) from None

@@ -6,9 +6,11 @@ A call needs one launch of a table that can have thousands: the JSON is kept as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import starmap
+from operator import itemgetter, le
 from typing import Any, overload
 
-from nojit.runtime.strict import POOL_MAX, Json, count, fields, flag, items, line, refuse, text
+from nojit.runtime.strict import POOL_MAX, Json, are_lines, count, fields, flag, items, line, need, refuse, text
 from nojit.runtime.table import Launch, Slot, TensorMap
 from nojit.runtime.type_names import RANK_MAX
 
@@ -30,8 +32,10 @@ LAUNCH_NUMBERS = (
     ("profile_scratch_bytes", 0, 1 << 30),
     ("profile_scratch_align", 1, 1 << 20),
 )
-_NUMBERS = tuple([field for field, *_ in LAUNCH_NUMBERS])
+_NUMBERS, _LEASTS, _MOSTS = zip(*LAUNCH_NUMBERS, strict=True)
+_ALIGNS = itemgetter(*[place for place, field in enumerate(_NUMBERS) if field.endswith("_align")])
 _LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", "tensor_maps", *_NUMBERS)
+_LAUNCH = itemgetter(*_LAUNCH_FIELDS)
 _TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 
 
@@ -92,6 +96,24 @@ class Launches(Sequence[Launch]):
             self[number]
 
     def _decode(self, value: Json) -> Launch:
+        try:
+            return self._whole(value)
+        except (KeyError, TypeError, ValueError):
+            # something is wrong: go through it one by one, to name it
+            return self._read(value)
+
+    def _whole(self, value: Any) -> Launch:
+        """Read a launch that keeps every rule, all of it at once; raises an error that says nothing for any other."""
+        symbol, layout, cooperative, pdl, tensor_maps, *given = _LAUNCH(value)
+        numbers: tuple[Any, ...] = tuple(given)
+        need(len(value) == len(_LAUNCH_FIELDS) and are_lines((symbol,)))
+        need(type(cooperative) is type(pdl) is bool and {type(layout), *map(type, numbers)} == {int})
+        need(layout >= 0 and all(map(le, _LEASTS, numbers)) and all(map(le, numbers, _MOSTS)))
+        need(not [number for number in _ALIGNS(numbers) if number & (number - 1)])
+        maps = tuple([_tensor_map(item, self._where) for item in items(tensor_maps, SLOTS_MAX, self._where)])
+        return Launch(*(symbol, self._layout(layout), *numbers, cooperative, pdl, maps))
+
+    def _read(self, value: Json) -> Launch:
         where = self._where
         symbol, layout, cooperative, pdl, tensor_maps, *numbers = fields(value, _LAUNCH_FIELDS, where)
         warps, ctas, shared, scratch, scratch_align, profile, profile_align = _launch_numbers(numbers, where)
@@ -124,7 +146,7 @@ def _slots(value: Json, where: str) -> tuple[Slot, ...]:
     pairs = [word.split(":") for word in words.split(" ")] if words else []
     if not words.isprintable() or len(pairs) > SLOTS_MAX or set(map(len, pairs)) - {2}:
         raise refuse("layout", f"expected at most {SLOTS_MAX} entries source:type", got=ascii(words[:80]), where=where)
-    return tuple([Slot(source, kind) for source, kind in pairs])
+    return tuple(starmap(Slot, pairs))
 
 
 def _launch_numbers(values: list[Json], where: str) -> list[int]:

@@ -186,6 +186,8 @@ class KernelTable(Record):
     """For each derived constexpr in order, its value."""
     launches: Sequence[Launch]
     """A tuple, or as read from a bundle: each is decoded, and its rules are checked, when it is asked for."""
+    programs: tuple[str, ...]
+    """Each expression of `grid` in postfix (`nojit.runtime.postfix`), so that none is parsed at a launch."""
     columns: dict[str, array[int]]
     """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
 

@@ -1,7 +1,8 @@
 """Encode and decode the variant table of one kernel, a section of a bundle.
 
 What selection reads is decoded and checked at once, everything of a kind together: a first launch waits for it. Launches
-are decoded when they are asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest.
+are decoded when they are asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: grids, too, of which a
+launch reads the programs alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nojit.runtime.strict import (
     are_counts,
     are_lines,
     are_names,
+    are_texts,
     canonical_json,
     load_json,
     need,
@@ -41,7 +43,7 @@ from nojit.runtime.table import (
     Tuning,
     config_json,
 )
-from nojit.runtime.table_rules import check_rows
+from nojit.runtime.table_rules import check_grid, check_rows
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
@@ -61,6 +63,7 @@ TABLE_FIELDS = (
     "derived_values",
     "layouts",
     "launches",
+    "programs",
 )
 _TABLE, _PARAM = itemgetter(*TABLE_FIELDS), itemgetter("name", "constexpr", "default")
 _AXIS, _DERIVED = itemgetter("name", "is_type", "values"), itemgetter("name", "expression")
@@ -87,6 +90,7 @@ def encode_table(table: KernelTable) -> bytes:
             "derived_values": [[encode_value(v) for v in values] for values in table.derived_values],
             "layouts": layouts,
             "launches": launches,
+            "programs": list(table.programs),
         }
     )
     padding = -len(header) % 4
@@ -133,17 +137,17 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 
 
 def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_count: int, where: str) -> KernelTable:
-    params, grid, tuning, axes, derived, signatures, meanings, configs, hint_sets, derived_values, layouts, launches = (
-        _TABLE(value)
-    )
-    need(len(value) == len(TABLE_FIELDS) and type(layouts) is type(launches) is type(grid) is list)
-    need(max(len(layouts), len(launches)) <= POOL_MAX and len(grid) <= 3)
+    params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = _TABLE(value)
+    hint_sets, derived_values, layouts, launches, programs = rest
+    need(len(value) == len(TABLE_FIELDS) and type(layouts) is type(launches) is list)
+    need(max(len(layouts), len(launches)) <= POOL_MAX)
+    need(type(grid) is type(programs) is list and len(grid) == len(programs) <= 3 and are_texts((*grid, *programs)))
     known = _whole_params(params)
     runtime = [param.name for param in known if not param.constexpr]
     table = KernelTable(
         kernel,
         known,
-        tuple(map(_parsed, grid)),
+        tuple(grid),
         None if tuning is None else _whole_tuning(tuning),
         _whole_axes(axes),
         _whole_derived(derived),
@@ -153,6 +157,7 @@ def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_
         _whole_hint_sets(hint_sets, runtime),
         tuple([_whole_values(values) for values in _each_list(derived_values)]),
         Launches(launches, layouts, where),
+        tuple(programs),
         columns,
     )
     _need_pools(table, meanings, image_count)
@@ -278,6 +283,7 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
     load_json(_split(raw, len(table), where)[0], where)
     if isinstance(table.launches, Launches):
         table.launches.check()
+    check_grid(table, where)
     check_rows(table, where)
 
 

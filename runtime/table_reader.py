@@ -53,13 +53,12 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    params, grid, tuning, axes, derived, signatures, meanings, configs, hint_sets, derived_values, layouts, launches = (
-        fields(value, TABLE_FIELDS, where)
-    )
+    params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = fields(value, TABLE_FIELDS, where)
+    hint_sets, derived_values, layouts, launches, programs = rest
     table = KernelTable(
         kernel,
         _decode_params(params, where),
-        tuple([_expression(value, where) for value in items(grid, 3, where)]),
+        tuple([text(value, where) for value in items(grid, 3, where)]),
         _decode_tuning(tuning, where),
         tuple([_decode_axis(value, where) for value in items(axes, 64, where)]),
         tuple([_decode_derived(value, where) for value in items(derived, 64, where)]),
@@ -69,8 +68,11 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
         _decode_hint_sets(hint_sets, where),
         tuple([_decode_derived_values(value, where) for value in items(derived_values, POOL_MAX, where)]),
         Launches(items(launches, POOL_MAX, where), items(layouts, POOL_MAX, where), where),
+        tuple([text(program, where) for program in items(programs, 3, where)]),
         columns,
     )
+    if len(table.programs) != len(table.grid):
+        raise refuse("size", f"expected {len(table.grid)} programs", got=len(table.programs), where=where)
     _check_names(table, where)
     _check_pools(table, image_count, where)
     return table

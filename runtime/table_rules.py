@@ -1,15 +1,20 @@
-"""The rule between the rows of a variant table and its launches: what a row packs is what its signature says."""
+"""Rules between the parts of a table that only some calls use.
+
+What a row packs is what its signature says; what computes a grid is what the grid says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.postfix import postfix
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Launch, Slot
 from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, leaves
 
-__all__ = ["check_row", "check_rows"]
+__all__ = ["check_grid", "check_row", "check_rows"]
 
 _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
@@ -28,17 +33,32 @@ def check_row(table: KernelTable, row: int, where: str) -> None:
     """
     meaning, _, hint_set, _ = table.key(row)
     signature = table.signatures[table.meanings[meaning].signature]
-    types = dict(
-        leaf for pair in zip(table.runtime_params(), signature, strict=True) for leaf in leaves(pair[1], pair[0])
-    )
-    hints = table.hint_sets[hint_set]
-    if strangers := sorted({name for name, _ in hints} - types.keys()):
+    types: dict[str, str] = {}
+    for param, kind in zip(table.runtime_params(), signature, strict=True):
+        types.update(leaves(kind, param))
+    hints = dict(table.hint_sets[hint_set])
+    if not hints.keys() <= types.keys():
+        strangers = sorted(hints.keys() - types.keys())
         raise refuse("param", "expected hints of leaves of the signature", got=strangers, where=f"{where} row {row}")
-    ones = {name for name, hint in hints if hint == 1}
-    expected = [(path, kind) for path, kind in types.items() if kind != NONE and path not in ones]
+    expected = [(path, kind) for path, kind in types.items() if kind != NONE and hints.get(path) != 1]
     launch = table.launches[table.columns["launch"][row]]
     if fault := _layout_fault(launch, expected):
         raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=f"{where} row {row}")
+
+
+def check_grid(table: KernelTable, where: str) -> None:
+    """Check that the grid's programs are its expressions in postfix.
+
+    Raises:
+        BundleFormatError: one is no expression (rule ``expression``), or its program is another's (rule ``program``).
+    """
+    for text, program in zip(table.grid, table.programs, strict=True):
+        try:
+            expected = postfix(text)
+        except ExpressionError as error:
+            raise refuse("expression", str(error), where=where) from None
+        if program != expected:
+            raise refuse("program", f"expected {expected!r} of {text!r}", got=repr(program), where=where)
 
 
 def check_rows(table: KernelTable, where: str) -> None:
@@ -67,7 +87,7 @@ def _layout_fault(launch: Launch, expected: list[tuple[str, str]]) -> str:
             if not parts or not all(_is_part(part, kind) for part in parts):
                 return f"parts of {path}, which is {kind}"
             maps += [(path, len(descriptor_parts(kind)[1])) for part in parts if part.type == TENSOR_MAP]
-        elif not slots or slots.pop() != Slot(path, kind):
+        elif not slots or slots[-1].source != path or slots.pop().type != kind:
             return f"{path} as {kind}"
     if slots:
         return "no more than the leaves of the signature and scratch"

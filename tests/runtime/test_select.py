@@ -64,6 +64,7 @@ def make_table(params, *, axes=(), meanings=None, signatures=None, configs=(), h
         hint_sets=tuple(tuple(hint_set) for hint_set in hints),
         derived_values=derived_values,
         launches=(),
+        programs=(),
         columns=columns,
     )
 

@@ -41,6 +41,7 @@ _TABLE_FIELDS = [
     "layouts",
     "meanings",
     "params",
+    "programs",
     "signatures",
     "tuning",
 ]

@@ -45,6 +45,7 @@ TABLE = KernelTable(
             "scale", tuple(Slot(*pair) for pair in _TYPES + _SCRATCH), 4, 1, 0, 0, 1, 0, 1, cooperative=False, pdl=False
         ),
     ),
+    programs=("n BLOCK cdiv()",),
     columns={
         name: array("I", column)
         for name, column in zip(

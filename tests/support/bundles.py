@@ -28,6 +28,7 @@ from nojit.runtime.format import (
     encode_index,
 )
 from nojit.runtime.payload import Group, encode_groups, encode_images
+from nojit.runtime.postfix import postfix
 from nojit.runtime.table import (
     COLUMNS,
     MISSING,
@@ -133,6 +134,7 @@ def kernel(
         hint_sets=((), *(tuple(hint_set.items()) for hint_set in hints)),
         derived_values=tuple(itertools.product((False, True), repeat=len(derived))),
         launches=(),
+        programs=tuple(map(postfix, grid)),
         columns={column: array("I") for column in COLUMNS},
     )
     return _with_rows(table, dict(launch or {}), on)
