@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
+from array import array
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,8 +27,6 @@ from tests.support.bundles import SyntheticKernel, kernel, make_bundle
 
 def lying(synthetic: SyntheticKernel, **launch: Any) -> SyntheticKernel:
     """Change what the table says of every launch, and leave the images."""
-    from dataclasses import replace
-
     launches = tuple(replace(one, **launch) for one in synthetic.table.launches)
     return SyntheticKernel(replace(synthetic.table, launches=launches), synthetic.images)
 
@@ -103,6 +103,19 @@ def test_many_threads_load_an_image_once(make: Make, tensor: Any, fakecuda: Fake
     assert fakecuda.launch_count() == count
     assert len({launch.kernel for launch in fakecuda.launches()}) == 1
     assert fakecuda.calls("cuLibraryLoadData") == 1
+
+
+def test_launches_of_one_image_never_lower_its_limits(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    made = kernel("add", {"n": "i32"}, configs=[{"num_warps": 4, "num_stages": stages} for stages in (2, 3)])
+    launches = [replace(made.table.launches[0], shared_bytes=size) for size in (100_000, 60_000)]
+    columns = made.table.columns | {"launch": array("I", [0, 1])}
+    table = replace(made.table, launches=tuple(sorted(launches, key=str)), columns=columns)
+    path = make_bundle(tmp_path / "a.nojit", SyntheticKernel(table, (made.images[0],) * 2))
+    add = loader.load(path).kernel("add")
+    for stages in (2, 3, 2, 3):
+        add[(1,)](1, num_stages=stages)
+    assert {launch.shared_bytes for launch in fakecuda.launches()} == {100_000, 60_000}
+    assert fakecuda.calls("cuLibraryGetKernel") == 1
 
 
 def test_a_launch_lets_other_threads_run(make: Make, fakecuda: FakeCuda) -> None:
