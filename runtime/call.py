@@ -71,6 +71,9 @@ class CallFacts(Record):
 
 def accepts(slot_type: str, argument: Argument) -> bool:
     """Say whether a slot of that type takes the argument as it is: nothing is converted or truncated."""
+    if argument.kind == "pointer" and argument.dtype and slot_type.startswith("*"):
+        # the commonest; to word why not takes longer
+        return argument.dtype == pointee(slot_type)
     return not mismatch(slot_type, argument)
 
 
@@ -129,6 +132,8 @@ def slot_kind(slot_type: str) -> str:
 
 def slot_bits(slot_type: str) -> int:
     """Return the width of an int slot, in all if it is a tuple; 0 for any other. Narrower slots win."""
+    if slot_type.startswith("*"):
+        return 0
     if is_tuple(slot_type):
         return sum(slot_bits(leaf) for _, leaf in leaves(slot_type, ""))
     match = _INT_TYPE.match(slot_type)

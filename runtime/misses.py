@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nojit.runtime.call import NONE, Argument, accepts, expression_value
+from nojit.runtime.call import NONE, Argument, accepts, expression_value, hint_holds, leaf_of, mismatch
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.record import Record
@@ -68,15 +68,42 @@ def _reject(selection: Selection, row: int, best: int | None) -> Rejection:
 def _rules(selection: Selection, row: int, best: int | None) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield each rule in order, with how the row breaks it."""
     meaning, config, hints, derived = selection.table.key(row)
-    types = selection.type_faults[selection.table.meanings[meaning].signature]
+    types = _type_faults(selection, selection.table.meanings[meaning].signature)
     matrix = selection.axis_faults(meaning)
     yield _TYPES, [*(f"{name}: {reason}" for name, reason in types), *matrix] if types else []
     yield _MATRIX, matrix
     yield _SETTINGS, selection.setting_faults[config]
     yield _REQUIRES, list(filter(None, [selection.requires_fault(meaning, config)]))
     yield _DERIVED, _derived_faults(selection, meaning, config, derived)
-    yield _HINTS, selection.hint_faults[hints]
+    yield _HINTS, _hint_faults(selection, selection.table.hint_sets[hints])
     yield _SERVES, [_outranked(selection, row, best)]
+
+
+def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:
+    """List the params that a signature types otherwise than the call, with the reason."""
+    reasons = [
+        (name, mismatch(kind, selection.facts.arguments[name]))
+        for name, kind in zip(selection.runtime, selection.table.signatures[signature], strict=True)
+    ]
+    return [(name, reason) for name, reason in reasons if reason]
+
+
+def _hint_faults(selection: Selection, hints: tuple[tuple[str, int], ...]) -> list[str]:
+    """Say which hints of a set do not hold."""
+    faults = []
+    for name, hint in hints:
+        argument = leaf_of(selection.facts.arguments, name)
+        if argument is None or not hint_holds(argument, hint):
+            rule = "equal to 1" if hint == 1 else f"divisible by {hint}"
+            got = "none there" if argument is None else _number(argument)
+            faults.append(f"expects {name} {rule}, got {got}")
+    return faults
+
+
+def _number(argument: Argument) -> str:
+    if argument.kind == "pointer" and isinstance(argument.value, int):
+        return hex(argument.value)
+    return str(argument)
 
 
 def _derived_faults(selection: Selection, meaning: int, config: int, derived: int) -> list[str]:
@@ -105,7 +132,7 @@ def _remedy(selection: Selection, miss: Rejection) -> str:
     meaning, config, _, _ = selection.table.key(miss.row)
     if miss.stage == _TYPES:
         signature = selection.table.meanings[meaning].signature
-        return " and ".join(_type_remedy(selection, name) for name, _ in selection.type_faults[signature])
+        return " and ".join(_type_remedy(selection, name) for name, _ in _type_faults(selection, signature))
     if miss.stage == _MATRIX:
         return _matrix_remedy(selection)
     if miss.stage == _SETTINGS:

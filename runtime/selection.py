@@ -16,6 +16,7 @@ from nojit.runtime.call import (
     NONE,
     Argument,
     CallFacts,
+    accepts,
     expression_value,
     hint_holds,
     leaf_of,
@@ -51,18 +52,16 @@ class Selection:
             if param.constexpr and not isinstance(param.default, Missing)
         }
         self._check_names()
-        # why each type of a param does not take its argument; empty if it does
-        self.mismatches = {
-            name: {kind: mismatch(kind, facts.arguments[name]) for kind in types}
+        # the types of each param that take its argument
+        self.taken = {
+            name: [kind for kind in types if accepts(kind, facts.arguments[name])]
             for name, types in table.param_types().items()
         }
         self._check_kinds()
         self.wanted = self._matrix_values()
-        self.type_faults = self._type_faults()
-        self.bits = [sum(map(slot_bits, signature)) for signature in table.signatures]
+        self.fitting = self._fitting()
         self._check_untyped()
         self.setting_faults = [self._setting_faults(config) for config in table.configs]
-        self.hint_faults = [self._hint_faults(hints) for hints in table.hint_sets]
         order = dict.fromkeys([*(preference or ()), *range(len(table.configs))])
         self.rank = {config: rank for rank, config in enumerate(order)}
         self._names: dict[int, dict[str, expr.Value]] = {}
@@ -76,11 +75,11 @@ class Selection:
     def eligible(self) -> tuple[int, ...]:
         """List the rows that serve the call, the best first."""
         hints, derived = self.table.columns["hints"], self.table.columns["derived"]
-        served = [not faults for faults in self.hint_faults]
+        served = [self._hints_hold(hint_set) for hint_set in self.table.hint_sets]
         counts = [-len(hint_set) for hint_set in self.table.hint_sets]
         groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for meaning in self._meanings():
-            bits = self.bits[self.table.meanings[meaning].signature]
+            bits = self.bits(self.table.meanings[meaning].signature)
             for config, first, end in self._configs_of(meaning):
                 if self.setting_faults[config] or self.requires_fault(meaning, config):
                     continue
@@ -95,7 +94,7 @@ class Selection:
     def key(self, row: int) -> tuple[int, int, int, int]:
         """Return what eligible rows are ordered by: narrow ints, preferred config, many hints, place in the table."""
         meaning, config, hints, _ = self.table.key(row)
-        bits = self.bits[self.table.meanings[meaning].signature]
+        bits = self.bits(self.table.meanings[meaning].signature)
         return bits, self.rank[config], -len(self.table.hint_sets[hints]), row
 
     def axis_faults(self, meaning: int) -> list[str]:
@@ -156,9 +155,8 @@ class Selection:
 
     def _meanings(self) -> Iterator[int]:
         wanted = [(axis, number) for axis, (number, _) in self.wanted.items()]
-        fits = [not faults for faults in self.type_faults]
         for number, meaning in enumerate(self.table.meanings):
-            if fits[meaning.signature]:
+            if self.fitting[meaning.signature]:
                 for axis, value in wanted:
                     if meaning.values[axis] != value:
                         break
@@ -193,16 +191,23 @@ class Selection:
             wanted[place] = (_place(axis.values, value), value)
         return wanted
 
-    def _type_faults(self) -> list[list[tuple[str, str]]]:
-        """List, for each signature, the params that it types otherwise than the call, with the reason."""
-        faults = {name: known for name, known in self.mismatches.items() if any(known.values())}
-        if not faults:
-            return [[] for _ in self.table.signatures]
-        places = [(self.runtime.index(name), name, known) for name, known in faults.items()]
-        return [
-            [(name, known[types[place]]) for place, name, known in places if known[types[place]]]
-            for types in self.table.signatures
+    def _fitting(self) -> list[bool]:
+        """Say for each signature whether it takes the arguments."""
+        kinds = self.table.param_types()
+        picky = [
+            (place, self.taken[name]) for place, name in enumerate(self.runtime) if self.taken[name] != [*kinds[name]]
         ]
+        fitting = [True] * len(self.table.signatures)
+        for number, types in enumerate(self.table.signatures):
+            for place, taken in picky:
+                if types[place] not in taken:
+                    fitting[number] = False
+                    break
+        return fitting
+
+    def bits(self, signature: int) -> int:
+        """Return the width of a signature's ints together."""
+        return sum(map(slot_bits, self.table.signatures[signature]))
 
     def _setting_faults(self, config: Config) -> list[str]:
         """Say in which constexprs and options a config differs from what the caller asks for."""
@@ -215,15 +220,12 @@ class Selection:
             if name not in built or identity(built[name]) != identity(value)
         ]
 
-    def _hint_faults(self, hints: tuple[tuple[str, int], ...]) -> list[str]:
-        faults = []
+    def _hints_hold(self, hints: tuple[tuple[str, int], ...]) -> bool:
         for name, hint in hints:
             argument = leaf_of(self.facts.arguments, name)
             if argument is None or not hint_holds(argument, hint):
-                rule = "equal to 1" if hint == 1 else f"divisible by {hint}"
-                got = "none there" if argument is None else _number(argument)
-                faults.append(f"expects {name} {rule}, got {got}")
-        return faults
+                return False
+        return True
 
     def _check_names(self) -> None:
         constexprs = tuple(param.name for param in self.table.params if param.constexpr)
@@ -247,22 +249,22 @@ class Selection:
 
     def _check_kinds(self) -> None:
         """Refuse an argument of a kind that no manifest line could make this kernel take."""
-        for name, reasons in self.mismatches.items():
+        for name, taken in self.taken.items():
             argument = self.facts.arguments[name]
-            if argument.kind == "none" or not all(reasons.values()):
+            kinds = self.table.param_types()[name]
+            if taken or not kinds or argument.kind == "none" or argument.kind in map(slot_kind, kinds):
                 continue
-            if any(slot_kind(kind) == argument.kind for kind in reasons):
-                continue
+            reasons = {kind: mismatch(kind, argument) for kind in kinds}
             said = dict.fromkeys(reason for kind, reason in reasons.items() if kind != NONE or len(reasons) == 1)
             raise ArgumentError(f"{name}: {'; '.join(said)}", where=self.where, argument=name)
 
     def _check_untyped(self) -> None:
         """Refuse an address that does not say what it points to where that would decide the variant."""
-        fitting = [types for types, faults in zip(self.table.signatures, self.type_faults, strict=True) if not faults]
         for place, name in enumerate(self.runtime):
             argument = self.facts.arguments[name]
             if argument.dtype or argument.kind not in ("pointer", "tuple"):
                 continue
+            fitting = [types for types, fits in zip(self.table.signatures, self.fitting, strict=True) if fits]
             for path in _untyped(name, argument):
                 kinds = sorted({dict(leaves(types[place], name))[path] for types in fitting})
                 if len(set(map(pointee, kinds))) > 1:
@@ -293,9 +295,3 @@ def _with(expression: expr.Expression, names: dict[str, expr.Value]) -> str:
         for name, value in ((name, names.get(name)) for name in sorted(expression.names))
     ]
     return f" ({', '.join(shown)})" if shown else ""
-
-
-def _number(argument: Argument) -> str:
-    if argument.kind == "pointer" and isinstance(argument.value, int):
-        return hex(argument.value)
-    return str(argument)
