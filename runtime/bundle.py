@@ -27,6 +27,9 @@ from nojit.runtime.zstd import decompress
 
 __all__ = ["BundleFile", "ImagePlace"]
 
+# the first that a process makes is slow to make
+_HASHER = hashlib.sha256()
+
 
 class ImagePlace:
     """Where one image lies: its group, and its bytes within the decompressed group."""
@@ -81,7 +84,7 @@ class BundleFile:
         size = status.st_size
         header = decode_header(self._read(0, min(size, HEADER_BYTES), where), where)
         packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
-        digest = hashlib.sha256(packed).digest()
+        digest = _sha256(packed)
         if digest != header.index_sha256:
             raise BundleIntegrityError(
                 f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
@@ -233,7 +236,7 @@ class BundleFile:
 
     def _read_placement(self) -> _Images:
         where = self.path
-        start = self._start + sum(entry.table.stored_bytes for entry in self.index.kernels)
+        start = self._start + sum([entry.table.stored_bytes for entry in self.index.kernels])
         sizes = decode_images(self._section(start, self.index.images, f"{where} images"), f"{where} images")
         start += self.index.images.stored_bytes
         raw = self._section(start, self.index.groups, f"{where} groups")
@@ -279,7 +282,13 @@ class _Images:
         self.starts = list(accumulate(groups.stored_bytes, initial=start))
 
 
+def _sha256(content: bytes) -> bytes:
+    hasher = _HASHER.copy()
+    hasher.update(content)
+    return hasher.digest()
+
+
 def _check_digest(packed: bytes, expected: bytes, where: str) -> None:
-    digest = hashlib.sha256(packed).digest()
+    digest = _sha256(packed)
     if digest != expected:
         raise BundleIntegrityError(f"expected SHA-256 {expected.hex()}", got=digest.hex(), where=where)

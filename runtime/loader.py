@@ -28,12 +28,14 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     """
     place = os.fsdecode(path)
     # not by pathlib: to import it takes longer than to open a bundle
-    if not os.path.isdir(place):  # noqa: PTH112
+    try:
+        names = os.listdir(place)  # noqa: PTH208
+    except NotADirectoryError:
         return Bundle([place])
-    names = sorted(name for name in os.listdir(place) if name.endswith(SUFFIX))  # noqa: PTH208
-    if not names:
+    paths = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118
+    if not paths:
         raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none")
-    return Bundle([os.path.join(place, name) for name in names])  # noqa: PTH118
+    return Bundle(paths)
 
 
 class Bundle:

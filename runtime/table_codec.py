@@ -252,16 +252,17 @@ def _whole_hint_sets(hint_sets: Any, runtime: list[str]) -> tuple[tuple[tuple[st
 
 def _need_pools(table: KernelTable, meanings: list[list[Any]], image_count: int) -> None:
     limits = [len(table.signatures), *[len(axis.values) for axis in table.axes]]
-    need({*map(len, meanings)} <= {len(limits)})
-    for numbers, limit in zip(zip(*meanings, strict=True), limits, strict=False):
-        need(are_counts(numbers, limit - 1))
+    need({*map(len, meanings)} <= {len(limits)} and are_counts([*chain.from_iterable(meanings)], POOL_MAX))
+    need(all(map(lt, map(max, zip(*meanings, strict=True)), limits)))
     need({*map(len, table.derived_values)} <= {len(table.derived)})
     pools = (table.meanings, table.configs, table.hint_sets, table.derived_values, table.launches)
-    for name, size in zip(COLUMNS, [*map(len, pools), image_count], strict=False):
-        need(max(table.columns[name], default=-1) < size)
-    keys = [*zip(*[table.columns[name] for name in KEY_COLUMNS], strict=True)]
-    # mapped, not looped over: ten thousand rows are checked before a first launch
-    need(all(map(lt, keys, islice(keys, 1, None))))
+    if len(table):
+        # `COLUMNS` starts with those that point into pools, in this order, and `KEY_COLUMNS`
+        columns = [*table.columns.values()]
+        need(all(map(lt, map(max, columns), [*map(len, pools), image_count])))
+        keys = [*zip(*columns[: len(KEY_COLUMNS)], strict=True)]
+        # mapped, not looped over: ten thousand rows are checked before a first launch
+        need(all(map(lt, keys, islice(keys, 1, None))))
 
 
 def _need_constexprs(table: KernelTable) -> None:
