@@ -1,0 +1,124 @@
+"""Whatever is accepted all at once reads the same rule by rule: what is refused there is refused here too."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nojit.runtime import format as layout
+from nojit.runtime import table_codec
+from nojit.runtime.errors import BundleFormatError
+from nojit.runtime.index_rules import read_index
+from nojit.runtime.table import COLUMNS, KernelTable
+from nojit.runtime.table_reader import read_table
+
+from tests.support.hostile import golden_parts
+from tests.support.jsonlies import Document, NodePath, edit_index, get, nodes, put, split_table
+
+PARTS = golden_parts()
+INDEX: Document = {}
+edit_index(PARTS, INDEX.update)
+TABLES: list[Document] = [json.loads(split_table(raw)[0]) for _, _, raw in PARTS.tables]
+COLUMN: dict[str, array[int]] = {name: array("I", [0]) for name in COLUMNS}
+ODD = (AttributeError, KeyError, TypeError, ValueError)
+# near misses of what stands there, and things of every kind
+JUNK: tuple[Any, ...] = (
+    None, True, False, 0, 1, 2, 16, -1, 65, 1 << 20, 1 << 64, 1 << 65, "", "n", "ab", "x.0", "\n", "a\n", "é", "0" * 64,
+    "A" * 64, "sm_90", "*fp32", "i32", "(i32,i32)", "n +", [], {}, [[]], [{}], [1], ["n"], ["ab"], [["n", 16]], [["n", True]],
+    [["n", 1], ["n", 16]], ["a", "b"], ["a", "b", "c"], {"x": 1}, {"a": 1, "b": 2}, {"float": "0x1.0000000000000p+0"},
+    {"float": "1"}, {"dtype": "fp16"}, {"dtype": 1}, {"tuple": [1]}, "a" * 201, "a" * 8193,
+)  # fmt: skip
+
+
+def outcome(read: Callable[[], Any]) -> Any:
+    """Spell what is read, launches as their JSON, for they are decoded later; None if it is refused."""
+    try:
+        found = read()
+    except ODD:
+        return None
+    if isinstance(found, KernelTable) and isinstance(found.launches, table_codec.Launches):
+        later = found.launches
+        return repr(dataclasses.replace(found, launches=())), later._launches, later._layouts  # type: ignore[type-var]
+    return None if found is None else repr(found)
+
+
+def index_readers(document: Document) -> tuple[Any, Any]:
+    return outcome(lambda: layout._whole_index(document)), outcome(lambda: read_index(document, ""))
+
+
+def table_readers(document: Document) -> tuple[Any, Any]:
+    return (
+        outcome(lambda: table_codec._whole_table(document, "k", COLUMN, 1, "")),
+        outcome(lambda: read_table(document, "k", COLUMN, 1, "")),
+    )
+
+
+def launch_readers(launches: table_codec.Launches, document: Document) -> tuple[Any, Any]:
+    return outcome(lambda: launches._whole(document)), outcome(lambda: launches._read(document))
+
+
+def lied(document: Document, path: NodePath, value: Any) -> Document:
+    changed = copy.deepcopy(document)
+    put(changed, path, copy.deepcopy(value))
+    return changed
+
+
+def test_what_is_right_is_read_at_once() -> None:
+    assert index_readers(INDEX)[0] is not None
+    for table in TABLES:
+        assert table_readers(table)[0] is not None
+
+
+@pytest.mark.parametrize("path", list(nodes(INDEX)), ids=str)
+def test_readers_of_the_index_agree(path: NodePath) -> None:
+    for junk in JUNK:
+        quick, exact = index_readers(lied(INDEX, path, junk))
+        assert quick in (None, exact), junk
+
+
+@pytest.mark.parametrize("number", range(len(TABLES)))
+def test_readers_of_a_table_agree(number: int) -> None:
+    table = TABLES[number]
+    for path in nodes(table):
+        for junk in JUNK:
+            quick, exact = table_readers(lied(table, path, junk))
+            assert quick in (None, exact), (path, junk)
+
+
+@pytest.mark.parametrize("number", range(len(TABLES)))
+@settings(max_examples=150, deadline=None, database=None)
+@given(data=st.data())
+def test_readers_agree_on_nodes_in_each_others_place(number: int, data: st.DataObject) -> None:
+    table = copy.deepcopy(TABLES[number])
+    for _ in range(data.draw(st.integers(1, 3))):
+        here, there = (data.draw(st.sampled_from(list(nodes(table)))) for _ in range(2))
+        table = lied(table, here, get(table, there))
+    quick, exact = table_readers(table)
+    assert quick in (None, exact)
+
+
+@pytest.mark.parametrize("lie", JUNK, ids=repr)
+def test_readers_of_a_launch_agree(lie: Any) -> None:
+    for table in TABLES:
+        launches = table_codec._whole_table(table, "k", COLUMN, 1, "").launches
+        assert isinstance(launches, table_codec.Launches)
+        for launch in table["launches"]:
+            for path in nodes(launch):
+                changed = lied(launch, path, lie)
+                quick, exact = launch_readers(launches, changed)
+                assert quick in (None, exact), path
+
+
+def test_an_odd_document_is_refused_with_the_name_of_a_rule() -> None:
+    for junk in JUNK:
+        with pytest.raises(BundleFormatError):
+            read_index(junk, "")
+        with pytest.raises(BundleFormatError):
+            read_table(junk, "k", COLUMN, 1, "")
