@@ -20,6 +20,7 @@ __all__ = [
     "COLUMNS",
     "KEY_COLUMNS",
     "MISSING",
+    "TABLE_FIELDS",
     "Axis",
     "Config",
     "Derived",
@@ -35,6 +36,22 @@ __all__ = [
 ]
 
 COLUMNS = ("meaning", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
+# of the JSON that stands before the columns
+TABLE_FIELDS = (
+    "params",
+    "grid",
+    "tuning",
+    "axes",
+    "derived",
+    "signatures",
+    "meanings",
+    "configs",
+    "hint_sets",
+    "derived_values",
+    "layouts",
+    "launches",
+    "programs",
+)
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
 

@@ -33,6 +33,7 @@ from nojit.runtime.table import (
     COLUMNS,
     KEY_COLUMNS,
     MISSING,
+    TABLE_FIELDS,
     Axis,
     Config,
     Derived,
@@ -50,21 +51,6 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
-TABLE_FIELDS = (
-    "params",
-    "grid",
-    "tuning",
-    "axes",
-    "derived",
-    "signatures",
-    "meanings",
-    "configs",
-    "hint_sets",
-    "derived_values",
-    "layouts",
-    "launches",
-    "programs",
-)
 _TABLE, _PARAM = itemgetter(*TABLE_FIELDS), itemgetter("name", "constexpr", "default")
 _AXIS, _DERIVED = itemgetter("name", "is_type", "values"), itemgetter("name", "expression")
 _CONFIG, _TUNING = itemgetter("constexprs", "options", "requires"), itemgetter("key", "bucket")
@@ -215,6 +201,9 @@ def _whole_derived(derived: Any) -> tuple[Derived, ...]:
 
 def _whole_values(values: list[Any]) -> tuple[Value, ...]:
     need(len(values) <= POOL_MAX)
+    if {*map(type, values)} <= {str}:
+        need(are_texts(values))
+        return tuple(values)
     return tuple([decode_value(value, "") for value in values])
 
 
@@ -291,7 +280,7 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
 def _split(raw: bytes, rows: int, where: str) -> tuple[bytes, dict[str, array[int]]]:
     if len(raw) < 4:
         raise refuse("truncated", "expected a variant table", got=f"{len(raw)} bytes", where=where)
-    (length,) = struct.unpack_from("<I", raw)
+    length = int.from_bytes(raw[:4], "little")
     start = 4 + length + -length % 4
     expected = start + 4 * rows * len(COLUMNS)
     if len(raw) != expected:

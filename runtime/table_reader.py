@@ -31,6 +31,7 @@ from nojit.runtime.table import (
     COLUMNS,
     KEY_COLUMNS,
     MISSING,
+    TABLE_FIELDS,
     Axis,
     Config,
     Derived,
@@ -40,7 +41,7 @@ from nojit.runtime.table import (
     Param,
     Tuning,
 )
-from nojit.runtime.table_codec import SMALL_MAX, TABLE_FIELDS
+from nojit.runtime.table_codec import SMALL_MAX
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value
 
