@@ -14,6 +14,7 @@ from nojit.runtime.errors import BundleError, NojitError
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import Parts, kernel
 from tests.support.hostile import read_everything
+from tests.support.jsonlies import edit_table
 from tests.support.mutation import Mutator
 
 COUNT = int(os.environ.get("NOJIT_FUZZ_CALLS", "1500"))
@@ -54,6 +55,16 @@ def test_the_bundle_itself_is_called_right(
     path.write_bytes(parts.seal())
     calls(runtime.load(path).kernel("scale"), faketorch)
     assert fakecuda.launch_count() == 6
+
+
+@pytest.mark.parametrize("program", ["", "n +", "unknown", "n " * 2000])
+def test_a_program_that_is_none_gives_way_to_the_expression(
+    tmp_path: Path, parts: Parts, fakecuda: FakeCuda, faketorch: ModuleType, program: str
+) -> None:
+    path = tmp_path / "odd.nojit"
+    path.write_bytes(edit_table(parts, 0, lambda table: table.update(programs=[program])))
+    runtime.load(path).kernel("scale")(faketorch.Tensor(0x4000, "float16", (64,)), None, 4097, 1.0, MODE="fast")
+    assert fakecuda.last_launch().grid == (5, 1, 1)
 
 
 def test_a_lying_table_makes_no_call_crash(
