@@ -16,6 +16,7 @@ from pathlib import Path
 from nojit.aot.bench.bars import cold_start_verdicts
 from nojit.aot.bench.cold_start import ColdStartBench
 from nojit.aot.bench.run import bench_cold_start, save
+from nojit.runtime.errors import NojitError
 
 
 def show(bench: ColdStartBench) -> None:
@@ -51,4 +52,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NojitError as error:
+        sys.exit(f"error: {error}")

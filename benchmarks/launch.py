@@ -15,6 +15,7 @@ from pathlib import Path
 from nojit.aot.bench.bars import launch_verdicts
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.run import bench_launch, save
+from nojit.runtime.errors import NojitError
 
 
 def show(bench: LaunchBench) -> None:
@@ -53,4 +54,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except NojitError as error:
+        sys.exit(f"error: {error}")

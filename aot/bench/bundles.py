@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nojit.aot.bench import children
 from nojit.aot.doctor import probe_driver
-from nojit.runtime.errors import BundleError, NojitError
+from nojit.aot.target import ARCHS
+from nojit.runtime.errors import BundleError, NojitError, PackageError
 from nojit.runtime.format import SUFFIX
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
@@ -69,12 +70,17 @@ def device_arch() -> str:
     """Name the arch of the first device.
 
     Raises:
-        NojitError: there is no driver or no device.
+        NojitError: there is no driver, no device, or nothing can be built for it.
     """
     driver = probe_driver()
     if not driver.devices:
         raise NojitError("expected a GPU to measure on", got=driver.problem)
-    return f"sm_{driver.devices[0]}"
+    arch = f"sm_{driver.devices[0]}"
+    if arch not in ARCHS:
+        raise NojitError(
+            f"expected a GPU that kernels can be built for ({', '.join(ARCHS)})", got=arch, where="device 0"
+        )
+    return arch
 
 
 def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool = False) -> None:
@@ -88,13 +94,17 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
 
     Raises:
         NojitError: Triton is not installed, or a build fails.
+        PackageError: the folder cannot be written to.
     """
     if find_spec("triton") is None:
         raise NojitError(
             "expected Triton, to build the kernels that are measured, or --bundle with what `nojit bench bundles` built"
         )
     sources = folder / "sources"
-    sources.mkdir(parents=True, exist_ok=True)
+    try:
+        sources.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PackageError("expected a folder for bundles", got=str(error), where=str(folder)) from None
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
     words = ["-m", "nojit.aot.cli", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]

@@ -19,13 +19,17 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-from nojit.aot.cli.group import cli
-
-__all__ = ["cli", "main"]
+__all__ = ["main"]
 
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    try:
+        from nojit.aot.cli.group import cli  # noqa: PLC0415 - the runtime alone installs the script too, without click
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.exit("error: expected click to be installed: pip install 'nojit[cli]'")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         # what a parent made the process ignore stays ignored
         if signal.getsignal(number) is usual:

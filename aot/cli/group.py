@@ -88,7 +88,8 @@ class _Commands(click.Group):
             click.echo("interrupted", err=True)
             return EXIT_INTERRUPTED
         except click.ClickException as error:
-            return _fail(words, error, error.format_message(), error.exit_code)
+            # click puts some choices on lines of their own
+            return _fail(words, error, re.sub(r"\s*\n\s*", " ", error.format_message()), error.exit_code)
         except ModuleNotFoundError as error:
             extra = _EXTRAS.get(error.name or "")
             if extra is None:

@@ -13,8 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner
 from nojit.aot.build import BuildResult
-from nojit.aot.cli import cli, group
+from nojit.aot.cli import group
 from nojit.aot.cli.build_report import build_document, plan_document
+from nojit.aot.cli.group import cli
 from nojit.aot.diff import BundleDiff
 from nojit.aot.inspection import KernelFacts, VariantFacts, definition
 

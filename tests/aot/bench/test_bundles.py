@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from nojit.aot.bench import bundles, children
+from nojit.aot.doctor import DriverState
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, NojitError
+from nojit.runtime.errors import BundleError, NojitError, PackageError
 
 from tests.aot.bench.conftest import cold_kernel
 from tests.support.bundles import make_bundle
@@ -34,6 +35,19 @@ def test_building_needs_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bundles, "find_spec", lambda _: None)
     with pytest.raises(NojitError, match=r"expected Triton, .* or --bundle with what `nojit bench bundles` built"):
         bundles.build(tmp_path, "sm_90", (1,))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "find_spec", lambda _: True)
+    (tmp_path / "file").touch()
+    with pytest.raises(PackageError, match=r"expected a folder for bundles, got .* - at .*file\Z"):
+        bundles.build(tmp_path / "file", "sm_90", (1,))
+
+
+def test_a_device_that_nothing_is_built_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "probe_driver", lambda: DriverState(version=13000, devices=(70,), problem=""))
+    with pytest.raises(NojitError, match=r"can be built for \(sm_75, .*\), got sm_70 - at device 0"):
+        bundles.device_arch()
 
 
 def test_no_two_kernels_of_a_cold_start_are_alike(tmp_path: Path) -> None:

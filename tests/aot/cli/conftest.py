@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from nojit.aot.cli import cli
+from nojit.aot.cli.group import cli
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle

@@ -85,7 +85,7 @@ def test_cold_start_writes_json(document: Callable[..., dict[str, Any]], asked: 
         (("launch", "--against", "c"), "--against"),
         (("launch", "--rounds", "0"), "--rounds"),
         (("cold-start", "--kernels", "0"), "such as 1,50, got '0'"),
-        (("bundles", "--out", "x"), "--arch"),
+        (("bundles", "--out", "x"), "Missing option '--arch'. Choose from: sm_75, sm_80,"),
         (("lunch",), "lunch"),
         ((), "Missing command"),
     ],

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from nojit.aot.cli import cli
-from nojit.aot.cli.group import COMMANDS
+from nojit.aot.cli.group import COMMANDS, cli
 
 from tests.aot.cli.conftest import Run
 
@@ -71,7 +70,7 @@ def test_reading_commands_import_no_compiler(name: str, bundle: Path, tmp_path: 
         "doctor": [],
     }[name]
     code = (
-        "import sys\nfrom nojit.aot.cli import cli\n"
+        "import sys\nfrom nojit.aot.cli.group import cli\n"
         "try: cli.main(sys.argv[1:], prog_name='nojit')\nexcept SystemExit as end: assert not end.code, end.code\n"
         f"print([name for name in {FORBIDDEN_TO_MOST} if name in sys.modules], file=sys.stderr)"
     )
@@ -81,7 +80,7 @@ def test_reading_commands_import_no_compiler(name: str, bundle: Path, tmp_path: 
 
 def test_help_imports_no_command() -> None:
     code = (
-        "import sys\nfrom nojit.aot.cli import cli\n"
+        "import sys\nfrom nojit.aot.cli.group import cli\n"
         "try: cli.main(['-h'], prog_name='nojit')\nexcept SystemExit: pass\n"
         "print([name for name in ('rich', 'zstandard', 'nojit.runtime.bundle') if name in sys.modules], file=sys.stderr)"
     )
@@ -164,6 +163,12 @@ def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPat
     result = run("schema")
     assert result.exit_code == 1
     assert "pip install 'nojit[build]'" in result.stderr
+
+
+def test_without_click_the_script_names_the_extra() -> None:
+    result = python("import sys; sys.modules['click'] = None\nfrom nojit.aot.cli import main; main()")
+    assert result.returncode == 1
+    assert result.stderr == "error: expected click to be installed: pip install 'nojit[cli]'\n"
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
