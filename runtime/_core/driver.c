@@ -302,8 +302,14 @@ int nj_current_device(void)
     if (nj_driver_ready() < 0 || NJ_CUDA(NULL, cuCtxGetCurrent, &current) < 0) {
         return -1;
     }
-    if (current != NULL && NJ_CUDA(NULL, cuCtxGetDevice, &device) < 0) {
-        return -1;
+    if (current == NULL) {
+        return device;
     }
-    return device;
+    nj_outcome outcome = NJ_TRY(cuCtxGetDevice, &device);
+    for (int i = 0; nj_is_lost(outcome) && i < NJ_DEVICES_MAX; i++) {
+        if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) == current) {
+            return i; /* somebody has reset it: the launch renews the context */
+        }
+    }
+    return nj_check(outcome, NULL, NULL) < 0 ? -1 : device;
 }

@@ -66,22 +66,69 @@ static void function_dealloc(nj_function *self)
     Py_DECREF(type);
 }
 
-/* Appends (offset, size) of each param until the driver knows no more. */
-static int append_params(CUkernel kernel, PyObject *list)
+/* Appends (offset, size) of each param until the driver knows no more, or an exception is raised. */
+static nj_outcome append_params(CUkernel kernel, PyObject *list)
 {
     for (size_t index = 0;; index++) {
         size_t offset, size;
         nj_outcome outcome = NJ_TRY(cuKernelGetParamInfo, kernel, index, &offset, &size);
         if (outcome.call != NULL) {
-            return outcome.code == CUDA_ERROR_INVALID_VALUE ? 0 : nj_check(outcome, NULL, NULL);
+            return outcome.code == CUDA_ERROR_INVALID_VALUE ? NJ_SUCCESS : outcome;
         }
         PyObject *pair = Py_BuildValue("(nn)", (Py_ssize_t)offset, (Py_ssize_t)size);
         int status = pair == NULL ? -1 : PyList_Append(list, pair);
         Py_XDECREF(pair);
         if (status < 0) {
-            return -1;
+            return NJ_SUCCESS;
         }
     }
+}
+
+/* Work in the context of a device; needs the GIL. */
+typedef nj_outcome (*work)(const nj_function *self, const nj_device *device, PyObject *list);
+
+/* Does the work, once more in a new context where somebody has reset the device: 0, or -1 with an exception raised. */
+static int work_on_device(work there, const nj_function *self, nj_device *device, PyObject *list)
+{
+    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
+    nj_outcome outcome = there(self, device, list);
+    if (nj_is_lost(outcome)) {
+        outcome = nj_device_renew(device, epoch);
+        if (outcome.call == NULL) {
+            outcome = there(self, device, list);
+        }
+    }
+    return PyErr_Occurred() ? -1 : nj_check(outcome, device, self->symbol);
+}
+
+static nj_outcome list_params(const nj_function *self, const nj_device *device, PyObject *list)
+{
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(device, &pushed);
+    if (outcome.call == NULL) {
+        /* the context may have been lost half way */
+        if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL) == 0) {
+            outcome = append_params(self->handle, list);
+        }
+        nj_context_leave(pushed);
+    }
+    return outcome;
+}
+
+static nj_outcome load(const nj_function *self, const nj_device *device, PyObject *Py_UNUSED(list))
+{
+    nj_outcome outcome;
+    Py_BEGIN_ALLOW_THREADS
+    bool pushed;
+    CUfunction function;
+    outcome = nj_context_enter(device, &pushed);
+    if (outcome.call == NULL) {
+        /* the driver puts an image on a device when this is first asked */
+        outcome = NJ_TRY(cuKernelGetFunction, &function, self->handle);
+        nj_context_leave(pushed);
+    }
+    Py_END_ALLOW_THREADS
+    return outcome;
 }
 
 static nj_device *device_argument(PyObject *number)
@@ -102,36 +149,17 @@ static PyObject *function_params(nj_function *self, PyObject *ordinal)
     if (nj_cuda.cuKernelGetParamInfo == NULL) {
         Py_RETURN_NONE;
     }
-    bool pushed;
-    if (nj_check(nj_context_enter(device, &pushed), device, NULL) < 0) {
-        return NULL;
-    }
     PyObject *list = PyList_New(0);
-    if (list != NULL && append_params(self->handle, list) < 0) {
+    if (list != NULL && work_on_device(list_params, self, device, list) < 0) {
         Py_CLEAR(list);
     }
-    nj_context_leave(pushed);
     return list;
 }
 
 static PyObject *function_load(nj_function *self, PyObject *ordinal)
 {
     nj_device *device = device_argument(ordinal);
-    if (device == NULL) {
-        return NULL;
-    }
-    nj_outcome outcome;
-    Py_BEGIN_ALLOW_THREADS
-    bool pushed;
-    CUfunction function;
-    outcome = nj_context_enter(device, &pushed);
-    if (outcome.call == NULL) {
-        /* the driver puts an image on a device when this is first asked */
-        outcome = NJ_TRY(cuKernelGetFunction, &function, self->handle);
-        nj_context_leave(pushed);
-    }
-    Py_END_ALLOW_THREADS
-    if (nj_check(outcome, device, self->symbol) < 0) {
+    if (device == NULL || work_on_device(load, self, device, NULL) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;

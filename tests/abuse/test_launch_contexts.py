@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -101,6 +102,40 @@ def test_every_variant_raises_its_limits_again_in_a_new_context(make: Make, fake
     finally:
         fakecuda.violations()
     assert fakecuda.last_launch().ints()[0] == 4
+
+
+FIRST_USES: dict[str, Callable[[Kernel, Any], object]] = {
+    "launch": lambda other, tensor: other[(1,)](tensor(0x1000), tensor(0x2000), 5),
+    "preload": lambda other, _: other.preload(),
+    "warmup": lambda other, tensor: other.warmup(tensor(0x1000), tensor(0x2000), 5),
+}
+
+
+@pytest.mark.parametrize("pushed", [True, False], ids=["pushed by us", "current already"])
+@pytest.mark.parametrize("use", FIRST_USES)
+def test_what_is_used_first_after_a_reset_is_loaded(
+    make: Make, tensor: Any, fakecuda: FakeCuda, use: str, pushed: bool
+) -> None:
+    add, other = make(), make(name="other")
+    if not pushed:
+        fakecuda.make_current(0)
+    add[(1,)](tensor(0x1000), tensor(0x2000), 5)
+    depth, retained = fakecuda.context()[0], fakecuda.calls("cuDevicePrimaryCtxRetain")
+    fakecuda.lose_context(0)
+    FIRST_USES[use](other, tensor)
+    other[(1,)](tensor(0x1000), tensor(0x2000), 6)
+    assert fakecuda.last_launch().ints()[2] == 6
+    assert fakecuda.calls("cuDevicePrimaryCtxRetain") == retained + 1
+    assert fakecuda.context()[0] == depth
+
+
+def test_a_call_without_tensors_runs_where_the_lost_context_was(make: Make, fakecuda: FakeCuda) -> None:
+    add = make({"n": "i32"})
+    fakecuda.make_current(1)
+    add[(1,)](1)
+    fakecuda.lose_context(1)
+    add[(1,)](2)
+    assert (fakecuda.last_launch().device, fakecuda.last_launch().ints()[0]) == (1, 2)
 
 
 # several devices

@@ -23,8 +23,11 @@ STICKY = (700, 719)
 LOST_CONTEXT = (201, 709)
 # what fails without harm: the launch is done, or the primary context is taken in place of the current one
 HARMLESS = ("cuCtxPopCurrent_v2", "cuCtxGetDevice")
-# of the launch itself, which is tried again in a renewed context
-LAUNCH = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuLaunchKernel", "cuLaunchKernelEx", "cuTensorMapEncodeTiled")
+# of the launch itself and of what readies a kernel for it, which is tried again in a renewed context
+LAUNCH = (
+    "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuLaunchKernel", "cuLaunchKernelEx", "cuTensorMapEncodeTiled",
+    "cuKernelGetParamInfo", "cuKernelGetFunction",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
