@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-/* What a kernel was allowed on one device, in the context of one epoch. */
+/* What a kernel was allowed on one device: the most that any of its launches needs, in the context of one epoch. */
 typedef struct {
     atomic_uint epoch;
     int shared_bytes;

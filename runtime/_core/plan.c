@@ -140,9 +140,8 @@ static nj_outcome set_attribute(const nj_plan *plan, int attribute, int value)
 }
 
 /* Dynamic shared memory above 48 KiB must be asked for; the L1 cache then gives up all it can, as Triton has it. */
-static nj_outcome raise_shared(const nj_plan *plan, nj_limits *limits)
+static nj_outcome raise_shared(const nj_plan *plan, int bytes, nj_limits *limits)
 {
-    int bytes = (int)plan->shared_bytes;
     nj_outcome outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
     if (outcome.call == NULL) {
         outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
@@ -154,15 +153,18 @@ static nj_outcome raise_shared(const nj_plan *plan, nj_limits *limits)
     return outcome;
 }
 
-static nj_outcome raise_limits(const nj_plan *plan, nj_limits *limits)
+/* In a new context to what every plan of the function needs: each sees only that the limits were raised since. */
+static nj_outcome raise_limits(const nj_plan *plan, bool renewed, nj_limits *limits)
 {
     nj_outcome outcome = NJ_SUCCESS;
-    if (plan->shared_bytes > STATIC_SHARED_BYTES_MAX && (int)plan->shared_bytes > limits->shared_bytes) {
-        outcome = raise_shared(plan, limits);
+    int bytes = (int)plan->shared_bytes > limits->shared_bytes ? (int)plan->shared_bytes : limits->shared_bytes;
+    if (bytes > STATIC_SHARED_BYTES_MAX && (renewed || bytes > limits->shared_bytes)) {
+        outcome = raise_shared(plan, bytes, limits);
     }
-    if (outcome.call == NULL && plan->num_ctas > PORTABLE_CLUSTER_MAX && !limits->wide) {
+    bool wide = limits->wide || plan->num_ctas > PORTABLE_CLUSTER_MAX;
+    if (outcome.call == NULL && wide && (renewed || !limits->wide)) {
         outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-        limits->wide = outcome.call == NULL;
+        limits->wide |= outcome.call == NULL;
     }
     return outcome;
 }
@@ -176,11 +178,7 @@ nj_outcome nj_plan_prepare(const nj_plan *plan)
     NJ_BEGIN_LOCKED(plan->function);
     nj_limits *limits = &plan->function->limits[plan->ordinal];
     unsigned int epoch = atomic_load(&plan->device->epoch);
-    if (atomic_load(&limits->epoch) != epoch) {
-        limits->shared_bytes = 0;
-        limits->wide = false;
-    }
-    outcome = raise_limits(plan, limits);
+    outcome = raise_limits(plan, atomic_load(&limits->epoch) != epoch, limits);
     if (outcome.call == NULL) {
         atomic_store(&limits->epoch, epoch);
     }

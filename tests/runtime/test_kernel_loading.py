@@ -116,6 +116,10 @@ def test_launches_of_one_image_never_lower_its_limits(tmp_path: Path, fakecuda: 
         add[(1,)](1, num_stages=stages)
     assert {launch.shared_bytes for launch in fakecuda.launches()} == {100_000, 60_000}
     assert fakecuda.calls("cuLibraryGetKernel") == 1
+    for stages in (3, 2):
+        fakecuda.lose_context(0)
+        add[(1,)](1, num_stages=stages)
+        add[(1,)](1, num_stages=5 - stages)
 
 
 def test_a_launch_lets_other_threads_run(make: Make, fakecuda: FakeCuda) -> None:
