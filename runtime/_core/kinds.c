@@ -64,6 +64,12 @@ static int has_attribute(PyObject *object, PyObject *name)
     return found;
 }
 
+int nj_is_descriptor(PyObject *object)
+{
+    int found = has_attribute(object, block_shape_name);
+    return found > 0 ? has_attribute(object, base_name) : found;
+}
+
 /* What kind of thing an object of a type not met before is. */
 static int learn(PyObject *object, known_type *known)
 {
@@ -76,10 +82,7 @@ static int learn(PyObject *object, known_type *known)
         known->kind = NJ_KIND_EXCHANGE;
         return 0;
     }
-    int found = has_attribute(object, block_shape_name);
-    if (found > 0) {
-        found = has_attribute(object, base_name);
-    }
+    int found = nj_is_descriptor(object);
     if (found > 0) {
         known->kind = NJ_KIND_DESCRIPTOR;
     }

@@ -235,6 +235,17 @@ static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
     return 1;
 }
 
+/* Attributes that lie in an object's dict can differ from one object of a type to the next: 0, or -1 with an exception. */
+static int look_again(PyObject *object, nj_kind was, nj_kind *kind)
+{
+    if (*kind != was || Py_TYPE(object)->tp_dictoffset == 0) {
+        return 0;
+    }
+    int found = nj_is_descriptor(object);
+    *kind = found > 0 ? NJ_KIND_DESCRIPTOR : NJ_KIND_OTHER;
+    return found < 0 ? -1 : 0;
+}
+
 int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
 {
     if (nj_kind_of(object, &tensor->kind, &tensor->api) < 0) {
@@ -245,12 +256,18 @@ int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_te
         return read_exchanged(object, kernel, argument, tensor);
     }
     tensor->value = (nj_value){0};
-    if (tensor->kind == NJ_KIND_DESCRIPTOR) {
+    int status = look_again(object, NJ_KIND_DESCRIPTOR, &tensor->kind);
+    if (status == 0 && tensor->kind == NJ_KIND_DESCRIPTOR) {
         return 0;
     }
-    int status = read_array_interface(object, tensor);
+    if (status == 0) {
+        status = read_array_interface(object, tensor);
+    }
     if (status == 0) {
         status = read_data_ptr(object, tensor);
+    }
+    if (status == 0) {
+        status = look_again(object, NJ_KIND_OTHER, &tensor->kind);
     }
     if (status < 0) {
         nj_refuse_pending(kernel, argument, "expected a tensor that says where its data lies");

@@ -30,6 +30,9 @@ typedef struct {
 /* What kind of thing an object is, by its type: 0, or -1 with an exception raised. */
 int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
 
+/* Whether this very object has what a descriptor has: 1, 0, or -1 with an exception raised. */
+int nj_is_descriptor(PyObject *object);
+
 /* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
 PyObject *nj_optional_attribute(PyObject *object, PyObject *name);
 

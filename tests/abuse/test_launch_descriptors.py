@@ -106,6 +106,24 @@ def test_a_pointer_and_a_descriptor_are_not_each_other(make: Make, tensor: Any, 
     assert fakecuda.launch_count() == 0
 
 
+@pytest.mark.parametrize("order", [("x", "block"), ("block", "x")], ids=["tensor first", "descriptor first"])
+def test_objects_of_one_type_can_be_tensor_and_descriptor(
+    make: Make, tensor: Any, fakecuda: FakeCuda, order: tuple[str, str]
+) -> None:
+    class Both(Bag):
+        """A type of which nothing is known yet."""
+
+    types = {"x": "*fp16", "block": "tensordesc<fp16[64,64]>"}
+    values = {
+        "x": Both(data_ptr=lambda: 0x2000, dtype="fp16", device="cuda:0"),
+        "block": Both(**vars(described(tensor(0x1000)))),
+    }
+    copy = make({name: types[name] for name in order})
+    for _ in range(2):
+        copy[(1,)](**values)
+    assert fakecuda.last_launch().tensor_map(order.index("block")).address == 0x1000
+
+
 # together at most 2^62 bytes
 SIZES = st.one_of(st.integers(1, 2**22), st.integers(1, 2000))
 GEOMETRY = st.tuples(
