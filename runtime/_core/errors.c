@@ -71,6 +71,9 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
         PyErr_Restore(type, cause, traceback);
         return;
     }
+    if (traceback != NULL) {
+        PyException_SetTraceback(cause, traceback);
+    }
     nj_refuse(kernel, argument, PyUnicode_FromFormat("%s: %S", Py_TYPE(cause)->tp_name, cause), "%s", what);
     PyObject *new_type, *error, *new_traceback;
     PyErr_Fetch(&new_type, &error, &new_traceback);

@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -210,4 +211,14 @@ def test_what_is_not_the_arguments_fault_comes_through(
     arguments = {"x": X, "stream": None} | {place: Interrupted(error)}
     with pytest.raises(type(error)):
         add[(1,)](**arguments, y=X, n=1, scale=1.0)
+    assert fakecuda.launch_count() == 0
+
+
+def test_the_cause_of_a_refusal_says_where_it_was_raised(add: Kernel, fakecuda: FakeCuda) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        add[(1,)](Interrupted(ValueError("no")), X, 1, 1.0)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError)
+    frames = traceback.extract_tb(cause.__traceback__)
+    assert [frame.name for frame in frames] == ["__getattr__"]
     assert fakecuda.launch_count() == 0
