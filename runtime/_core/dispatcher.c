@@ -8,6 +8,24 @@
 #include "launcher.h"
 #include "tensor.h"
 
+/* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
+ * than the stack holds of ours. */
+#define NESTED_MAX 32
+
+/* How many calls of this thread are under way. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) int nested;
+
+/* Counts a call; false with RecursionError raised where there are too many. `nested` goes down when it ends. */
+static inline bool nest(void)
+{
+    if (nested < NESTED_MAX) {
+        nested++;
+        return true;
+    }
+    PyErr_Format(PyExc_RecursionError, "expected calls of kernels at most %d deep in one another", NESTED_MAX);
+    return false;
+}
+
 int nj_dispatcher_check(const nj_dispatcher *self)
 {
     if (self->signature.names == NULL) {
@@ -124,8 +142,8 @@ static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, PyObject *
     return find_plan(self, call);
 }
 
-PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
-                               size_t positional, PyObject *keywords)
+static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
+                        size_t positional, PyObject *keywords)
 {
     nj_call call;
     nj_plan *plan = plan_call(self, launcher == NULL ? NULL : &launcher->fixed, arguments, positional, keywords, &call);
@@ -146,6 +164,17 @@ PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher,
     }
     Py_DECREF(plan);
     return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
+                               size_t positional, PyObject *keywords)
+{
+    if (!nest()) {
+        return NULL;
+    }
+    PyObject *none = launch(self, launcher, arguments, positional, keywords);
+    nested--;
+    return none;
 }
 
 static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
@@ -208,9 +237,8 @@ static void dispatcher_dealloc(nj_dispatcher *self)
     Py_DECREF(type);
 }
 
-/* (device or None, arguments, constexprs, options) of a call, tensors in host memory included. */
-static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
-                                  PyObject *keywords)
+static PyObject *read_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                            PyObject *keywords)
 {
     nj_call call;
     if (nj_dispatcher_check(self) < 0 ||
@@ -226,12 +254,29 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
                                         : Py_BuildValue("(iN)", call.device, facts);
 }
 
+/* (device or None, arguments, constexprs, options) of a call, tensors in host memory included. */
+static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                                  PyObject *keywords)
+{
+    if (!nest()) {
+        return NULL;
+    }
+    PyObject *facts = read_facts(self, arguments, positional, keywords);
+    nested--;
+    return facts;
+}
+
 /* The plan of a call, found or made, its image on the device. */
 static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                  PyObject *keywords)
 {
     nj_call call;
-    return (PyObject *)plan_call(self, NULL, arguments, (size_t)positional, keywords, &call);
+    if (!nest()) {
+        return NULL;
+    }
+    nj_plan *plan = plan_call(self, NULL, arguments, (size_t)positional, keywords, &call);
+    nested--;
+    return (PyObject *)plan;
 }
 
 /* Up to Python 3.11 a class written in Python does not inherit the flag that makes calls of it fast. */
