@@ -15,16 +15,13 @@ from nojit.runtime.errors import ArgumentError
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle
-from tests.support.starve import starved
+from tests.support.starve import needs_sound_python, starved
 
 pytestmark = [
     pytest.mark.usefixtures("locks_that_may_stay_held"),
     # a generator that is dropped while memory is out says so on the side
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.skipif(
-        sys.version_info[:2] == (3, 13),
-        reason="CPython 3.13 itself crashes where it has no room for the frame of a function in Python",
-    ),
+    needs_sound_python,
 ]
 
 

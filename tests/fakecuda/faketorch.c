@@ -361,11 +361,17 @@ static PyObject *reset(PyObject *module, PyObject *none) {
     Py_RETURN_NONE;
 }
 
+static PyObject *take(PyObject *module, PyObject *const *arguments, Py_ssize_t number) {
+    (void)module, (void)arguments, (void)number;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
     {"set_stream", set_stream, METH_VARARGS, "set_stream(device, handle): what current_work_stream gives for it."},
     {"counts", counts, METH_NOARGS, "How often tensors were exported, streams asked for, scratch allocated and freed."},
     {"allocations", allocations, METH_NOARGS, "(address, bytes, device) of each allocation."},
     {"allocation_streams", allocation_streams, METH_NOARGS, "The stream that was current at each allocation."},
+    {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL, "Take any arguments and do nothing."},
     {"watch", watch, METH_NOARGS, "The address of a function that the fake driver can ask about launched addresses."},
     {"fail", fail, METH_VARARGS, "fail(what, on=True): make 'export', 'stream' or 'allocate' fail."},
     {"reset", reset, METH_NOARGS, "Forget counts, streams and failures."},

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-__all__ = ["starve", "starved"]
+__all__ = ["needs_sound_python", "starve", "starved"]
 
 _testcapi = pytest.importorskip("_testcapi", reason="this Python was built without its test modules")
+
+needs_sound_python = pytest.mark.skipif(
+    sys.version_info[:2] in {(3, 12), (3, 13)},
+    reason="CPython 3.12 and 3.13 release code twice where they have no room for a function in Python, and crash later",
+)
 
 
 def starve(call: Callable[[], object], allocation: int) -> bool:
