@@ -54,7 +54,9 @@ bench: $(VENV)/.test ## needs a GPU
 	$(BIN)/python benchmarks/launch.py
 	$(BIN)/python benchmarks/cold_start.py
 
+# what pip says of an older Python names everything but that
 $(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("error: expected Python 3.11 or newer, got " + sys.version.split()[0] + ": make PYTHON=..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.build: $(VENV)/bin/python $(SOURCES)

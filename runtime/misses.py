@@ -154,7 +154,10 @@ def _type_remedy(selection: Selection, name: str) -> str:
     if argument.kind == "none":
         return f'{name} = "*{{{axis.name}}}?"' if axis else f'{name} = "{types[0]}?"'
     if argument.kind == "int":
-        return f'{name} = "{"i64" if accepts("i64", argument) else "u64"}"'
+        wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
+        return (
+            f'{name} = "{wide}"' if wide else f"an int type for {name} that holds {argument.value}, and there is none"
+        )
     if argument.kind == "pointer" and axis and argument.dtype not in axis.values:
         return f"{axis.name} = [{', '.join(map(_toml, (*axis.values, argument.dtype)))}]"
     return f'{name} = "{_spelling(argument, types[0])}"'

@@ -55,7 +55,8 @@ def arch_number(arch: str) -> int:
     Raises:
         ValueError: `arch` is not spelled ``sm_NN``.
     """
-    match = _ARCH.match(arch)
+    # callers of the runtime may well write 90
+    match = _ARCH.match(str(arch))
     if match is None:
         raise ValueError(f"expected an arch such as sm_90, got {arch!r}")
     return int(match[1])

@@ -409,6 +409,7 @@ MISSES = [
     (by_dtype("fp16"), call(NOTHING), 'x_ptr = "*{dtype}?"', "x_ptr: expected *fp16, got None"),
     (by_dtype("fp16"), call(n=integer(1 << 31)), 'n = "i64"', "n: expected i32, got int 2147483648, which does not fit"),
     (by_dtype("fp16"), call(n=integer(1 << 63)), 'n = "u64"', "which does not fit"),
+    (by_dtype("fp16"), call(n=integer(1 << 64)), f"an int type for n that holds {1 << 64}, and there is none", "not fit"),
     (
         make_table({"n": "i32", "HEAD_DIM": "constexpr"}, axes=(HEAD_DIM,)),
         CallFacts({"n": integer(1)}, {"HEAD_DIM": 96}),
