@@ -64,7 +64,8 @@ class BundleFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(path)
-        self._lock = threading.Lock()
+        # a finalizer that reads the bundle may run while this thread holds it
+        self._lock = threading.RLock()
         # a pipe must not make the caller wait for its other end
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._tables: dict[str, KernelTable] = {}

@@ -51,7 +51,8 @@ class Handle(Record):
         return id(self)
 
 
-_lock = threading.Lock()
+# a finalizer that adds or removes hooks may run while this thread holds it
+_lock = threading.RLock()
 # replaced, never changed: a launch goes through the ones that it found
 _handles: tuple[Handle, ...] = ()
 
@@ -134,7 +135,11 @@ def add_triton(enter: Callable[[Any], object], leave: Callable[[Any], object]) -
 def _replace(change: Callable[[tuple[Handle, ...]], tuple[Handle, ...]]) -> None:
     global _handles  # noqa: PLW0603 - the list of hooks is the process's
     with _lock:
-        _handles = change(_handles)
+        before: tuple[Handle, ...] | None = None
+        while _handles is not before:
+            before = _handles
+            after = change(before)
+        _handles = after
         _core.set_hooks(_enter, _leave) if _handles else _core.set_hooks(None, None)
 
 

@@ -30,7 +30,8 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
-        self._lock = threading.Lock()
+        # a finalizer that launches may run while this thread holds it
+        self._lock = threading.RLock()
         self._libraries: dict[int, _core.Library] = {}
         self._functions: dict[tuple[int, _Entry], _core.Function] = {}
 

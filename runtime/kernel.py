@@ -113,7 +113,8 @@ class Kernel(_core.Dispatcher):
         self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
         self._interner = Interner()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
-        self._lock = threading.Lock()
+        # a finalizer that launches may run while this thread holds it
+        self._lock = threading.RLock()
         params = tuple(
             (param.name, param.constexpr)
             if param.constexpr or isinstance(param.default, Missing)

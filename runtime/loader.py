@@ -58,7 +58,8 @@ class Bundle:
             self.close()
             raise
         self._kernels: dict[str, Kernel] = {}
-        self._lock = threading.Lock()
+        # a finalizer that asks for a kernel may run while this thread holds it
+        self._lock = threading.RLock()
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                kernel = self._kernels[name] = Kernel(name, self._sources_of(name))
+                kernel = self._kernels.setdefault(name, Kernel(name, self._sources_of(name)))
         return kernel
 
     def _sources_of(self, name: str) -> list[Source]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.runtime import hooks
+from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel
 
 from tests.fakecuda import FakeCuda
@@ -112,3 +113,48 @@ def test_a_hook_can_launch(make: Make, fakecuda: FakeCuda) -> None:
     finally:
         hooks.remove(handle)
     assert [launch.ints()[0] for launch in fakecuda.launches()] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def finishes(run: Callable[[], None]) -> bool:
+    """Run in a thread of its own, which may hang."""
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(30)
+    return not thread.is_alive()
+
+
+def test_a_finalizer_may_launch_while_an_image_is_loaded(
+    make: Make, tensor: Any, fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, load = make(), Images._load
+    left = ["float32", "float16"]
+
+    def load_late(*args: Any) -> Any:
+        if left:
+            dtype = left.pop()
+            add[(1,)](tensor(0x1000, dtype), tensor(0x2000, dtype), 7)
+        return load(*args)
+
+    monkeypatch.setattr(Images, "_load", load_late)
+    assert finishes(lambda: add[(1,)](tensor(0x1000), tensor(0x2000), 5))
+    assert [launch.ints()[2] for launch in fakecuda.launches()] == [7, 7, 5]
+
+
+def test_a_finalizer_may_change_hooks_while_others_are_changed(
+    make: Make, fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, seen = make({"n": "i32"}), []
+    first, second = hooks.add(lambda _: seen.append(1)), hooks.add(lambda _: seen.append(2))
+    others = [first]
+
+    def late(_one: hooks.Handle, _other: object) -> bool:
+        # called by `remove` in the midst of its change
+        if others:
+            hooks.remove(others.pop())
+        return False
+
+    monkeypatch.setattr(hooks.Handle, "__eq__", late)
+    assert finishes(lambda: hooks.remove(second))
+    add[(1,)](1)
+    assert seen == []
+    assert fakecuda.launch_count() == 1
