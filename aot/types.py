@@ -69,7 +69,7 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
         return (_pointer(spelling, where),)
     if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
         return (spelling,)
-    near = did_you_mean(spelling, (*BOOLS, *INTS, *FLOATS))
+    near = "" if spelling.startswith("(") else did_you_mean(spelling, (*BOOLS, *INTS, *FLOATS))
     raise ManifestError(
         "expected a type in Triton's spelling, such as '*fp16' or 'i32'", got=f"{spelling!r}{near}", where=where
     )
