@@ -123,6 +123,8 @@ def test_a_reset_of_the_device_is_survived(run) -> None:
         check(cuda.cuDevicePrimaryCtxReset_v2(0))
         start()
         x, out = allocate(9), allocate(0)
+        bundle.kernel("arguments_1")[(1,)](out)
+        assert first(out) == 0x42280000, "what is used first after a reset is loaded, and stores 42.0"
         launch(x, out)
         assert first(out) == 9
         """
