@@ -13,11 +13,14 @@ import pytest
 
 from tests.aot.conftest import ROOT
 
+# a suite that runs in a shell's background inherits a SIGINT that is ignored
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from tests.aot.cli.conftest import demo_compiler
 from nojit.aot.cli import build, main
+signal.signal(signal.SIGINT, signal.default_int_handler)
 folder = Path(sys.argv.pop(1))
 build.load_compiler = lambda: demo_compiler(folder, mishaps={"sm_": "hang"})
 main()
