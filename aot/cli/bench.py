@@ -15,6 +15,7 @@ from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
 from nojit.aot.bench.run import bench_cold_start, bench_launch, save
 from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.target import ARCHS
 
 __all__ = ["command"]
@@ -91,7 +92,7 @@ def launch(  # noqa: PLR0917 - click passes each by name
     rounds: int,
     folder: Path | None,
     launches: int,
-) -> None:
+) -> int:
     """Measure the host's cost of one launch, side by side in one process: a C loop, nojit, and others.
 
     The others: triton, triton-autotuned, inductor, cuda.core, cupy, torch. Needs a GPU and torch; what else is not
@@ -101,6 +102,7 @@ def launch(  # noqa: PLR0917 - click passes each by name
     out.emit("bench launch", asdict(bench))
     _show_launches(out, bench)
     _save(out, folder, bench)
+    return 0 if bench.figures else EXIT_FAILED
 
 
 @command.command("cold-start")
@@ -116,7 +118,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
     against: tuple[str, ...],
     rounds: int,
     folder: Path | None,
-) -> None:
+) -> int:
     """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
 
     Beside nojit without torch and a ctypes script: torch-nojit, torch-triton-warm, torch-triton-cold. Needs a GPU.
@@ -127,6 +129,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
     out.emit("bench cold-start", asdict(bench))
     _show_starts(out, bench)
     _save(out, folder, bench)
+    return 0 if bench.figures else EXIT_FAILED
 
 
 @command.command("bundles")

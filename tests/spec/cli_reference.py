@@ -55,7 +55,7 @@ def render_commands() -> str:
 
 
 def _command(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=f"nojit {name}")
+    context = click.Context(command, info_name=f"nojit {name}", help_option_names=["-h", "--help"])
     usage = " ".join([f"nojit {name}", *command.collect_usage_pieces(context)])
     text = f"### nojit {name}\n\n```text\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n"
     options = [_option(option, context) for option in command.params if isinstance(option, click.Option)]

@@ -145,7 +145,7 @@ def test_a_command_line_parses(line: str) -> None:
     if isinstance(command, click.Group):
         command = command.commands[words.pop(0)]
     # parses every option and argument, and runs nothing
-    command.make_context("nojit", words)
+    command.make_context("nojit", words, help_option_names=["-h", "--help"])
 
 
 def test_there_are_command_lines() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,13 @@ def test_cold_start_asks_and_shows(run: Run, asked: dict[str, Any]) -> None:
 def test_cold_start_writes_json(document: Callable[..., dict[str, Any]], asked: dict[str, Any]) -> None:
     written = document("bench", "cold-start")
     assert written["figures"][0]["stages"][1] == {"name": "load", "ms": 250.0}
+
+
+@pytest.mark.parametrize("command", ["launch", "cold-start"])
+def test_a_bench_that_measured_nothing_failed(run: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setattr(bench, "bench_launch", lambda *_: replace(LAUNCHES, figures=()))
+    monkeypatch.setattr(bench, "bench_cold_start", lambda *_: replace(STARTS, figures=()))
+    assert run("bench", command).exit_code == 1
 
 
 @pytest.mark.parametrize(
