@@ -4,6 +4,13 @@
 
 static int parse_dimension(const nj_signature *signature, Py_ssize_t at, PyObject *item, int64_t *out)
 {
+    if (PyLong_CheckExact(item)) { /* nearly all are */
+        int beyond;
+        *out = PyLong_AsLongLongAndOverflow(item, &beyond);
+        if (beyond == 0) {
+            return 0;
+        }
+    }
     PyObject *number = PyBool_Check(item) || !PyIndex_Check(item) ? NULL : PyNumber_Index(item);
     int overflow = 0;
     if (number != NULL) {

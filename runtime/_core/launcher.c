@@ -7,6 +7,34 @@
 
 static PyTypeObject *launcher_type;
 
+/* `kernel[grid](...)` makes a launcher for each call and drops it: one that has no more use is kept for the next. */
+#ifndef Py_GIL_DISABLED
+static nj_launcher *spare;
+#endif
+
+static nj_launcher *allocate(void)
+{
+#ifndef Py_GIL_DISABLED
+    if (spare != NULL) {
+        nj_launcher *self = spare;
+        spare = NULL;
+        return (nj_launcher *)PyObject_Init((PyObject *)self, launcher_type);
+    }
+#endif
+    return PyObject_GC_New(nj_launcher, launcher_type);
+}
+
+static void release(nj_launcher *self)
+{
+#ifndef Py_GIL_DISABLED
+    if (spare == NULL) {
+        spare = self;
+        return;
+    }
+#endif
+    PyObject_GC_Del(self);
+}
+
 static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     nj_launcher *launcher = (nj_launcher *)self;
@@ -25,7 +53,7 @@ static nj_launcher *make(nj_dispatcher *kernel, PyObject *grid)
     } else if (nj_parse_grid(&kernel->signature, grid, parsed) < 0) {
         return NULL;
     }
-    nj_launcher *self = PyObject_GC_New(nj_launcher, launcher_type);
+    nj_launcher *self = allocate();
     if (self != NULL) {
         self->vectorcall = launcher_call;
         self->kernel = (nj_dispatcher *)Py_NewRef((PyObject *)kernel);
@@ -113,7 +141,7 @@ static void launcher_dealloc(nj_launcher *self)
     PyMem_Free(self->fixed.places);
     Py_XDECREF(self->callable);
     Py_DECREF(self->kernel);
-    PyObject_GC_Del(self);
+    release(self);
     Py_DECREF(type);
 }
 
