@@ -49,7 +49,7 @@ def main() -> int:
         save(given.out, bench)
     verdicts = launch_verdicts(bench)
     for verdict in verdicts:
-        print(f"{'holds' if verdict.holds else 'FAILS'}  {verdict.text}: {verdict.value:.3f}, bar {verdict.limit:.3f}")
+        print(verdict)
     return 0 if verdicts and all(verdict.holds for verdict in verdicts) else 1
 
 

@@ -36,6 +36,9 @@ class Verdict:
         """Whether the bar is kept."""
         return self.value <= self.limit
 
+    def __str__(self) -> str:
+        return f"{'holds' if self.holds else 'FAILS'}  {self.text}: {self.value:.3f}, bar {self.limit:.3f}"
+
 
 def launch_verdicts(bench: LaunchBench) -> tuple[Verdict, ...]:
     """Compare launches with their bars, by medians and by bests; what was not measured has no verdict."""
