@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import re
 import sys
@@ -13,12 +12,12 @@ from typing import Any, NoReturn
 
 import click
 from nojit.aot.cli.console import JSON_SCHEMA, clean, error_label
+from nojit.aot.cli.lazy import LazyGroup
 from nojit.runtime.errors import (
     BundleFormatError,
     BundleIntegrityError,
     NojitError,
     NoMatchingVariantError,
-    did_you_mean,
 )
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli"]
@@ -37,6 +36,7 @@ COMMANDS = {
     "extract": "Write a kernel's cubins as files.",
     "doctor": "Show what this machine has and which bundles it would use.",
     "bench": "Measure what launches and process starts cost here.",
+    "tune": "Measure which configs are fast where, and keep the best.",
     "schema": "Print the JSON schema of manifests.",
     "completion": "Print the completion script of a shell.",
 }
@@ -46,33 +46,8 @@ _EXTRAS = {"msgspec": "build", "rich": "cli", "triton": "build", "zstandard": "b
 _ERROR_FACTS = ("what", "got", "where", "rule", "log")
 
 
-class _Commands(click.Group):
-    """Loads commands by name; owns the exit codes."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the names, in the order of a working day."""
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command; None if there is none."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"nojit.aot.cli.{cmd_name}").command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that `args` start with, or name the nearest."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = did_you_mean(args[0], tuple(COMMANDS))
-            raise click.UsageError(f"expected a command of {', '.join(COMMANDS)}, got {args[0]!r}{near}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+class _Commands(LazyGroup):
+    """Owns the exit codes."""
 
     def main(  # type: ignore[override] # it never returns, whatever `standalone_mode` says
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
@@ -132,7 +107,13 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
         ctx.exit()
 
 
-@click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    modules={name: name for name in COMMANDS},
+    about=COMMANDS,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )

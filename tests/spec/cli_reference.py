@@ -43,9 +43,14 @@ FACTS = (
 _COMMON = {"as_json", "quiet", "verbose", "help"}
 
 
-def command_of(name: str) -> click.Command:
-    """Load a command."""
+def command_of(name: str, inner: str = "") -> click.Command:
+    """Load a command, or one that it groups."""
     command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
+    if inner:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), inner)
+        assert found is not None, f"no command {name} {inner}"
+        return found
     return command
 
 
@@ -62,8 +67,8 @@ def _command(name: str, command: click.Command) -> str:
     rows = [row for row in options if row]
     if rows:
         text += "\n| option | meaning |\n|---|---|\n" + "".join(rows)
-    inner = command.commands if isinstance(command, click.Group) else {}
-    return "\n".join([text, *(_command(f"{name} {own}", one) for own, one in inner.items())])
+    inner = command.list_commands(context) if isinstance(command, click.Group) else []
+    return "\n".join([text, *(_command(f"{name} {own}", command_of(name, own)) for own in inner)])
 
 
 def _paragraphs(text: str) -> str:

@@ -143,7 +143,7 @@ def test_a_command_line_parses(line: str) -> None:
     assert name in group.COMMANDS
     command = command_of(name)
     if isinstance(command, click.Group):
-        command = command.commands[words.pop(0)]
+        command = command_of(name, words.pop(0))
     # parses every option and argument, and runs nothing
     command.make_context("nojit", words, help_option_names=["-h", "--help"])
 

@@ -20,7 +20,9 @@ from tests.aot.cli.conftest import Run
 def leaves(name: str) -> list[tuple[str, ...]]:
     """List a command, or the commands that it groups."""
     command: click.Command = importlib.import_module(f"nojit.aot.cli.{name}").command
-    return [(name, inner) for inner in command.commands] if isinstance(command, click.Group) else [(name,)]
+    if not isinstance(command, click.Group):
+        return [(name,)]
+    return [(name, inner) for inner in command.list_commands(click.Context(command))]
 
 
 FORBIDDEN_TO_MOST = ("triton", "msgspec", "torch", "numpy")

@@ -1,0 +1,256 @@
+"""The tuner's database: one SQLite file that holds every measurement, committed as it comes.
+
+Values are stored as JSON in the forms of `nojit.runtime.values`, so that one value has one spelling.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.aot.tune.schema import SCHEMA, VERSION
+from nojit.runtime.errors import NojitError
+from nojit.runtime.strict import canonical_json
+from nojit.runtime.values import Value, decode_value, encode_value
+
+__all__ = ["Database", "now", "open_database"]
+
+# how long one process waits for another that writes
+_PATIENCE_S = 10.0
+
+
+def now() -> str:
+    """Return the time as the database stores it: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def open_database(path: str | PathLike[str], *, create: bool = False) -> Database:
+    """Open a database.
+
+    Args:
+        path: the file.
+        create: make the file if it is not there.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        NojitError: it is no database of the tuner, or one of another version.
+    """
+    place = Path(path)
+    if not create and not place.exists():
+        raise FileNotFoundError(f"expected a database of measurements at {place}, found none")
+    connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
+    try:
+        _prepare(connection, place)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise NojitError("expected a database of measurements", got=str(error), where=str(place)) from None
+    except BaseException:
+        connection.close()
+        raise
+    return Database(connection, place)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file; refuse a file that is another program's, or another version's."""
+    connection.execute("PRAGMA foreign_keys = ON")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not version and not tables:
+        # one transaction: a process that is killed here leaves an empty file
+        connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+    elif version != VERSION or not tables:
+        raise NojitError(
+            f"expected a database of measurements, version {VERSION}", got=f"version {version}", where=str(path)
+        )
+
+
+class Database:
+    """An open database; made by `open_database`.
+
+    Rows have numbers. What is added twice has one number: devices, kernels, problems and configs are found again.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self.path = path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    # writing
+
+    def add_device(self, device: Device) -> int:
+        """Find or add a device; return its number."""
+        return self._add("device", _device_row(device))
+
+    def add_kernel(self, kernel: KernelFacts) -> int:
+        """Find or add a kernel, with what is known of it now; return its number."""
+        row = _kernel_row(kernel)
+        number = self._find("kernel", {"name": kernel.name})
+        if number is None:
+            return self._add("kernel", row)
+        updates = ", ".join(f"{name} = :{name}" for name in row)
+        self._connection.execute(f"UPDATE kernel SET {updates} WHERE id = {number}", row)  # noqa: S608 - own names
+        return number
+
+    def add_problem(self, problem: Problem) -> int:
+        """Find or add a problem; return its number.
+
+        Raises:
+            NojitError: the database knows another problem by this name.
+        """
+        row = _problem_row(problem)
+        names = ("kernel", "use", "name", "dtype")
+        if self._find("problem", row) is None and self._find("problem", {name: row[name] for name in names}):
+            what = f"expected problem {problem.name!r} ({problem.use}, {problem.dtype}) to be what it was"
+            raise NojitError(what, got="other sizes or another meaning: use another file", where=str(self.path))
+        return self._add("problem", row)
+
+    def add_config(self, config: Config) -> int:
+        """Find or add a config; return its number."""
+        return self._add("config", _config_row(config))
+
+    def start_run(self, run: Run) -> int:
+        """Add a run; return its number."""
+        return self._insert("run", {name: getattr(run, name) for name in run.__slots__})
+
+    def end_run(self, run: int) -> None:
+        """Say that a run has ended well, now."""
+        self._connection.execute("UPDATE run SET ended = ? WHERE id = ?", (now(), run))
+
+    def record(self, measurements: Iterable[Measurement]) -> None:
+        """Add measurements, all or none."""
+        self._record("measurement", ({name: getattr(item, name) for name in item.__slots__} for item in measurements))
+
+    def record_pruned(self, pruned: Iterable[Pruned]) -> None:
+        """Add configs that were not measured, all or none."""
+        self._record("pruned", ({name: getattr(item, name) for name in item.__slots__} for item in pruned))
+
+    def _record(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for row in rows:
+                self._insert(table, row)
+
+    def _add(self, table: str, row: Mapping[str, Any]) -> int:
+        found = self._find(table, row)
+        return self._insert(table, row) if found is None else found
+
+    def _find(self, table: str, row: Mapping[str, Any]) -> int | None:
+        wanted = " AND ".join(f"{name} IS :{name}" for name in row)
+        found = self._connection.execute(f"SELECT id FROM {table} WHERE {wanted}", row).fetchone()  # noqa: S608 - own names
+        return None if found is None else int(found[0])
+
+    def _insert(self, table: str, row: Mapping[str, Any]) -> int:
+        names, values = ", ".join(row), ", ".join(f":{name}" for name in row)
+        cursor = self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})", row)  # noqa: S608 - own names
+        return int(cursor.lastrowid or 0)
+
+    # reading: rows by number, in the order in which they were added
+
+    def devices(self) -> dict[int, Device]:
+        """Return the devices."""
+        return {number: Device(**row) for number, row in self._rows("device")}
+
+    def runs(self) -> dict[int, Run]:
+        """Return the runs."""
+        return {number: Run(**row) for number, row in self._rows("run")}
+
+    def kernels(self) -> dict[int, KernelFacts]:
+        """Return the kernels."""
+        return {number: _kernel(row) for number, row in self._rows("kernel")}
+
+    def problems(self, kernel: int | None = None, use: str | None = None) -> dict[int, Problem]:
+        """Return the problems: of one kernel, of one use."""
+        rows = self._rows("problem", {"kernel": kernel, "use": use})
+        return {number: _problem(row) for number, row in rows}
+
+    def configs(self, kernel: int | None = None) -> dict[int, Config]:
+        """Return the configs: of one kernel."""
+        rows = self._rows("config", {"kernel": kernel})
+        return {number: Config(**{**row, "settings": _values(row["settings"])}) for number, row in rows}
+
+    def measurements(
+        self, kernel: int | None = None, device: int | None = None, use: str | None = None
+    ) -> tuple[Measurement, ...]:
+        """Return the measurements of one kernel, on one device, of problems of one use; all rungs, in order."""
+        picked = {"problem.kernel": kernel, "run.device": device, "problem.use": use}
+        wanted = [f"{name} = ?" for name, value in picked.items() if value is not None] or ["1"]
+        names = ", ".join(f"measurement.{name}" for name in Measurement.__slots__)
+        query = f"SELECT {names} FROM measurement JOIN run ON run.id = run JOIN problem ON problem.id = problem"  # noqa: S608 - own names
+        query += f" WHERE {' AND '.join(wanted)} ORDER BY measurement.id"
+        values = [value for value in picked.values() if value is not None]
+        return tuple(Measurement(*row) for row in self._connection.execute(query, values))
+
+    def pruned(self, kernel: int | None = None) -> tuple[Pruned, ...]:
+        """Return what was not measured: of one kernel."""
+        return tuple(Pruned(**row) for _, row in self._rows("pruned", {"kernel": kernel}))
+
+    def _rows(self, table: str, picked: Mapping[str, Any] | None = None) -> list[tuple[int, dict[str, Any]]]:
+        values = {name: value for name, value in (picked or {}).items() if value is not None}
+        wanted = " AND ".join(f"{name} = :{name}" for name in values) or "1"
+        cursor = self._connection.execute(f"SELECT * FROM {table} WHERE {wanted} ORDER BY id", values)  # noqa: S608 - own names
+        names = [column[0] for column in cursor.description]
+        return [(row[0], dict(zip(names[1:], row[1:], strict=True))) for row in cursor]
+
+
+def _text(value: Any) -> str:
+    return canonical_json(value).decode("ascii")
+
+
+def _encoded(values: Mapping[str, Value]) -> str:
+    return _text({name: encode_value(value) for name, value in values.items()})
+
+
+def _values(text: str) -> dict[str, Value]:
+    return {name: decode_value(value, name) for name, value in json.loads(text).items()}
+
+
+def _device_row(device: Device) -> dict[str, Any]:
+    return {name: getattr(device, name) for name in device.__slots__}
+
+
+def _kernel_row(kernel: KernelFacts) -> dict[str, Any]:
+    alike = {axis: [list(map(encode_value, group)) for group in groups] for axis, groups in kernel.alike.items()}
+    roles = {role: list(names) for role, names in kernel.roles.items()}
+    return {"name": kernel.name, "key": _text(list(kernel.key)), "alike": _text(alike), "roles": _text(roles)}
+
+
+def _kernel(row: Mapping[str, Any]) -> KernelFacts:
+    alike = {
+        axis: tuple(tuple(decode_value(value, axis) for value in group) for group in groups)
+        for axis, groups in json.loads(row["alike"]).items()
+    }
+    roles = {role: tuple(names) for role, names in json.loads(row["roles"]).items()}
+    return KernelFacts(row["name"], tuple(json.loads(row["key"])), alike, roles)
+
+
+def _problem_row(problem: Problem) -> dict[str, Any]:
+    row = {name: getattr(problem, name) for name in problem.__slots__}
+    key, sizes = _text(list(problem.key)), _text(dict(problem.sizes))
+    return {**row, "meaning": _encoded(problem.meaning), "key": key, "sizes": sizes}
+
+
+def _problem(row: Mapping[str, Any]) -> Problem:
+    key, sizes = tuple(json.loads(row["key"])), json.loads(row["sizes"])
+    return Problem(**{**row, "meaning": _values(row["meaning"]), "key": key, "sizes": sizes})
+
+
+def _config_row(config: Config) -> dict[str, Any]:
+    return {"kernel": config.kernel, "settings": _encoded(config.settings), "requires": config.requires}

@@ -1,0 +1,142 @@
+"""The database keeps what it is given, finds it again, and refuses what is not its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from nojit.aot.tune.database import Database, open_database
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.runtime.errors import NojitError
+from nojit.runtime.values import DType
+
+DEVICE = Device("NVIDIA H200", "sm_90", 132, 150754820096, "580.82.07", "GPU-1")
+KERNEL = KernelFacts("add", ("n", "a * b"), {"dtype": (("bf16", "fp16"),)}, {"tunables": ("BLOCK",)})
+RUN = Run(1, "2026-01-01T00:00:00+00:00", "a.nojit", "ab" * 32, "0.1.0", "2.11", 60.0, 0)
+PROBLEM = Problem(
+    1, "small", "tune", "square", "bf16", {"dtype": "bf16", "WIDE": True}, (1024, 7), {"n": 1024}, 6144, 0
+)
+CONFIG = Config(1, {"BLOCK": 128, "num_warps": 4, "T": DType("fp16"), "f": 1.0, "none": None}, "n > 3")
+MEASUREMENT = Measurement(1, 1, 1, "cd" * 32, "ok", 0, 5, 10.5, 0.01, 10.25, 1980, RUN.started)
+
+
+@pytest.fixture
+def database(tmp_path: Path):
+    with open_database(tmp_path / "some.db", create=True) as opened:
+        yield opened
+
+
+def fill(database: Database) -> None:
+    database.add_device(DEVICE)
+    database.add_kernel(KERNEL)
+    database.start_run(RUN)
+    database.add_problem(PROBLEM)
+    database.add_config(CONFIG)
+
+
+def test_everything_comes_back(database: Database) -> None:
+    fill(database)
+    database.record([MEASUREMENT, replace(MEASUREMENT, status="wrong", median_us=None, detail="off by 3")])
+    database.record_pruned([Pruned(1, 1, "BLOCK=4", "spills")])
+    with open_database(database.path) as again:
+        assert again.devices() == {1: DEVICE}
+        assert again.kernels() == {1: KERNEL}
+        assert again.runs() == {1: RUN}
+        assert again.problems() == {1: PROBLEM}
+        assert again.configs() == {1: CONFIG}
+        assert again.measurements()[0] == MEASUREMENT
+        assert again.measurements()[1].detail == "off by 3"
+        assert again.pruned() == (Pruned(1, 1, "BLOCK=4", "spills"),)
+
+
+def test_values_keep_their_types(database: Database) -> None:
+    fill(database)
+    number = database.add_config(replace(CONFIG, settings={**CONFIG.settings, "f": 1}))
+    assert number == 2
+    assert type(database.configs()[1].settings["f"]) is float
+    assert database.problems()[1].meaning["WIDE"] is True
+
+
+def test_what_is_added_twice_is_one(database: Database) -> None:
+    fill(database)
+    fill(database)
+    assert len(database.devices()) == len(database.problems()) == len(database.configs()) == 1
+    assert len(database.runs()) == 2
+
+
+def test_what_is_picked(database: Database) -> None:
+    fill(database)
+    database.add_problem(replace(PROBLEM, use="held_out"))
+    database.record([MEASUREMENT, replace(MEASUREMENT, problem=2)])
+    assert [item.problem for item in database.measurements(use="held_out")] == [2]
+    assert database.measurements(kernel=9) == ()
+    assert len(database.measurements(kernel=1, device=1)) == 2
+    assert list(database.problems(kernel=1, use="tune")) == [1]
+    assert database.configs(kernel=2) == {}
+
+
+def test_a_run_ends(database: Database) -> None:
+    fill(database)
+    assert database.runs()[1].ended is None
+    database.end_run(1)
+    assert database.runs()[1].ended is not None
+
+
+def test_a_problem_stays_what_it_was(database: Database) -> None:
+    fill(database)
+    with pytest.raises(NojitError, match="expected problem 'small'"):
+        database.add_problem(replace(PROBLEM, sizes={"n": 2048}))
+
+
+def test_a_kernel_is_what_was_said_last(database: Database) -> None:
+    fill(database)
+    assert database.add_kernel(replace(KERNEL, key=("n",))) == 1
+    assert database.kernels()[1].key == ("n",)
+
+
+def test_a_batch_is_whole_or_absent(database: Database) -> None:
+    fill(database)
+    with pytest.raises(sqlite3.IntegrityError):
+        database.record([MEASUREMENT, replace(MEASUREMENT, problem=99)])
+    assert database.measurements() == ()
+
+
+def test_strangers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        open_database(tmp_path / "none.db")
+    (tmp_path / "text.db").write_text("no database, but text that is long enough to look at" * 20)
+    with pytest.raises(NojitError, match="expected a database of measurements"):
+        open_database(tmp_path / "text.db")
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE own (x)")
+    other.close()
+    with pytest.raises(NojitError, match="version 0"):
+        open_database(tmp_path / "other.db", create=True)
+
+
+def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from dataclasses import replace
+from tests.aot.tune.test_database import MEASUREMENT, fill, open_database
+with open_database(sys.argv[1], create=True) as database:
+    fill(database)
+    database.record([MEASUREMENT] * 3)
+    database._connection.execute("BEGIN IMMEDIATE")
+    database._insert("measurement", {name: getattr(MEASUREMENT, name) for name in MEASUREMENT.__slots__})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "some.db"
+    root = Path(__file__).resolve().parents[3]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=False, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    assert ended.returncode == -signal.SIGKILL
+    with open_database(path) as database:
+        assert len(database.measurements()) == 3
