@@ -1,11 +1,13 @@
-"""Pointwise kernels over dense memory: one program handles `BLOCK` neighbouring elements.
+"""Pointwise kernels over dense memory: one program handles `TILES` tiles of `BLOCK` neighbouring elements each.
 
 All of them share one shape: pointers to `n` elements each, read in memory order whatever the tensors' strides are, with
-the mathematics in fp32 and one rounding at the store. `n` may pass 2^31.
+the mathematics in fp32 and one rounding at the store. `n` may pass 2^31. With `STREAM` what is read and written is
+marked as the first to leave the cache: nothing of it is needed twice. No config changes a bit of a result.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 
 import triton
 import triton.language as tl
@@ -14,9 +16,31 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _first_element(BLOCK: tl.constexpr):
-    """The first element of this program, as int64: 32 bits would wrap past 2^31 elements."""
-    return tl.program_id(0).to(tl.int64) * BLOCK
+def _place_tile(tile, n, BLOCK: tl.constexpr, TILES: tl.constexpr):
+    """Place a tile of this program: its first element, as int64 (32 bits would wrap past 2^31), lanes, those below n."""
+    first = (tl.program_id(0).to(tl.int64) * TILES + tile) * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    return first, lanes, lanes < n - first
+
+
+@triton.jit
+def _load(ptr, tile, STREAM: tl.constexpr):
+    """Load a tile as fp32."""
+    first, lanes, mask = tile
+    if STREAM:
+        return tl.load(ptr + first + lanes, mask=mask, eviction_policy="evict_first").to(tl.float32)
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        return tl.load(ptr + first + lanes, mask=mask).to(tl.float32)
+
+
+@triton.jit
+def _store(ptr, tile, value, STREAM: tl.constexpr):
+    """Store a tile of fp32 values, rounded to the pointer's type."""
+    first, lanes, mask = tile
+    if STREAM:
+        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask, eviction_policy="evict_first")
+    else:
+        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -34,55 +58,55 @@ def _times_sigmoid(x, by, EXACT: tl.constexpr):
 
 
 @triton.jit
-def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
     """Write ``x + y``."""
-    first = _first_element(BLOCK)
-    lanes = tl.arange(0, BLOCK)
-    mask = lanes < n - first
-    x = tl.load(x_ptr + first + lanes, mask=mask)
-    y = tl.load(y_ptr + first + lanes, mask=mask)
-    total = x.to(tl.float32) + y.to(tl.float32)
-    tl.store(out_ptr + first + lanes, total.to(out_ptr.dtype.element_ty), mask=mask)
+    for number in tl.static_range(TILES):
+        tile = _place_tile(number, n, BLOCK, TILES)
+        total = _load(x_ptr, tile, STREAM) + _load(y_ptr, tile, STREAM)
+        _store(out_ptr, tile, total, STREAM)
 
 
 @triton.jit
-def gelu_fwd_kernel(x_ptr, out_ptr, n, APPROXIMATE: tl.constexpr, BLOCK: tl.constexpr):
+def gelu_fwd_kernel(
+    x_ptr,
+    out_ptr,
+    n,
+    APPROXIMATE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
     """Write the Gaussian error linear unit of x (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415).
 
     `APPROXIMATE` is "none" for ``x * Phi(x)`` through erf, or "tanh" for the paper's tanh form.
     """
-    first = _first_element(BLOCK)
-    lanes = tl.arange(0, BLOCK)
-    mask = lanes < n - first
-    x = tl.load(x_ptr + first + lanes, mask=mask).to(tl.float32)
-    if APPROXIMATE == "tanh":
-        # 0.5 * (1 + tanh(u)) is sigmoid(2u); 1.5957691 is 2 * sqrt(2 / pi)
-        u = 1.5957691216057308 * (x + 0.044715 * x * x * x)
-        y = _times_sigmoid(x, u, x_ptr.dtype.element_ty == tl.float32)
-    else:
-        tl.static_assert(APPROXIMATE == "none", "APPROXIMATE is 'none' or 'tanh'")
-        y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    tl.store(out_ptr + first + lanes, y.to(out_ptr.dtype.element_ty), mask=mask)
+    for number in tl.static_range(TILES):
+        tile = _place_tile(number, n, BLOCK, TILES)
+        x = _load(x_ptr, tile, STREAM)
+        if APPROXIMATE == "tanh":
+            # 0.5 * (1 + tanh(u)) is sigmoid(2u); 1.5957691 is 2 * sqrt(2 / pi)
+            u = 1.5957691216057308 * (x + 0.044715 * x * x * x)
+            y = _times_sigmoid(x, u, x_ptr.dtype.element_ty == tl.float32)
+        else:
+            tl.static_assert(APPROXIMATE == "none", "APPROXIMATE is 'none' or 'tanh'")
+            y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+        _store(out_ptr, tile, y, STREAM)
 
 
 @triton.jit
-def silu_fwd_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def silu_fwd_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
     """Write ``x * sigmoid(x)``."""
-    first = _first_element(BLOCK)
-    lanes = tl.arange(0, BLOCK)
-    mask = lanes < n - first
-    x = tl.load(x_ptr + first + lanes, mask=mask).to(tl.float32)
-    y = _times_sigmoid(x, x, x_ptr.dtype.element_ty == tl.float32)
-    tl.store(out_ptr + first + lanes, y.to(out_ptr.dtype.element_ty), mask=mask)
+    for number in tl.static_range(TILES):
+        tile = _place_tile(number, n, BLOCK, TILES)
+        x = _load(x_ptr, tile, STREAM)
+        _store(out_ptr, tile, _times_sigmoid(x, x, x_ptr.dtype.element_ty == tl.float32), STREAM)
 
 
 @triton.jit
-def swiglu_fwd_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def swiglu_fwd_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
     """Write ``silu(gate) * up``, rounded once (Shazeer 2020, https://arxiv.org/abs/2002.05202, without its matmuls)."""
-    first = _first_element(BLOCK)
-    lanes = tl.arange(0, BLOCK)
-    mask = lanes < n - first
-    gate = tl.load(gate_ptr + first + lanes, mask=mask).to(tl.float32)
-    up = tl.load(up_ptr + first + lanes, mask=mask).to(tl.float32)
-    y = _times_sigmoid(gate, gate, gate_ptr.dtype.element_ty == tl.float32) * up
-    tl.store(out_ptr + first + lanes, y.to(out_ptr.dtype.element_ty), mask=mask)
+    for number in tl.static_range(TILES):
+        tile = _place_tile(number, n, BLOCK, TILES)
+        gate = _load(gate_ptr, tile, STREAM)
+        up = _load(up_ptr, tile, STREAM)
+        _store(out_ptr, tile, _times_sigmoid(gate, gate, gate_ptr.dtype.element_ty == tl.float32) * up, STREAM)
