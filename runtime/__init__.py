@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         KernelNotFoundError,
         NojitError,
         NoMatchingVariantError,
+        TuningError,
     )
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
@@ -44,6 +45,7 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "TensorDescriptor",
+    "TuningError",
     "Warmed",
     "healthy",
     "load",

@@ -6,6 +6,7 @@
     +-- ManifestError        (ValueError)    a manifest says something that cannot be built
     +-- CompileError         (RuntimeError)  Triton or ptxas refused a variant
     +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
+    +-- TuningError          (ValueError)    a tuned table is wrong, or for another kernel than there is
     +-- BundleError          (ValueError)
     |   +-- BundleFormatError                the bytes break a rule of the format
     |   +-- BundleIntegrityError             the bytes are not the ones that were built
@@ -34,6 +35,7 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "PackageError",
+    "TuningError",
     "did_you_mean",
 ]
 
@@ -91,6 +93,10 @@ class CompileError(NojitError, RuntimeError):
 
 class PackageError(NojitError, RuntimeError):
     """A bundle or a wheel could not be written."""
+
+
+class TuningError(NojitError, ValueError):
+    """A tuned table says something wrong, or something that the kernel it is for does not know."""
 
 
 class BundleError(NojitError, ValueError):

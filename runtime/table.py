@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
+from nojit.runtime.tuning_table import Tuning, TuningTable
 from nojit.runtime.type_names import SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES
 from nojit.runtime.values import Value, encode_value, spell
 
@@ -32,6 +33,7 @@ __all__ = [
     "Slot",
     "TensorMap",
     "Tuning",
+    "TuningTable",
     "config_json",
 ]
 
@@ -175,13 +177,6 @@ class Launch(Record):
     """One for each slot that is a tensor map, in the slots' order."""
 
 
-class Tuning(Record):
-    """How calls are bucketed for the tuning table."""
-
-    key: tuple[str, ...]
-    bucket: str
-
-
 class KernelTable(Record):
     """All variants of one kernel for one target."""
 
@@ -190,6 +185,7 @@ class KernelTable(Record):
     grid: tuple[str, ...]
     """One expression per dimension; empty if every call gives its own grid."""
     tuning: Tuning | None
+    """None if nothing says what the best config depends on."""
     axes: tuple[Axis, ...]
     derived: tuple[Derived, ...]
     signatures: tuple[tuple[str, ...], ...]

@@ -41,10 +41,10 @@ from nojit.runtime.table import (
     Meaning,
     Missing,
     Param,
-    Tuning,
     config_json,
 )
 from nojit.runtime.table_rules import check_grid, check_rows
+from nojit.runtime.tuning_codec import encode_tuning, whole_tuning
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
@@ -53,7 +53,7 @@ __all__ = ["check_table", "decode_table", "encode_table"]
 SMALL_MAX = 1024
 _TABLE, _PARAM = itemgetter(*TABLE_FIELDS), itemgetter("name", "constexpr", "default")
 _AXIS, _DERIVED = itemgetter("name", "is_type", "values"), itemgetter("name", "expression")
-_CONFIG, _TUNING = itemgetter("constexprs", "options", "requires"), itemgetter("key", "bucket")
+_CONFIG = itemgetter("constexprs", "options", "requires")
 
 
 def encode_table(table: KernelTable) -> bytes:
@@ -63,7 +63,7 @@ def encode_table(table: KernelTable) -> bytes:
         {
             "params": [_param_json(param) for param in table.params],
             "grid": list(table.grid),
-            "tuning": None if table.tuning is None else {"key": list(table.tuning.key), "bucket": table.tuning.bucket},
+            "tuning": encode_tuning(table.tuning),
             "axes": [
                 {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
                 for axis in table.axes
@@ -134,7 +134,7 @@ def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_
         kernel,
         known,
         tuple(grid),
-        None if tuning is None else _whole_tuning(tuning),
+        None if tuning is None else whole_tuning(tuning, (runtime, len(meanings), len(configs))),
         _whole_axes(axes),
         _whole_derived(derived),
         _whole_signatures(signatures, len(runtime)),
@@ -174,12 +174,6 @@ def _whole_params(params: Any) -> tuple[Param, ...]:
     need(are_names(names) and "." not in "".join(names) and len({*names}) == len(names))
     need({*map(type, flags)} == {bool} and {*map(type, defaults)} == {list} and max(map(len, defaults)) <= 1)
     return tuple(map(Param, names, flags, [decode_value(given[0], "") if given else MISSING for given in defaults]))
-
-
-def _whole_tuning(tuning: Any) -> Tuning:
-    key, bucket = _TUNING(tuning)
-    need(len(tuning) == 2 and type(key) is list and len(key) <= 8 and are_names(key) and are_lines((bucket,)))
-    return Tuning(tuple(key), bucket)
 
 
 def _whole_axes(axes: Any) -> tuple[Axis, ...]:

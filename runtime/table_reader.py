@@ -19,7 +19,6 @@ from nojit.runtime.strict import (
     fields,
     flag,
     items,
-    line,
     lines,
     name,
     name_list,
@@ -39,9 +38,9 @@ from nojit.runtime.table import (
     Meaning,
     Missing,
     Param,
-    Tuning,
 )
 from nojit.runtime.table_codec import SMALL_MAX
+from nojit.runtime.tuning_codec import read_tuning
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value
 
@@ -56,11 +55,14 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
     """
     params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = fields(value, TABLE_FIELDS, where)
     hint_sets, derived_values, layouts, launches, programs = rest
+    known = _decode_params(params, where)
+    runtime = tuple([param.name for param in known if not param.constexpr])
+    pools = (runtime, len(items(meanings, POOL_MAX, where)), len(items(configs, POOL_MAX, where)))
     table = KernelTable(
         kernel,
-        _decode_params(params, where),
+        known,
         tuple([text(value, where) for value in items(grid, 3, where)]),
-        _decode_tuning(tuning, where),
+        read_tuning(tuning, pools, where),
         tuple([_decode_axis(value, where) for value in items(axes, 64, where)]),
         tuple([_decode_derived(value, where) for value in items(derived, 64, where)]),
         tuple([lines(items(value, SMALL_MAX, where), where) for value in items(signatures, POOL_MAX, where)]),
@@ -103,13 +105,6 @@ def _decode_params(value: Json, where: str) -> tuple[Param, ...]:
 def _default(value: Json, where: str) -> Value | Missing:
     given = items(value, 1, where)
     return decode_value(given[0], where) if given else MISSING
-
-
-def _decode_tuning(value: Json, where: str) -> Tuning | None:
-    if value is None:
-        return None
-    key, bucket = fields(value, ("key", "bucket"), where)
-    return Tuning(name_list(items(key, 8, where), where), line(bucket, where))
 
 
 def _decode_axis(value: Json, where: str) -> Axis:

@@ -84,6 +84,25 @@ requires = at("configs", 0, "requires")
 hints = at("hint_sets", 1)
 
 
+BLOCK: Document = {"meanings": [0], "rows": [[[4], [0]], [[8], [0]]]}
+DEVICE: Document = {"name": "H", "arch": "sm_90", "multiprocessors": 132, "memory_bytes": 1 << 37}
+TUNED: Document = {"device": DEVICE, "blocks": [BLOCK]}
+
+
+def tuning(*path: str | int) -> Callable[[object], Lie]:
+    """Change one node of a tuning that keeps the rules."""
+
+    def lie(header: Document, value: object) -> None:
+        header["tuning"] = json.loads(json.dumps({"key": ["n"], "bucket": "pow2", "tables": [TUNED]}))
+        put(header, ("tuning", *path), value)
+
+    return lambda value: lambda header: lie(header, value)
+
+
+def block(*path: str | int) -> Callable[[object], Lie]:
+    return tuning("tables", 0, "blocks", 0, *path)
+
+
 def launch(field: str) -> Callable[[object], Lie]:
     return at("launches", 0, field)
 
@@ -219,9 +238,38 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tensor map of 16 bytes": ("size", add("launches", 0, "tensor_maps")({**MAP, "element_bytes": 16})),
     "a tensor map of swizzle 32": ("size", add("launches", 0, "tensor_maps")({**MAP, "swizzle": 32})),
     "a tensor map padded by number": ("type", add("launches", 0, "tensor_maps")({**MAP, "fp4_padded": 0})),
-    "a tuning key of nine": ("size", at("tuning")({"key": ["n"] * 9, "bucket": "pow2"})),
-    "a tuning key that is a path": ("name", at("tuning")({"key": ["../n"], "bucket": "pow2"})),
-    "tuning without bucket": ("fields", at("tuning")({"key": ["n"]})),
+    "a tuning key of nine": ("size", tuning("key")(["n"] * 9)),
+    "a tuning key of none": ("size", tuning("key")([])),
+    "a tuning key that is no expression": ("expression", tuning("key")(["../n"])),
+    "a tuning key by number": ("type", tuning("key")([1])),
+    "a tuning key of a constexpr": ("param", tuning("key")(["n * BLOCK"])),
+    "tuning without tables": ("fields", at("tuning")({"key": ["n"], "bucket": "pow2"})),
+    "another bucket": ("bucket", tuning("bucket")("pow3")),
+    "a bucket of no text": ("bucket", tuning("bucket")([])),
+    "65 tuning tables": ("size", tuning("tables")([TUNED] * 65)),
+    "a tuned device twice": ("duplicate", tuning("tables")([TUNED, TUNED])),
+    "a tuned device without name": ("fields", tuning("tables", 0, "device")({"arch": "sm_90"})),
+    "a tuned device on two lines": ("text", tuning("tables", 0, "device", "name")("a\nb")),
+    "a tuned device of no arch": ("name", tuning("tables", 0, "device", "arch")("")),
+    "a tuned device of no multiprocessors": ("size", tuning("tables", 0, "device", "multiprocessors")(0)),
+    "a tuned device of too much memory": ("size", tuning("tables", 0, "device", "memory_bytes")(1 << 63)),
+    "tuning blocks of no array": ("type", tuning("tables", 0, "blocks")(None)),
+    "a tuning block of no meaning": ("size", block("meanings")([])),
+    "a tuning block of another meaning": ("pool", block("meanings")([1 << 19])),
+    "a tuning block of a meaning twice": ("order", block("meanings")([0, 0])),
+    "a meaning in two tuning blocks": ("duplicate", tuning("tables", 0, "blocks")([BLOCK, BLOCK])),
+    "a tuning block without rows": ("size", block("rows")([])),
+    "a tuning row of three": ("size", block("rows", 0)([[1], [0], [1]])),
+    "a tuning row by number": ("type", block("rows", 0)(1)),
+    "a tuning row of another key": ("size", block("rows", 0, 0)([1, 2])),
+    "a negative key value": ("size", block("rows", 0, 0)([-1])),
+    "a key value of 64 bits": ("size", block("rows", 0, 0)([1 << 63])),
+    "a key value that is true": ("type", block("rows", 0, 0)([True])),
+    "tuning rows out of order": ("order", block("rows", 0, 0)([9])),
+    "a tuning row twice": ("order", block("rows", 0, 0)([8])),
+    "a tuning row of no config": ("size", block("rows", 0, 1)([])),
+    "a tuning row of another config": ("pool", block("rows", 0, 1)([1 << 19])),
+    "a tuning row of a config twice": ("duplicate", block("rows", 0, 1)([0, 0])),
     "an axis of 65": ("size", at("axes")([{"name": f"a{i}", "is_type": False, "values": [1]} for i in range(65)])),
     "an axis that is a type by number": ("type", at("axes", 0, "is_type")(1)),
 }
@@ -231,6 +279,10 @@ BROKEN: dict[str, tuple[str, Lie]] = {
 def test_a_broken_rule_is_named(tmp_path: Path, case: str) -> None:
     rule, lie = BROKEN[case]
     assert rule_of(outcome(tmp_path, edit_table(PARTS, SCALE, lie))) == rule
+
+
+def test_a_tuning_that_keeps_the_rules_is_read(tmp_path: Path) -> None:
+    assert outcome(tmp_path, edit_table(PARTS, SCALE, tuning("bucket")("exact"))) is None
 
 
 @pytest.mark.parametrize("field", HEADER)

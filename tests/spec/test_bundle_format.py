@@ -17,9 +17,10 @@ from nojit.runtime import launch_codec, payload, strict, table_codec, values
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
-from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning
+from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import FAMILIES
+from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import Value
 from nojit.runtime.zstd import _EMPTY
 
@@ -94,9 +95,14 @@ def test_the_page_names_exactly_the_fields_that_are_written(table: str, written:
 
 
 def test_the_page_names_the_fields_of_tuning() -> None:
-    raw = encode_table(replace(tiny.TABLE, tuning=Tuning(("n",), "pow2")))
+    block = TuningBlock((0,), (TuningRow((4,), (0,)),))
+    table = TuningTable(TunedDevice("H", "sm_90", 132, 1 << 37), (block,))
+    raw = encode_table(replace(tiny.TABLE, tuning=Tuning(("n",), "pow2", (table,))))
     written = json.loads(raw[4 : 4 + struct.unpack_from("<I", raw)[0]])
     assert sorted(column("tuning")) == keys_of(written, "tuning")
+    assert sorted(column("tuning_table")) == keys_of(written, "tuning", "tables", 0)
+    assert sorted(column("tuned_device")) == keys_of(written, "tuning", "tables", 0, "device")
+    assert sorted(column("tuning_block")) == keys_of(written, "tuning", "tables", 0, "blocks", 0)
 
 
 def test_the_page_names_the_fields_of_a_tensor_map() -> None:

@@ -1,0 +1,286 @@
+"""Looks configs up in tuning tables: buckets, the nearest problem, the nearest device. Pure.
+
+A decision depends on the device's table, the meaning and the key's buckets alone, never on the first value of a bucket
+that a process happens to see: two processes decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log2
+from typing import TYPE_CHECKING, TypeAlias
+
+from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.expr import Expression, ExpressionError, parse
+from nojit.runtime.record import Record
+from nojit.runtime.table import Config, KernelTable
+from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.values import Value, identity, spell
+
+if TYPE_CHECKING:
+    from nojit.runtime.expr_ops import Value as Operand
+    from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable
+
+__all__ = [
+    "DEFAULT_BUCKET",
+    "Lookup",
+    "Preference",
+    "TuningDecision",
+    "bucket_of",
+    "closest_device",
+    "config_number",
+    "key_values",
+    "nearest",
+    "preference_of",
+    "resolve",
+]
+
+DEFAULT_BUCKET = "quarter_pow2"
+_BUCKET_MAX = 1 << 62
+# of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is
+_DIGITS = 9
+
+Preference: TypeAlias = Callable[[int], Sequence[int]]
+"""The configs of a meaning by number, the best first; those left out follow in the table's order."""
+
+
+class TuningDecision(Record):
+    """What a tuning table says of one call."""
+
+    device: str
+    """The device that was measured."""
+    source: str
+    """Where the table came from: the bundle, or a file."""
+    at: tuple[int, ...]
+    """The key values of the row that decides."""
+    exact: bool
+    """Whether the call lies in that row's buckets; else the row is the nearest."""
+    order: tuple[str, ...]
+    """The configs in words, the best first."""
+
+
+def bucket_of(kind: str, value: int) -> int:
+    """Round a key value to its bucket; the C core rounds alike.
+
+    Args:
+        kind: ``pow2`` rounds up to a power of two; ``quarter_pow2`` to the nearest of 4, 5, 6 and 7 times a power of
+            two, halfway up, and leaves values below 8 alone; ``exact`` rounds nothing.
+        value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
+    """
+    if value <= 0 or kind == "exact":
+        return max(value, 0)
+    value = min(value, _BUCKET_MAX)
+    if kind == "pow2":
+        return 1 << (value - 1).bit_length()
+    # three leading bits stay
+    shift = max(value.bit_length() - 3, 0)
+    return (value + (1 << shift >> 1)) >> shift << shift
+
+
+def key_values(key: Sequence[Expression], names: Mapping[str, Operand]) -> tuple[int, ...]:
+    """Compute the key of a call; what is no int, or cannot be computed, counts as 0."""
+    return tuple([_key_value(expression, names) for expression in key])
+
+
+def _key_value(expression: Expression, names: Mapping[str, Operand]) -> int:
+    try:
+        value = expression.evaluate(names)
+    except ExpressionError:
+        return 0
+    return value if type(value) is int else 0
+
+
+def nearest(points: Sequence[Sequence[int]], key: Sequence[int]) -> int:
+    """Return the place of the point nearest to a key: an equal one, else the least sum of `|log2(a / b)|`.
+
+    0 counts as a half. Of equally near points the first is taken.
+
+    Args:
+        points: at least one, each as long as the key.
+        key: numbers from 0.
+    """
+    for place, point in enumerate(points):
+        if tuple(point) == tuple(key):
+            return place
+    return min(range(len(points)), key=lambda place: (_distance(points[place], key), place))
+
+
+def _distance(point: Sequence[int], key: Sequence[int]) -> float:
+    return round(sum([abs(log2(a or 0.5) - log2(b or 0.5)) for a, b in zip(point, key, strict=True)]), _DIGITS)
+
+
+def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
+    """Return the place of the device most like another: by multiprocessors and memory in log space, then by name.
+
+    Args:
+        devices: at least one.
+        device: the one that the call is for.
+    """
+    facts = (device.multiprocessors, device.memory_bytes)
+
+    def unlikeness(place: int) -> tuple[float, bool, int]:
+        known = devices[place]
+        return _distance((known.multiprocessors, known.memory_bytes), facts), known.name != device.name, place
+
+    return min(range(len(devices)), key=unlikeness)
+
+
+class Lookup(Record):
+    """A kernel's tuning on one device."""
+
+    tuning: Tuning
+    table: TuningTable | None
+    """None if nothing was measured for the device's arch."""
+    source: str
+    """Where the table came from."""
+
+    def key(self, names: Mapping[str, Operand]) -> tuple[int, ...]:
+        """Compute the key of a call from what the names in expressions stand for."""
+        return key_values(tuple(map(parse, self.tuning.key)), names)
+
+    def preference(self, key: Sequence[int]) -> Preference | None:
+        """Order the configs of each meaning for a call, as `preference_of`; None without a table."""
+        return None if self.table is None else preference_of(self.tuning, self.table, key)
+
+    def decision(self, key: Sequence[int], kernel: KernelTable, meaning: int) -> TuningDecision | None:
+        """Say what decides for a call of a meaning, for people; None if nothing was measured for it."""
+        block = None if self.table is None else self.table.block_of(meaning)
+        if block is None or self.table is None:
+            return None
+        rounded = _rounded(self.tuning, key)
+        row = _row_of(block, rounded)
+        order = tuple([_config_words(kernel.configs[number]) for number in row.use])
+        return TuningDecision(self.table.device.name, self.source, row.at, row.at == rounded, order)
+
+
+def preference_of(tuning: Tuning, table: TuningTable, key: Sequence[int]) -> Preference:
+    """Order the configs of each meaning for a call.
+
+    Args:
+        tuning: what `table` belongs to.
+        table: of the call's device.
+        key: as `key_values` gives it.
+    """
+    rounded = _rounded(tuning, key)
+
+    def prefer(meaning: int) -> Sequence[int]:
+        block = table.block_of(meaning)
+        return () if block is None else _row_of(block, rounded).use
+
+    return prefer
+
+
+def _rounded(tuning: Tuning, key: Sequence[int]) -> tuple[int, ...]:
+    return tuple([bucket_of(tuning.bucket, value) for value in key])
+
+
+def _row_of(block: TuningBlock, key: tuple[int, ...]) -> TuningRow:
+    return block.rows[nearest([row.at for row in block.rows], key)]
+
+
+def _config_words(config: Config) -> str:
+    pairs = config.constexprs + config.options
+    return " ".join([f"{name}={spell(value)}" for name, value in pairs if value is not None])
+
+
+def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
+    """Turn the names of a tuned table into the numbers of a kernel's table.
+
+    Of several entries that cover a meaning the first counts; of several rows in one bucket, too. Entries that cover
+    nothing in `table` are left out: it may hold fewer meanings than were measured.
+
+    Args:
+        tuned: what was measured.
+        table: the kernel's variants for the device's arch.
+
+    Raises:
+        TuningError: a config, an axis or a param that `table` lacks, or another key than `table` has.
+    """
+    bucket = _check_key(tuned, table)
+    for number, entry in enumerate(tuned.entries):
+        _check_axes(entry, table, f"{tuned.path} $.entry[{number}].where")
+    configs = [
+        config_number(table, config, f"{tuned.path} $.config[{number}]") for number, config in enumerate(tuned.configs)
+    ]
+    covered: dict[int, list[int]] = {}
+    for number, meaning in enumerate(table.meanings):
+        values = {axis.name: axis.values[place] for axis, place in zip(table.axes, meaning.values, strict=True)}
+        first = next((place for place, entry in enumerate(tuned.entries) if entry.covers(values)), None)
+        if first is not None:
+            covered.setdefault(first, []).append(number)
+    blocks = [
+        TuningBlock(tuple(meanings), _rows(tuned.entries[place], configs, bucket))
+        for place, meanings in sorted(covered.items())
+    ]
+    return TuningTable(tuned.device, tuple(blocks))
+
+
+def _rows(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:
+    rows: dict[tuple[int, ...], TuningRow] = {}
+    for row in entry.rows:
+        at = tuple([bucket_of(bucket, value) for value in row.at])
+        rows.setdefault(at, TuningRow(at, tuple(dict.fromkeys([configs[number] for number in row.use]))))
+    return tuple([rows[at] for at in sorted(rows)])
+
+
+def _check_key(tuned: TunedTable, table: KernelTable) -> str:
+    """Check a tuned table's key against the kernel's, and return the bucket to use."""
+    where = f"{tuned.path} $.key"
+    runtime = table.runtime_params()
+    for text in tuned.key:
+        for name in sorted(parse(text).names.difference(runtime)):
+            near = did_you_mean(name, runtime)
+            raise TuningError(f"expected runtime params of kernel {table.kernel}", got=f"{name!r}{near}", where=where)
+    if table.tuning is None:
+        return DEFAULT_BUCKET
+    if tuple(map(parse, tuned.key)) != tuple(map(parse, table.tuning.key)):
+        what = f"expected the key of kernel {table.kernel}: {', '.join(table.tuning.key)}"
+        raise TuningError(what, got=", ".join(tuned.key), where=where)
+    return table.tuning.bucket
+
+
+def _check_axes(entry: TunedEntry, table: KernelTable, where: str) -> None:
+    known = [axis.name for axis in table.axes]
+    for name, _ in entry.where:
+        if name not in known:
+            what = f"expected axes of kernel {table.kernel}"
+            raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=where)
+
+
+def config_number(table: KernelTable, config: TunedConfig, where: str) -> int:
+    """Find a config in a kernel's table: the one that has all its settings.
+
+    Args:
+        table: the kernel's variants.
+        config: settings that it leaves out may be anything, as long as one config fits.
+        where: the file and its place there, for errors.
+
+    Raises:
+        TuningError: no config fits, or several do.
+    """
+    fitting = [number for number, built in enumerate(table.configs) if _fits(config.settings, config.requires, built)]
+    if len(fitting) == 1:
+        return fitting[0]
+    _check_settings(table, config, where)
+    words = " ".join([f"{name}={spell(value)}" for name, value in config.settings])
+    words += f" requires {config.requires!r}" if config.requires else ""
+    if fitting:
+        what = f"expected the settings of one config of kernel {table.kernel}: name more of its options"
+        raise TuningError(what, got=f"{words}, which {len(fitting)} have", where=where)
+    built = "; ".join(map(_config_words, table.configs[:8]))
+    raise TuningError(f"expected a config of kernel {table.kernel}, such as {built}", got=words, where=where)
+
+
+def _fits(settings: Sequence[tuple[str, Value]], requires: str, built: Config) -> bool:
+    values = dict(built.constexprs + built.options)
+    return built.requires == requires and all(
+        name in values and identity(values[name]) == identity(value) for name, value in settings
+    )
+
+
+def _check_settings(table: KernelTable, config: TunedConfig, where: str) -> None:
+    known = list(dict.fromkeys([name for built in table.configs for name, _ in built.constexprs + built.options]))
+    for name, _ in config.settings:
+        if name not in known:
+            what = f"expected constexprs and options of the configs of kernel {table.kernel}"
+            raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=where)

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log2
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.runtime.errors import TuningError
+from nojit.runtime.expr import parse
+from nojit.runtime.table import KernelTable, Tuning
+from nojit.runtime.table_codec import decode_table, encode_table
+from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, nearest, preference_of, resolve
+from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
+
+from tests.support.bundles import kernel
+
+H200 = TunedDevice("NVIDIA H200", "sm_90", 132, 150_754_820_096)
+H100 = TunedDevice("NVIDIA H100 PCIe", "sm_90", 114, 85_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "bucket"),
+    [
+        ("pow2", -3, 0),
+        ("pow2", 0, 0),
+        ("pow2", 1, 1),
+        ("pow2", 3, 4),
+        ("pow2", 4096, 4096),
+        ("pow2", 4097, 8192),
+        ("pow2", (1 << 62) + 1, 1 << 62),
+        ("quarter_pow2", -1, 0),
+        ("quarter_pow2", 7, 7),
+        ("quarter_pow2", 8, 8),
+        ("quarter_pow2", 9, 10),
+        ("quarter_pow2", 11, 12),
+        ("quarter_pow2", 15, 16),
+        ("quarter_pow2", 4000, 4096),
+        ("quarter_pow2", 4608, 5120),
+        ("quarter_pow2", 4607, 4096),
+        ("quarter_pow2", (1 << 63) - 1, 1 << 62),
+        ("exact", 4097, 4097),
+        ("exact", -1, 0),
+    ],
+)
+def test_bucket_of(kind: str, value: int, bucket: int) -> None:
+    assert bucket_of(kind, value) == bucket
+
+
+@given(st.sampled_from(BUCKETS), st.integers(-(1 << 63), (1 << 63) - 1))
+def test_a_bucket_lies_in_itself_and_buckets_ascend(kind: str, value: int) -> None:
+    bucket = bucket_of(kind, value)
+    assert bucket_of(kind, bucket) == bucket
+    assert bucket <= bucket_of(kind, min(value + 1, (1 << 63) - 1))
+
+
+@given(st.integers(8, 1 << 40))
+def test_a_quarter_is_the_nearest_of_its_kind(value: int) -> None:
+    quarters = [lead << shift for shift in range(1, 40) for lead in (4, 5, 6, 7)]
+    assert abs(bucket_of("quarter_pow2", value) - value) == min(abs(quarter - value) for quarter in quarters)
+
+
+keys = st.tuples(st.integers(0, 1 << 40), st.integers(0, 40))
+
+
+@given(st.lists(keys, min_size=1), keys)
+def test_nearest_is_the_least_distance(points: list[tuple[int, int]], key: tuple[int, int]) -> None:
+    def distance(point: Sequence[int]) -> float:
+        return sum(abs(log2((a or 0.5) / (b or 0.5))) for a, b in zip(point, key, strict=True))
+
+    found = nearest(points, key)
+    assert distance(points[found]) == pytest.approx(min(map(distance, points)))
+    if key in points:
+        assert found == points.index(key)
+
+
+def test_ties_go_to_the_first_point() -> None:
+    assert nearest([(4, 1), (16, 1)], (8, 1)) == 0
+    assert nearest([(16, 1), (4, 1)], (8, 1)) == 0
+    # the sums differ in their last bit
+    assert nearest([(3, 5), (5, 3), (3, 3)], (0, 0)) == 2
+
+
+def test_the_closest_device_goes_by_size_then_by_name() -> None:
+    h100 = replace(H200, name="NVIDIA H100", memory_bytes=85_000_000_000)
+    assert closest_device([H100, H200], H200) == 1
+    assert closest_device([H100, H200], h100) == 0
+    twin = replace(H200, name="NVIDIA H200 NVL")
+    assert closest_device([twin, H200], H200) == 1
+    assert closest_device([H200, twin], replace(H200, name="another")) == 0
+
+
+def tuned_kernel(tuning: Tuning | None = None) -> KernelTable:
+    made = kernel(
+        "scale",
+        {"x": "*{dtype}", "n": "i32", "m": "i32", "BLOCK": "constexpr", "CAUSAL": "constexpr"},
+        matrix={"dtype": ["fp16", "bf16", "fp32"], "CAUSAL": [False, True]},
+        configs=[{"BLOCK": 64}, {"BLOCK": 128}, {"BLOCK": 128, "num_warps": 8}],
+    )
+    return replace(made.table, tuning=tuning)
+
+
+CONFIGS = (
+    TunedConfig((("BLOCK", 128), ("num_warps", 8)), ""),
+    TunedConfig((("BLOCK", 64),), ""),
+)
+ROWS = (TunedRow((4000, 3), (0, 1), ()), TunedRow((16, 3), (1,), (2.5,)))
+HALVES = TunedEntry((("dtype", ("fp16", "bf16")), ("CAUSAL", (True,))), ROWS)
+TUNED = TunedTable("scale", ("n", "m * 3"), H200, (), CONFIGS, (HALVES,), "here.toml")
+
+
+def axes_of(table: KernelTable, meaning: int) -> dict[str, Any]:
+    places = table.meanings[meaning].values
+    return {axis.name: axis.values[place] for axis, place in zip(table.axes, places, strict=True)}
+
+
+def test_resolve_turns_names_into_numbers() -> None:
+    table = tuned_kernel(Tuning(("n", "m * 3"), "quarter_pow2"))
+    resolved = resolve(TUNED, table)
+    (block,) = resolved.blocks
+    assert resolved.device == H200
+    assert [axes_of(table, meaning) for meaning in block.meanings] == [
+        {"dtype": "fp16", "CAUSAL": True},
+        {"dtype": "bf16", "CAUSAL": True},
+    ]
+    assert block.rows == (TuningRow((16, 3), (0,)), TuningRow((4096, 3), (2, 0)))
+
+
+def test_resolve_takes_the_first_entry_and_the_first_row_of_a_bucket() -> None:
+    rows = (TunedRow((4000, 3), (1,), ()), TunedRow((4096, 3), (0,), ()))
+    tuned = replace(TUNED, entries=(replace(HALVES, rows=rows), TunedEntry((), ROWS)))
+    first, rest = resolve(tuned, tuned_kernel()).blocks
+    assert first.rows == (TuningRow((4096, 3), (0,)),)
+    assert (len(first.meanings), len(rest.meanings)) == (2, 4)
+
+
+def test_resolve_leaves_out_what_the_bundle_does_not_hold() -> None:
+    tuned = replace(TUNED, entries=(TunedEntry((("dtype", ("fp64",)),), ROWS),))
+    assert resolve(tuned, tuned_kernel()).blocks == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"entries": (TunedEntry((("dtypes", ("fp16",)),), ROWS),)},
+            "expected axes of kernel scale, got 'dtypes'; did you mean 'dtype'? - at here.toml $.entry[0].where",
+        ),
+        (
+            {"configs": (*CONFIGS, TunedConfig((("BLOK", 64),), ""))},
+            (
+                "expected constexprs and options of the configs of kernel scale, got 'BLOK'; did you mean 'BLOCK'?"
+                " - at here.toml $.config[2]"
+            ),
+        ),
+        (
+            {"configs": (*CONFIGS, TunedConfig((("BLOCK", 32),), ""))},
+            (
+                "expected a config of kernel scale, such as BLOCK=64 num_warps=4 num_ctas=1 num_stages=3; "
+                "BLOCK=128 num_warps=4 num_ctas=1 num_stages=3; BLOCK=128 num_warps=8 num_ctas=1 num_stages=3, "
+                "got BLOCK=32 - at here.toml $.config[2]"
+            ),
+        ),
+        (
+            {"configs": (*CONFIGS, TunedConfig((("BLOCK", 64),), "n > 3"))},
+            "got BLOCK=64 requires 'n > 3' - at here.toml $.config[2]",
+        ),
+        (
+            {"configs": (*CONFIGS, TunedConfig((("BLOCK", 128),), ""))},
+            (
+                "expected the settings of one config of kernel scale: name more of its options, got BLOCK=128, which 2 have"
+                " - at here.toml $.config[2]"
+            ),
+        ),
+        ({"key": ("n", "k")}, "expected runtime params of kernel scale, got 'k' - at here.toml $.key"),
+        ({"key": ("m", "n")}, "expected the key of kernel scale: n, m*3, got m, n - at here.toml $.key"),
+    ],
+)
+def test_resolve_refuses_what_the_kernel_does_not_know(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(TuningError) as caught:
+        resolve(replace(TUNED, **changes), tuned_kernel(Tuning(("n", "m*3"), "pow2")))
+    assert str(caught.value).endswith(message)
+
+
+def test_a_tuning_reads_back_as_it_was() -> None:
+    table = tuned_kernel(Tuning(("n", "m * 3"), "quarter_pow2"))
+    table = replace(table, tuning=Tuning(("n", "m * 3"), "quarter_pow2", (resolve(TUNED, table),)))
+    assert decode_table(encode_table(table), "scale", len(table), 1 << 19, "here") == table
+
+
+def test_the_preference_is_that_of_the_nearest_row() -> None:
+    table = tuned_kernel()
+    tuning = Tuning(TUNED.key, "quarter_pow2", (resolve(TUNED, table),))
+    tuned = tuning.tables[0].blocks[0].meanings[0]
+    untuned = next(meaning for meaning in range(6) if tuning.tables[0].block_of(meaning) is None)
+    prefer = preference_of(tuning, tuning.tables[0], (3900, 3))
+    assert (prefer(tuned), prefer(untuned)) == ((2, 0), ())
+    assert preference_of(tuning, tuning.tables[0], (0, 0))(tuned) == (0,)
+
+
+def test_a_decision_says_which_row_it_is() -> None:
+    table = tuned_kernel()
+    tuning = Tuning(TUNED.key, "quarter_pow2", (resolve(TUNED, table),))
+    lookup = Lookup(tuning, tuning.tables[0], "here.toml")
+    meaning = tuning.tables[0].blocks[0].meanings[0]
+    found = lookup.decision((4090, 3), table, meaning)
+    assert found is not None
+    assert (found.device, found.source, found.at, found.exact) == ("NVIDIA H200", "here.toml", (4096, 3), True)
+    assert found.order == (
+        "BLOCK=128 num_warps=8 num_ctas=1 num_stages=3",
+        "BLOCK=64 num_warps=4 num_ctas=1 num_stages=3",
+    )
+    near = lookup.decision((4090, 2), table, meaning)
+    assert near is not None
+    assert (near.at, near.exact) == ((4096, 3), False)
+    assert replace(lookup, table=None).decision((1, 1), table, meaning) is None
+    assert replace(lookup, table=None).preference((1, 1)) is None
+
+
+def test_what_a_key_cannot_compute_counts_as_0() -> None:
+    key = tuple(map(parse, ("n", "n * n", "m", "n > 1", "n // m", "u")))
+    names = {"n": 1 << 40, "m": None, "u": 1 << 63}
+    assert key_values(key, names) == (1 << 40, 0, 0, 0, 0, 0)
+
+
+def test_a_block_knows_its_meanings() -> None:
+    block = TuningBlock((1, 4), (TuningRow((1,), (0,)),))
+    table = TuningTable(H200, (block,))
+    assert (table.block_of(4), table.block_of(0)) == (block, None)
