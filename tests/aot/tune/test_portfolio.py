@@ -1,0 +1,99 @@
+"""The portfolio against a search through every set of configs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nojit.aot.tune import portfolio
+from nojit.aot.tune.portfolio import choose, loss_curve, smallest
+
+INF = math.inf
+
+
+def measured(costs: list[list[float]], configs: tuple[int, ...]) -> tuple[float, float]:
+    left = [min(row[config] for config in configs) for row in costs]
+    return max(left), math.prod(left) ** (1 / len(left))
+
+
+def brute_force(costs: list[list[float]], size: int, loss: float) -> tuple[float, float] | None:
+    """Worst (or the limit, if it is kept) and mean of the best set."""
+    found = []
+    for count in range(1, size + 1):
+        for configs in itertools.combinations(range(len(costs[0])), count):
+            worst, mean = measured(costs, configs)
+            if worst < INF:
+                found.append((max(worst, 1 + loss), mean))
+    return min(found, default=None)
+
+
+def normal(rows: list[list[float]]) -> list[list[float]]:
+    return [[value / min(row) for value in row] for row in rows if min(row) < INF]
+
+
+@st.composite
+def cost_tables(draw: st.DrawFn) -> list[list[float]]:
+    configs = draw(st.integers(1, 7))
+    time = st.one_of(st.floats(1, 3), st.sampled_from([1.0, 1.04, 1.06, 2.0, INF]))
+    row = st.lists(time, min_size=configs, max_size=configs).filter(lambda row: min(row) < INF)
+    return normal(draw(st.lists(row, min_size=1, max_size=6)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cost_tables(), st.integers(1, 4), st.sampled_from([0.0, 0.05, 0.2]))
+def test_the_choice_is_as_good_as_the_best_of_all(costs: list[list[float]], size: int, loss: float) -> None:
+    best = brute_force(costs, size, loss)
+    chosen = choose(costs, size, loss)
+    if best is None:
+        assert chosen is None
+        return
+    assert chosen is not None
+    assert chosen.exact
+    assert len(chosen.configs) <= size
+    assert math.isclose(max(chosen.worst, 1 + loss), best[0], rel_tol=1e-9)
+    assert math.isclose(chosen.mean, best[1], rel_tol=1e-9)
+    assert (chosen.worst, chosen.mean) == (measured(costs, chosen.configs)[0], chosen.mean)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cost_tables())
+def test_the_curve_never_rises_and_its_smallest_is_the_smallest(costs: list[list[float]]) -> None:
+    curve = loss_curve(costs, 0.05, 6)
+    assert [len(one.configs) for one in curve] == sorted({len(one.configs) for one in curve})
+    kept = smallest(curve, 0.05)
+    if kept.worst <= 1.05:
+        fewer = len(kept.configs) - 1
+        assert fewer == 0 or (brute_force(costs, fewer, 0.05) or (INF,))[0] > 1.05
+    worst = [max(one.worst, 1.05) for one in curve]
+    assert worst == sorted(worst, reverse=True)
+
+
+def test_a_set_that_cannot_keep_the_loss_has_the_least_worst() -> None:
+    costs = [[1.0, 1.5, 1.3], [1.5, 1.0, 1.3]]
+    one, two = loss_curve(costs, 0.05, 6)
+    assert (one.configs, one.worst) == ((2,), 1.3)
+    assert (two.configs, two.worst) == ((0, 1), 1.0)
+    assert smallest((one,), 0.05) is one
+
+
+def test_a_problem_that_one_config_alone_serves_brings_it_in() -> None:
+    costs = [[1.0, INF, 1.2], [INF, 1.0, INF]]
+    assert choose(costs, 1, 0.05) is None
+    chosen = choose(costs, 2, 0.05)
+    assert chosen is not None
+    assert chosen.configs == (0, 1)
+    assert [len(one.configs) for one in loss_curve(costs, 0.05, 4)] == [2]
+
+
+def test_many_configs_and_problems_take_no_time_and_say_if_they_were_cut_short(monkeypatch) -> None:
+    numbers = [[1 + ((i * 7919 + j * 104729) % 1009) / 1009 for j in range(120)] for i in range(60)]
+    costs = normal(numbers)
+    monkeypatch.setattr(portfolio, "_MEAN_CASES", 20)
+    chosen = choose(costs, 6, 0.05)
+    assert chosen is not None
+    assert not chosen.exact
+    assert len(chosen.configs) == 6
+    again = choose(costs, 6, 0.05)
+    assert again == chosen
