@@ -1,0 +1,125 @@
+"""Measurements as selection, evaluation and report look at them: for each problem and config, the one that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nojit.aot.tune.database import Database
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.runtime.tuning_table import TunedDevice
+
+__all__ = ["Evidence", "Sample", "Unfit", "collect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is known of one config's time at one problem."""
+
+    us: float
+    """Median, in microseconds."""
+    noise: float
+    """Half the width of the median's 95 % interval, as a share of the median."""
+    rung: int
+    last: bool
+    """Whether no config was measured longer at this problem."""
+    clock_mhz: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A config that must not serve a problem."""
+
+    status: str
+    """``wrong`` or ``failed``."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that was measured of one kernel on one kind of device."""
+
+    kernel: KernelFacts
+    device: TunedDevice
+    problems: Mapping[int, Problem]
+    configs: Mapping[int, Config]
+    """Those that were measured at some problem."""
+    samples: Mapping[tuple[int, int], Sample]
+    """By problem and config."""
+    unfit: Mapping[tuple[int, int], Unfit]
+    """Likewise; a pair is in one of the two."""
+    runs: tuple[tuple[Run, Device], ...]
+    pruned: tuple[Pruned, ...]
+
+    def timed(self, problem: int) -> dict[int, Sample]:
+        """Return the samples of one problem by config, the fastest first."""
+        found = {config: sample for (one, config), sample in self.samples.items() if one == problem}
+        return dict(sorted(found.items(), key=lambda item: (item[1].us, item[0])))
+
+
+def collect(database: Database, use: str | None = None, kernels: Iterable[str] = ()) -> tuple[Evidence, ...]:
+    """Gather the measurements of each kernel and kind of device, sorted by their names.
+
+    Args:
+        database: where they are.
+        use: of problems of this use only.
+        kernels: of these only; all if empty.
+    """
+    wanted = set(kernels)
+    devices = database.devices()
+    kinds = sorted({_kind(device) for device in devices.values()}, key=lambda kind: (kind.name, kind.arch))
+    found = []
+    for number, kernel in sorted(database.kernels().items(), key=lambda item: item[1].name):
+        for kind in kinds if not wanted or kernel.name in wanted else ():
+            alike = {one for one, device in devices.items() if _kind(device) == kind}
+            taken = [one for device in sorted(alike) for one in database.measurements(number, device, use)]
+            if taken:
+                found.append(_evidence(database, number, kind, use, taken))
+    return tuple(found)
+
+
+def _kind(device: Device) -> TunedDevice:
+    return TunedDevice(device.name, device.arch, device.multiprocessors, device.memory_bytes)
+
+
+def _evidence(
+    database: Database, kernel: int, kind: TunedDevice, use: str | None, taken: list[Measurement]
+) -> Evidence:
+    pairs: dict[tuple[int, int], list[Measurement]] = {}
+    for one in taken:
+        pairs.setdefault((one.problem, one.config), []).append(one)
+    newest = {pair: _newest(ones) for pair, ones in pairs.items()}
+    fit = {pair: ones for pair, ones in newest.items() if all(one.status == "ok" for one in ones)}
+    highest: dict[int, int] = {}
+    for (problem, _), ones in fit.items():
+        highest[problem] = max(highest.get(problem, 0), *(one.rung for one in ones))
+    devices, runs = database.devices(), database.runs()
+    used = sorted({one.run for one in taken})
+    measured = {config for _, config in pairs}
+    problems = database.problems(kernel, use)
+    return Evidence(
+        kernel=database.kernels()[kernel],
+        device=kind,
+        problems={number: problems[number] for number in sorted({problem for problem, _ in pairs})},
+        configs={number: config for number, config in database.configs(kernel).items() if number in measured},
+        samples={pair: _sample(ones, highest[pair[0]]) for pair, ones in sorted(fit.items())},
+        unfit={pair: _unfit(ones) for pair, ones in sorted(newest.items()) if pair not in fit},
+        runs=tuple((runs[number], devices[runs[number].device]) for number in used),
+        pruned=tuple(dict.fromkeys(one for one in database.pruned(kernel) if one.run in used)),
+    )
+
+
+def _newest(measurements: list[Measurement]) -> list[Measurement]:
+    """Leave out what was measured with older machine code."""
+    last = max(measurements, key=lambda one: one.taken)
+    return [one for one in measurements if one.image == last.image]
+
+
+def _sample(measurements: list[Measurement], highest: int) -> Sample:
+    best = max(measurements, key=lambda one: (one.rung, one.taken))
+    return Sample(best.median_us or 0.0, best.noise or 0.0, best.rung, best.rung == highest, best.clock_mhz)
+
+
+def _unfit(measurements: list[Measurement]) -> Unfit:
+    bad = next(one for one in measurements if one.status != "ok")
+    return Unfit(bad.status, bad.detail)

@@ -1,0 +1,280 @@
+"""From measurements to a tuned table: the fewest configs that keep every problem near its best, in order. Pure.
+
+Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own. A
+problem's row lists the whole portfolio, so that a call that the first config cannot serve has the next best one.
+
+A config that computed something wrong, or failed, at one problem is kept from all problems of the same class of meanings:
+a table is looked up by the nearest problem, and nothing says that the fault stays where it was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.evidence import Evidence, Sample
+from nojit.aot.tune.portfolio import Portfolio, loss_curve, measure, smallest
+from nojit.aot.tune.records import Config, Problem
+from nojit.aot.tune.rules import Class, TuningRules, class_of, spell_class
+from nojit.runtime.strict import canonical_json
+from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import bucket_of
+from nojit.runtime.values import Value, encode_value, identity, spell
+
+__all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select"]
+
+# two times that differ by less than both of their noises are one, up to this share
+_NOISE_MOST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a portfolio is held to."""
+
+    loss: float = 0.05
+    """How far from its best a problem may stay, as a fraction."""
+    configs: int = 6
+    """How many a portfolio may have, at least 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Problems of one class of meanings whose keys lie in one bucket: what a table has one row for."""
+
+    meanings: Class
+    at: tuple[int, ...]
+    """Key values: the problems' own if they agree, else the bucket's."""
+    names: tuple[str, ...]
+    """Of the problems."""
+    times: Mapping[int, Sample]
+    """By config, the geometric mean over the problems; without configs that must not serve the class."""
+
+    @property
+    def best_us(self) -> float:
+        """The time of the fastest config."""
+        return min(sample.us for sample in self.times.values())
+
+    def cost(self, config: int) -> float:
+        """Return a config's time over the best; infinite if it cannot serve."""
+        return self.times[config].us / self.best_us if config in self.times else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The portfolio of the problems of some dtypes."""
+
+    dtypes: tuple[str, ...]
+    cases: tuple[Case, ...]
+    configs: int
+    """How many there were to choose from."""
+    curve: tuple[Portfolio, ...]
+    """What the best portfolio of each size leaves; its configs are numbers of the evidence."""
+    chosen: Portfolio
+    unserved: tuple[str, ...]
+    """Problems that no config serves."""
+    early: int
+    """How many times of chosen configs are from an early rung, where few samples were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was chosen for one kernel on one device."""
+
+    groups: tuple[Group, ...]
+    table: TunedTable
+
+
+def select(
+    evidence: Evidence, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
+) -> Selection:
+    """Choose the portfolio of each group, and order it for each problem.
+
+    Args:
+        evidence: of problems to tune for.
+        rules: the manifest's.
+        bounds: of portfolios.
+        origin: what the table says of where it comes from.
+    """
+    split: dict[tuple[str, ...], list[int]] = {}
+    for number, problem in evidence.problems.items():
+        split.setdefault(dtypes_of(rules, problem), []).append(number)
+    groups = tuple(_group(evidence, rules, dtypes, split[dtypes], bounds) for dtypes in sorted(split))
+    return Selection(groups, _table(evidence, groups, origin or {}))
+
+
+def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
+    """Return the dtypes that a problem's measurements stand for."""
+    value = problem.meaning.get("dtype", problem.dtype)
+    return tuple(one if isinstance(one, str) else spell(one) for one in rules.group("dtype", value))
+
+
+def config_label(config: Config) -> str:
+    """Write a config for people."""
+    words = " ".join(f"{name}={spell(value)}" for name, value in config.settings.items() if value is not None)
+    return f"{words} requires {config.requires}" if config.requires else words
+
+
+def cases_of(
+    evidence: Evidence, rules: TuningRules, problems: Iterable[int]
+) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """Merge problems into cases; and name those that no config serves."""
+    places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
+    classes: dict[tuple[object, ...], Class] = {}
+    for number in problems:
+        problem = evidence.problems[number]
+        known = class_of(rules, problem.meaning)
+        # True and 1 are one key of a dict
+        known = classes.setdefault(tuple((axis, identity(values)) for axis, values in known), known)
+        key = tuple(bucket_of(rules.bucket, value) for value in problem.key)
+        places.setdefault((known, key), []).append(number)
+    barred = _barred(evidence, rules)
+    cases: list[Case] = []
+    unserved: list[str] = []
+    for (known, key), members in sorted(places.items(), key=lambda item: (spell_class(item[0][0]), item[0][1])):
+        times = _times(evidence, members, barred.get(spell_class(known), set()))
+        names = tuple(evidence.problems[number].name for number in members)
+        keys = {evidence.problems[number].key for number in members}
+        if times:
+            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times))
+        else:
+            unserved += names
+    return tuple(cases), tuple(unserved)
+
+
+def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
+    """List by class the configs that were wrong or failed at some problem of it."""
+    barred: dict[str, set[int]] = {}
+    for problem, config in evidence.unfit:
+        known = class_of(rules, evidence.problems[problem].meaning)
+        barred.setdefault(spell_class(known), set()).add(config)
+    return barred
+
+
+def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dict[int, Sample]:
+    """Combine the times of problems that share a row: relative to each one's best, so that none weighs more."""
+    found: dict[int, list[tuple[Sample, float]]] = {}
+    bests = []
+    for problem in problems:
+        timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in barred}
+        if timed:
+            best = min(sample.us for sample in timed.values())
+            bests.append(best)
+            for config, sample in timed.items():
+                found.setdefault(config, []).append((sample, sample.us / best))
+    scale = _mean(bests) if bests else 0.0
+    return {config: _combined(ones, scale) for config, ones in sorted(found.items())}
+
+
+def _combined(ones: Sequence[tuple[Sample, float]], scale: float) -> Sample:
+    if len(ones) == 1:
+        sample, cost = ones[0]
+        return Sample(scale * cost, sample.noise, sample.rung, sample.last, sample.clock_mhz)
+    noise = max(sample.noise for sample, _ in ones)
+    rung, last = min(sample.rung for sample, _ in ones), all(sample.last for sample, _ in ones)
+    return Sample(scale * _mean([cost for _, cost in ones]), noise, rung, last, None)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _group(
+    evidence: Evidence, rules: TuningRules, dtypes: tuple[str, ...], problems: Sequence[int], bounds: Bounds
+) -> Group:
+    cases, unserved = cases_of(evidence, rules, problems)
+    configs = sorted({config for case in cases for config in case.times})
+    if not cases:
+        return Group(dtypes, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
+    costs = [[case.cost(config) for config in configs] for case in cases]
+    plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
+    curve = tuple(
+        _numbered(measure(costs, one.configs, exact=one.exact), configs)
+        for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs)
+    )
+    chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
+    early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
+    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early)
+
+
+def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
+    """Make a row for each class that only configs that require nothing serve, so that each class has one of them."""
+    classes = {spell_class(case.meanings): case.meanings for case in cases}
+    for known in classes:
+        served = {config for case in cases if spell_class(case.meanings) == known for config in case.times}
+        plain = {config for config in served if not evidence.configs[config].requires}
+        yield [1.0 if config in plain else math.inf for config in configs]
+
+
+def _numbered(one: Portfolio, configs: Sequence[int]) -> Portfolio:
+    return Portfolio(tuple(configs[place] for place in one.configs), one.worst, one.mean, one.exact)
+
+
+def _table(evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str]) -> TunedTable:
+    pool = _pool(evidence, groups)
+    numbers = {config: number for number, config in enumerate(pool)}
+    entries: dict[str, TunedEntry] = {}
+    for group in groups:
+        for case in group.cases:
+            order = _order(case, [config for config in pool if config in group.chosen.configs])
+            use = tuple(numbers[config] for config in order)
+            row = TunedRow(case.at, use, tuple(max(round(case.times[config].us, 2), 0.01) for config in order))
+            name = spell_class(case.meanings)
+            before = entries[name].rows if name in entries else ()
+            if use:
+                entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
+    varied = _varied(evidence)
+    configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)
+    return TunedTable(
+        kernel=evidence.kernel.name,
+        key=evidence.kernel.key,
+        device=evidence.device,
+        origin=tuple(sorted(origin.items())),
+        configs=configs,
+        entries=tuple(entries[name] for name in sorted(entries)),
+    )
+
+
+def _varied(evidence: Evidence) -> set[str]:
+    """List the settings that some config has and another has not."""
+    has = [
+        {name for name, value in config.settings.items() if value is not None} for config in evidence.configs.values()
+    ]
+    return {name for names in has for name in names if not all(name in other for other in has)}
+
+
+def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
+    """Name a config's settings, without options that no config sets."""
+    settings = [(name, value) for name, value in config.settings.items() if value is not None or name in varied]
+    return TunedConfig(tuple(sorted(settings, key=lambda setting: (setting[0].islower(), setting[0]))), config.requires)
+
+
+def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
+    """Order the chosen configs of all groups: first whoever is best, or as good as the best, most often."""
+    wins: dict[int, int] = {config: 0 for group in groups for config in group.chosen.configs}
+    for group in groups:
+        for case in group.cases:
+            able = [config for config in group.chosen.configs if config in case.times]
+            for config in able:
+                wins[config] += _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us))
+    return sorted(wins, key=lambda config: (-wins[config], _spelling(evidence.configs[config].settings), config))
+
+
+def _spelling(settings: Mapping[str, Value]) -> bytes:
+    return canonical_json({name: encode_value(value) for name, value in settings.items()})
+
+
+def _order(case: Case, pool: Sequence[int]) -> list[int]:
+    """Order configs by time; of those that noise does not tell apart, the first of the pool comes first."""
+    left = [config for config in pool if config in case.times]
+    order = []
+    while left:
+        fastest = min(left, key=lambda config: case.times[config].us)
+        order.append(next(config for config in left if _is_as_fast(case, config, fastest)))
+        left.remove(order[-1])
+    return order
+
+
+def _is_as_fast(case: Case, config: int, fastest: int) -> bool:
+    one, best = case.times[config], case.times[fastest]
+    return one.us <= best.us * (1 + min(one.noise + best.noise, _NOISE_MOST))

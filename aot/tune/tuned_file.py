@@ -1,0 +1,143 @@
+"""Writes tuned tables as TOML that people read: the same text for the same table, line by line comparable.
+
+`nojit.runtime.tuned.read_tuned` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from nojit.aot.pack import write_file
+from nojit.runtime.errors import TuningError
+from nojit.runtime.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.values import DType, FunctionRef, Value
+
+__all__ = ["OUR_TOOLS", "device_slug", "file_name", "render_tuned", "write_tuned"]
+
+OUR_TOOLS = ("nojit tune select", "nojit tune import")
+"""How the tools that write such files begin their name in ``origin.tool``."""
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+# rows of one entry stand one below the other
+_INDENT = "    "
+
+
+def device_slug(device: TunedDevice) -> str:
+    """Name a device in a file's name: ``nvidia-h200``."""
+    return re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-") or "device"
+
+
+def file_name(table: TunedTable) -> str:
+    """Name a table's file: ``flash_attention_fwd.nvidia-h200.toml``."""
+    return f"{table.kernel}.{device_slug(table.device)}.toml"
+
+
+def write_tuned(table: TunedTable, folder: Path, *, force: bool = False) -> Path:
+    """Write a table into a folder, under its own name, in one step.
+
+    Args:
+        table: with at least one config and entry.
+        folder: made if it is not there.
+        force: replace even a file that none of `OUR_TOOLS` wrote.
+
+    Raises:
+        TuningError: somebody else wrote the file that stands there.
+        PackageError: the file cannot be written.
+    """
+    path = folder / file_name(table)
+    if not force:
+        _check_ours(path)
+    write_file(path, render_tuned(table).encode())
+    return path
+
+
+def _check_ours(path: Path) -> None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        raise TuningError("expected a tuned table to replace", got=str(error), where=str(path)) from None
+    try:
+        origin = tomllib.loads(text).get("origin", {})
+    except tomllib.TOMLDecodeError:
+        origin = {}
+    tool = origin.get("tool", "") if isinstance(origin, dict) else ""
+    if not str(tool).startswith(OUR_TOOLS):
+        what = f"expected a file that {' or '.join(map(repr, OUR_TOOLS))} wrote: --force replaces any"
+        raise TuningError(what, got=f"origin.tool {tool!r}", where=str(path))
+
+
+def render_tuned(table: TunedTable) -> str:
+    """Write a table as TOML."""
+    device = {name: getattr(table.device, name) for name in ("name", "arch", "multiprocessors", "memory_bytes")}
+    parts = [
+        [f"schema = {SCHEMA}", f"kernel = {_value(table.kernel)}", f"key = {_array(table.key)}"],
+        ["[device]", *_pairs(device)],
+        ["[origin]", *_pairs(dict(table.origin))],
+        *(_config(number, config) for number, config in enumerate(table.configs)),
+        *(_entry(entry) for entry in table.entries),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _config(number: int, config: TunedConfig) -> list[str]:
+    settings: dict[str, Value] = dict(config.settings)
+    if config.requires:
+        settings["requires"] = config.requires
+    return [f"[[config]] # {number}", *_pairs(settings)]
+
+
+def _entry(entry: TunedEntry) -> list[str]:
+    axes = [f"{_key(axis)} = {_values(values)}" for axis, values in entry.where]
+    where = ["where = { " + ", ".join(axes) + " }"] if axes else []
+    rows = [_INDENT + row + "," for row in _aligned(entry.rows)]
+    return ["[[entry]]", *where, "rows = [", *rows, "]"]
+
+
+def _aligned(rows: Sequence[TunedRow]) -> Iterable[str]:
+    """Write rows with their columns below each other."""
+    at = [f"at = {_array(row.at)}," for row in rows]
+    use = [f"use = {_array(row.use)}{',' if row.us else ''}" for row in rows]
+    wide, wider = max(map(len, at)), max(map(len, use))
+    for row, first, second in zip(rows, at, use, strict=True):
+        last = f" us = {_array(row.us)}" if row.us else ""
+        yield "{ " + f"{first:{wide}} {second:{wider}}{last}".rstrip() + " }"
+
+
+def _pairs(values: Mapping[str, Value]) -> list[str]:
+    return [f"{_key(name)} = {_value(value)}" for name, value in values.items()]
+
+
+def _key(name: str) -> str:
+    return name if _BARE.match(name) else _text(name)
+
+
+def _values(values: Sequence[Value]) -> str:
+    """Write the values of an axis: one as it is, unless it would read as several."""
+    return _value(values[0]) if len(values) == 1 and not isinstance(values[0], tuple) else _array(values)
+
+
+def _array(values: Iterable[Value]) -> str:
+    return "[" + ", ".join(map(_value, values)) + "]"
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "{ none = true }"
+    if isinstance(value, DType | FunctionRef):
+        return f"{{ {'dtype' if isinstance(value, DType) else 'function'} = {_text(value.name)} }}"
+    if isinstance(value, tuple):
+        return _array(value)
+    # repr of a float is TOML too: 1e-05, inf, nan
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, but for the delete character, which TOML wants escaped
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
