@@ -6,14 +6,19 @@ is preferred, the most hints, the first in the table. `choose` and `explain` go 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nojit.runtime.call import Argument, CallFacts, accepts
+from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
 from nojit.runtime.interests import Interests, ParamInterest, interests
 from nojit.runtime.misses import no_match, rejections
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import KernelTable
+from nojit.runtime.values import Value
+
+if TYPE_CHECKING:
+    # most kernels are not tuned
+    from nojit.runtime.tuning import Lookup, TuningDecision
 
 __all__ = [
     "Argument",
@@ -47,39 +52,57 @@ class Explanation(Record):
     """Its row in the table."""
     rejected: tuple[tuple[str, str], ...]
     """The label of each other variant and the reason, the nearest first."""
+    config: dict[str, Value]
+    """Its config's constexprs and options, by name; empty if there is none."""
+    meaning: dict[str, Value]
+    """Its value of each axis of the matrix, likewise."""
+    key: dict[str, int]
+    """What the best config depends on: each expression of the tuning key with its value; empty if there is no key."""
+    tuning: TuningDecision | None
+    """What a tuning table says of the call; None if it does not know the meaning, or there is no table."""
 
 
-def choose(table: KernelTable, facts: CallFacts, preference: Sequence[int] | None = None) -> Choice:
+def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Choice:
     """Choose the variant that serves a call.
 
     Args:
         table: the kernel's variants.
         facts: the call.
-        preference: configs by number, the best first, as a tuning table orders them; those that it leaves out follow
-            in the table's order.
+        lookup: the kernel's tuning on the call's device: orders the configs of each meaning; those that it leaves out
+            follow in the table's order, as all do without it.
 
     Raises:
         ArgumentError: an argument is missing, unknown or of a kind that the kernel cannot take, or a matrix constexpr
             has neither a value nor a default.
         NoMatchingVariantError: no variant serves the call; says why the nearest do not, and what would build one.
     """
-    selection = Selection(table, facts, preference)
+    selection = Selection(table, facts, None if lookup is None else lookup.preference(_key(lookup, facts)))
     rows = selection.eligible()
     if not rows:
         raise no_match(selection)
     return Choice(rows[0], rows)
 
 
-def explain(table: KernelTable, facts: CallFacts, preference: Sequence[int] | None = None) -> Explanation:
+def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Explanation:
     """Say which variant `choose` would choose, and why not each other one.
 
     Raises:
         ArgumentError: as `choose`.
     """
-    selection = Selection(table, facts, preference)
+    key = () if lookup is None else _key(lookup, facts)
+    selection = Selection(table, facts, None if lookup is None else lookup.preference(key))
     best = next(iter(selection.eligible()), None)
+    meaning = None if best is None else table.columns["meaning"][best]
     return Explanation(
         chosen=None if best is None else table.label(best),
         row=best,
         rejected=tuple((table.label(other.row), other.reason) for other in rejections(selection, best)),
+        config={} if best is None else table.settings(best),
+        meaning={} if meaning is None else table.axis_values(meaning),
+        key={} if lookup is None else dict(zip(lookup.tuning.key, key, strict=True)),
+        tuning=None if lookup is None or meaning is None else lookup.decision(key, table, meaning),
     )
+
+
+def _key(lookup: Lookup, facts: CallFacts) -> tuple[int, ...]:
+    return lookup.key({name: expression_value(argument) for name, argument in facts.arguments.items()})

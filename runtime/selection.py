@@ -8,7 +8,7 @@ hints hold. What cannot be evaluated for a call (an overflow, a u64 beyond 63 bi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from nojit.runtime import expr
@@ -27,6 +27,7 @@ from nojit.runtime.call import (
 )
 from nojit.runtime.errors import ArgumentError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.preference import Preference, Ranks
 from nojit.runtime.table import Config, KernelTable, Missing
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value, identity, spell
@@ -41,7 +42,7 @@ class Selection:
         ArgumentError: the call is one that the kernel can never take.
     """
 
-    def __init__(self, table: KernelTable, facts: CallFacts, preference: Sequence[int] | None = None) -> None:
+    def __init__(self, table: KernelTable, facts: CallFacts, preference: Preference | None = None) -> None:
         self.table = table
         self.facts = facts
         self.where = f"kernel {table.kernel}"
@@ -62,8 +63,7 @@ class Selection:
         self.fitting = self._fitting()
         self._check_untyped()
         self.setting_faults = [self._setting_faults(config) for config in table.configs]
-        order = dict.fromkeys([*(preference or ()), *range(len(table.configs))])
-        self.rank = {config: rank for rank, config in enumerate(order)}
+        self.ranks = Ranks(len(table.configs), preference)
         self._names: dict[int, dict[str, expr.Value]] = {}
         self._requires_faults: dict[tuple[int, int], str] = {}
         self._derived: dict[tuple[int, int, int], expr.Value | ExpressionError] = {}
@@ -80,11 +80,12 @@ class Selection:
         groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for meaning in self._meanings():
             bits = self.bits(self.table.meanings[meaning].signature)
+            ranks = self.ranks.of(meaning)
             for config, first, end in self._configs_of(meaning):
                 if self.setting_faults[config] or self.requires_fault(meaning, config):
                     continue
                 number = self._derived_rows.get(self._derived_key(meaning, config))
-                groups.setdefault((bits, self.rank[config]), []).extend(
+                groups.setdefault((bits, ranks[config]), []).extend(
                     (counts[hints[row]], row)
                     for row in range(first, end)
                     if derived[row] == number and served[hints[row]]
@@ -95,7 +96,7 @@ class Selection:
         """Return what eligible rows are ordered by: narrow ints, preferred config, many hints, place in the table."""
         meaning, config, hints, _ = self.table.key(row)
         bits = self.bits(self.table.meanings[meaning].signature)
-        return bits, self.rank[config], -len(self.table.hint_sets[hints]), row
+        return bits, self.ranks.of(meaning)[config], -len(self.table.hint_sets[hints]), row
 
     def axis_faults(self, meaning: int) -> list[str]:
         """Say in which matrix constexprs a meaning differs from the call."""

@@ -239,6 +239,16 @@ class KernelTable(Record):
         values.update(zip((d.name for d in self.derived), self.derived_values[derived], strict=True))
         return values
 
+    def settings(self, row: int) -> dict[str, Value]:
+        """Return the constexprs and options of a row's config, by name."""
+        config = self.configs[self.columns["config"][row]]
+        return dict(config.constexprs + config.options)
+
+    def axis_values(self, meaning: int) -> dict[str, Value]:
+        """Return the value of each axis for a meaning, by name."""
+        places = self.meanings[meaning].values
+        return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
+
     def label(self, row: int) -> str:
         """Describe a row for people: meaning, config, hints."""
         meaning, config, hints, derived = self.key(row)

@@ -11,6 +11,7 @@ import struct
 from array import array
 from itertools import chain, islice
 from operator import itemgetter, lt
+from types import ModuleType
 from typing import Any
 
 from nojit.runtime.expr import parse
@@ -44,7 +45,6 @@ from nojit.runtime.table import (
     config_json,
 )
 from nojit.runtime.table_rules import check_grid, check_rows
-from nojit.runtime.tuning_codec import encode_tuning, whole_tuning
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
@@ -63,7 +63,7 @@ def encode_table(table: KernelTable) -> bytes:
         {
             "params": [_param_json(param) for param in table.params],
             "grid": list(table.grid),
-            "tuning": encode_tuning(table.tuning),
+            "tuning": _tuning_codec().encode_tuning(table.tuning),
             "axes": [
                 {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
                 for axis in table.axes
@@ -134,7 +134,7 @@ def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_
         kernel,
         known,
         tuple(grid),
-        None if tuning is None else whole_tuning(tuning, (runtime, len(meanings), len(configs))),
+        None if tuning is None else _tuning_codec().whole_tuning(tuning, (runtime, len(meanings), len(configs))),
         _whole_axes(axes),
         _whole_derived(derived),
         _whole_signatures(signatures, len(runtime)),
@@ -149,6 +149,13 @@ def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_
     _need_pools(table, meanings, image_count)
     _need_constexprs(table)
     return table
+
+
+def _tuning_codec() -> ModuleType:
+    """Return what reads and writes tunings: few tables that are launched from have one."""
+    from nojit.runtime import tuning_codec  # noqa: PLC0415 - see above
+
+    return tuning_codec
 
 
 def _each(values: Any) -> list[Any]:

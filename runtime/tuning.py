@@ -6,9 +6,9 @@ that a process happens to see: two processes decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log2
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import Expression, ExpressionError, parse
@@ -19,12 +19,12 @@ from nojit.runtime.values import Value, identity, spell
 
 if TYPE_CHECKING:
     from nojit.runtime.expr_ops import Value as Operand
+    from nojit.runtime.preference import Preference
     from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable
 
 __all__ = [
     "DEFAULT_BUCKET",
     "Lookup",
-    "Preference",
     "TuningDecision",
     "bucket_of",
     "closest_device",
@@ -33,15 +33,13 @@ __all__ = [
     "nearest",
     "preference_of",
     "resolve",
+    "rows_of",
 ]
 
 DEFAULT_BUCKET = "quarter_pow2"
 _BUCKET_MAX = 1 << 62
 # of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is
 _DIGITS = 9
-
-Preference: TypeAlias = Callable[[int], Sequence[int]]
-"""The configs of a meaning by number, the best first; those left out follow in the table's order."""
 
 
 class TuningDecision(Record):
@@ -203,19 +201,20 @@ def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
         config_number(table, config, f"{tuned.path} $.config[{number}]") for number, config in enumerate(tuned.configs)
     ]
     covered: dict[int, list[int]] = {}
-    for number, meaning in enumerate(table.meanings):
-        values = {axis.name: axis.values[place] for axis, place in zip(table.axes, meaning.values, strict=True)}
+    for number in range(len(table.meanings)):
+        values = table.axis_values(number)
         first = next((place for place, entry in enumerate(tuned.entries) if entry.covers(values)), None)
         if first is not None:
             covered.setdefault(first, []).append(number)
     blocks = [
-        TuningBlock(tuple(meanings), _rows(tuned.entries[place], configs, bucket))
+        TuningBlock(tuple(meanings), rows_of(tuned.entries[place], configs, bucket))
         for place, meanings in sorted(covered.items())
     ]
     return TuningTable(tuned.device, tuple(blocks))
 
 
-def _rows(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:
+def rows_of(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:
+    """Round the rows of an entry to their buckets, ascending; `configs` gives the number of each config of the file."""
     rows: dict[tuple[int, ...], TuningRow] = {}
     for row in entry.rows:
         at = tuple([bucket_of(bucket, value) for value in row.at])

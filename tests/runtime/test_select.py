@@ -10,7 +10,20 @@ from nojit.runtime import expr
 from nojit.runtime.call import hint_holds
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.select import Argument, CallFacts, accepts, choose, explain, interests
-from nojit.runtime.table import COLUMNS, MISSING, Axis, Config, Derived, KernelTable, Meaning, Param
+from nojit.runtime.table import (
+    COLUMNS,
+    MISSING,
+    Axis,
+    Config,
+    Derived,
+    KernelTable,
+    Meaning,
+    Param,
+    Tuning,
+    TuningTable,
+)
+from nojit.runtime.tuning import Lookup, TuningDecision
+from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import DType, identity
 
 
@@ -87,8 +100,16 @@ def call(x=None, n=None, **rest):
     return CallFacts({"x_ptr": x or pointer(4096), "n": n or integer(100), **rest}, constexprs, options)
 
 
-def chosen(table, facts, preference=None):
-    return table.key(choose(table, facts, preference).row)
+def chosen(table, facts):
+    return table.key(choose(table, facts).row)
+
+
+def preferring(*orders):
+    """Make a tuning that orders the configs of each meaning thus, whatever the call."""
+    device = TunedDevice("a device", "sm_90", 132, 1 << 37)
+    blocks = [TuningBlock((meaning,), (TuningRow((1,), order),)) for meaning, order in enumerate(orders) if order]
+    table = TuningTable(device, tuple(blocks))
+    return Lookup(Tuning(("n",), "exact", (table,)), table, "here")
 
 
 # --- slots
@@ -243,10 +264,10 @@ def with_configs(**kwargs):
 
 @pytest.mark.parametrize(
     ("preference", "considered"),
-    [(None, (0, 1, 2)), ((2, 0), (2, 0, 1)), ((1,), (1, 0, 2)), ((1, 1, 9), (1, 0, 2)), ((), (0, 1, 2))],
+    [((2, 0), (2, 0, 1)), ((1,), (1, 0, 2)), ((), (0, 1, 2))],
 )
 def test_configs_go_by_preference_then_by_order(preference, considered):
-    assert choose(with_configs(), call(), preference).considered == considered
+    assert choose(with_configs(), call(), preferring(preference)).considered == considered
 
 
 @pytest.mark.parametrize(
@@ -254,7 +275,7 @@ def test_configs_go_by_preference_then_by_order(preference, considered):
     [({"BLOCK": 64}, {}, 1), ({"BLOCK": 64}, {"num_warps": 8}, 2), ({}, {"num_warps": 8}, 2), ({"BLOCK": 128}, {}, 0)],
 )
 def test_the_callers_config_overrides_the_preference(constexprs, options, row):
-    assert choose(with_configs(), call(constexprs=constexprs, options=options), (0, 1, 2)).row == row
+    assert choose(with_configs(), call(constexprs=constexprs, options=options), preferring((0, 1, 2))).row == row
 
 
 @pytest.mark.parametrize("value", [64.0, "64", True])
@@ -293,7 +314,7 @@ def test_most_hints_that_hold_win(address, n, hints):
 
 def test_configs_come_before_hints():
     table = with_configs(hints=HINTS, keep=lambda key: key[1] != 1 or key[2] == 0)
-    assert chosen(table, call(n=integer(32)), (1,)) == (0, 1, 0, 0)
+    assert table.key(choose(table, call(n=integer(32)), preferring((1,))).row) == (0, 1, 0, 0)
 
 
 def test_requires():
@@ -532,6 +553,26 @@ def test_explain_says_what_beat_an_eligible_variant(table, facts, reason):
     assert explain(table, facts).rejected[0][1] == reason
 
 
+def test_explain_says_config_meaning_and_key():
+    table = with_configs()
+    explanation = explain(table, call(n=integer(100)))
+    assert (explanation.config, explanation.meaning) == ({"BLOCK": 128, "num_warps": 4}, {"dtype": "fp16"})
+    assert (explanation.key, explanation.tuning) == ({}, None)
+    tuned = explain(table, call(n=integer(100)), preferring((2, 0)))
+    assert (tuned.config, tuned.key) == ({"BLOCK": 64, "num_warps": 8}, {"n": 100})
+    order = ("BLOCK=64 num_warps=8", "BLOCK=128 num_warps=4")
+    assert tuned.tuning == TuningDecision("a device", "here", (1,), exact=False, order=order)
+
+
+def test_explain_says_the_key_where_nothing_is_measured():
+    table = with_configs()
+    lookup = Lookup(Tuning(("n", "n * 2"), "exact"), None, "")
+    explanation = explain(table, call(n=integer(100)), lookup)
+    assert (explanation.key, explanation.tuning, explanation.row) == ({"n": 100, "n * 2": 200}, None, 0)
+    missed = explain(table, call(x=pointer(0, "fp32")), lookup)
+    assert (missed.config, missed.meaning, missed.key["n"], missed.tuning) == ({}, {}, 100, None)
+
+
 # --- what matters
 
 
@@ -602,9 +643,10 @@ def serves(table, row, facts):  # noqa: PLR0911 - one return for each rule that 
     )
 
 
-def worth(table, row, preference):
+def worth(table, row, preferences):
     """What orders the rows that serve: lower is better."""
     meaning, config_number, hints, _ = table.key(row)
+    preference = preferences[meaning % len(preferences)]
     types = table.signatures[table.meanings[meaning].signature]
     listed = config_number in preference
     return (
@@ -670,13 +712,15 @@ def calls(draw):
 
 
 @settings(deadline=None)
-@given(tables(), calls(), st.lists(st.integers(0, 3), unique=True))
-def test_agrees_with_a_brute_force_reading(table, facts, preference):
+@given(tables(), calls(), st.lists(st.lists(st.integers(0, 3), unique=True), min_size=1, max_size=3))
+def test_agrees_with_a_brute_force_reading(table, facts, preferences):
+    preferences = [[number for number in order if number < len(table.configs)] for order in preferences]
+    lookup = preferring(*(preferences[meaning % len(preferences)] for meaning in range(len(table.meanings))))
     expected = sorted(
-        (row for row in range(len(table)) if serves(table, row, facts)), key=lambda row: worth(table, row, preference)
+        (row for row in range(len(table)) if serves(table, row, facts)), key=lambda row: worth(table, row, preferences)
     )
     try:
-        considered = choose(table, facts, preference).considered
+        considered = choose(table, facts, lookup).considered
     except NoMatchingVariantError:
         considered = ()
     except ArgumentError:
@@ -685,7 +729,7 @@ def test_agrees_with_a_brute_force_reading(table, facts, preference):
         assert {types[0] for types in table.signatures} == {"none"}
         return
     assert considered == tuple(expected)
-    explanation = explain(table, facts, preference)
+    explanation = explain(table, facts, lookup)
     assert explanation.row == (expected[0] if expected else None)
     served = [label for label, reason in explanation.rejected if reason.startswith("serves")]
     assert len(served) == max(len(expected) - 1, 0)
