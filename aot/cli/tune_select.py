@@ -1,0 +1,135 @@
+"""``nojit tune select``: from measurements to tuned tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.tune_common import TUNED, database_argument, evidence_of, kernel_option, manifests_option, rules_of
+from nojit.aot.tune.account import GroupFacts, TableFacts, table_facts
+from nojit.aot.tune.evidence import Evidence
+from nojit.aot.tune.select import Bounds, select
+from nojit.aot.tune.tuned_file import write_tuned
+
+__all__ = ["command", "origin_of"]
+
+
+@click.command("select")
+@database_argument
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=TUNED,
+    help=f"Folder of the tuned tables; default {TUNED}.",
+)
+@click.option(
+    "--loss", type=click.FloatRange(0), default=5.0, help="Percent that a problem may stay behind its best; default 5."
+)
+@click.option(
+    "--max-configs",
+    "most",
+    type=click.IntRange(1),
+    default=6,
+    help="Configs of a kernel and dtype class at most; default 6.",
+)
+@click.option("--use", default="tune", help="Problems to select for; default tune.")
+@kernel_option
+@manifests_option
+@click.option("--force", is_flag=True, help="Replace tables that another tool, or a person, wrote.")
+@output_options
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    database: Path,
+    folder: Path,
+    loss: float,
+    most: int,
+    use: str,
+    kernels: tuple[str, ...],
+    manifests: Path | None,
+    force: bool,
+) -> None:
+    """Choose the fewest configs that keep every problem near its best, and write a tuned table for each kernel and device.
+
+    Needs no GPU. A portfolio is chosen for each kernel and class of dtypes that the manifest calls alike. If no
+    portfolio of --max-configs keeps --loss, the one with the least worst loss is written, and that is said.
+    """
+    bounds = Bounds(loss / 100, most)
+    found = evidence_of(database, use, kernels)
+    rules = rules_of(manifests, found)
+    digest = sha256(database.read_bytes()).hexdigest()
+    tables = []
+    for evidence in found:
+        origin = origin_of(evidence, digest) | {"loss": f"{loss:g} %", "use": use}
+        selection = select(evidence, rules[evidence.kernel.name], bounds, origin)
+        path = str(write_tuned(selection.table, folder, force=force)) if selection.table.entries else ""
+        tables.append(table_facts(evidence, selection, bounds, path))
+    out.emit("tune select", {"loss": bounds.loss, "max_configs": most, "tables": [asdict(one) for one in tables]})
+    for table in tables:
+        _show(out, table)
+
+
+def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
+    """Say where measurements come from."""
+    runs = [run for run, _ in evidence.runs]
+    return {
+        "tool": f"nojit tune select {version('nojit')}",
+        "measured": max(run.started for run in runs)[:10],
+        "nojit": _joined(run.nojit for run in runs),
+        "torch": _joined(run.torch for run in runs),
+        "driver": _joined(device.driver for _, device in evidence.runs),
+        "bundle": _joined(run.bundle for run in runs),
+        "database": f"sha256:{digest}",
+    }
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, words)))
+
+
+def _show(out: Output, table: TableFacts) -> None:
+    out.line(
+        f"{table.kernel} on {table.device}: {counted(table.configs, 'config')}, {counted(table.rows, 'row')}",
+        style="bold",
+    )
+    for group in table.groups:
+        _show_group(out, group)
+    out.line(f"  {table.path}" if table.path else "  no table: no config serves any problem")
+
+
+def _show_group(out: Output, group: GroupFacts) -> None:
+    if group.worst_loss is None or group.mean_loss is None:
+        out.warn(f"  {', '.join(group.dtypes)}: no set of configs serves every problem")
+    else:
+        out.line(
+            f"  {', '.join(group.dtypes)}: {len(group.configs)} of {counted(group.candidates, 'config')}, {counted(group.rows, 'problem')}"
+        )
+        rows = [
+            (
+                str(step.configs),
+                _percent(step.worst_loss),
+                _percent(step.mean_loss),
+                "chosen" if step.configs == len(group.configs) else "",
+            )
+            for step in group.curve
+        ]
+        out.table((">configs", ">worst loss", ">mean loss", ""), rows, indent=4)
+        for label in group.configs:
+            out.line(f"    {label}")
+        if not group.kept:
+            out.warn(
+                f"  {', '.join(group.dtypes)}: the loss is not kept, the worst problem loses {_percent(group.worst_loss)}"
+            )
+    if group.unserved:
+        out.warn(f"  served by no config: {', '.join(group.unserved)}")
+    if group.early:
+        out.line(f"    {counted(group.early, 'time')} from an early rung, with few samples")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"

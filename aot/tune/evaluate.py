@@ -1,0 +1,145 @@
+"""How near frozen tables come to the best that was measured, on problems that they were not made from. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.evidence import Evidence
+from nojit.aot.tune.lookup import find_config, look_up
+from nojit.aot.tune.rules import TuningRules
+from nojit.aot.tune.select import Selection, config_label
+from nojit.runtime.tuned import TunedTable
+
+__all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemShare:
+    """One problem: what the table runs, beside the best."""
+
+    problem: str
+    shape_class: str
+    dtype: str
+    status: str
+    """``ok``; ``wrong`` or ``failed``: what the table's choice did; ``unmeasured``: none of its configs was timed;
+    ``untuned``: the table does not cover the meaning."""
+    share: float | None
+    """The best time over the choice's: 1 is the best; 0 for a choice that does not work, None if there is none."""
+    config: str
+    """The choice, in words."""
+    us: float | None
+    best: str
+    best_us: float | None
+    candidates: int
+    """How many configs were timed at the problem."""
+    skipped: int
+    """How many configs the table puts before the choice that were not measured here: they cannot run, or time was short."""
+    at: tuple[int, ...]
+    """The row that decided."""
+    exact: bool
+    """Whether the problem lies in the row's buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One kernel on one device."""
+
+    kernel: str
+    device: str
+    table: str
+    """The file."""
+    mean_share: float | None
+    """Geometric mean over problems with a share."""
+    worst_share: float | None
+    problems: tuple[ProblemShare, ...]
+    """The worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One problem: what two runs choose, timed in the first."""
+
+    kernel: str
+    problem: str
+    dtype: str
+    first: str
+    second: str
+    drift: float | None
+    """How much slower, as a share, the second's choice is; below 0 if faster; None if it was not timed in the first."""
+
+
+def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
+    """Compare a table's choice with the best, at every problem of the evidence."""
+    shares = [_share(evidence, table, rules, number) for number in evidence.problems]
+    shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
+    known = [one.share for one in shares if one.share is not None]
+    return Evaluation(
+        kernel=table.kernel,
+        device=evidence.device.name,
+        table=table.path,
+        mean_share=mean_share(known),
+        worst_share=min(known, default=None),
+        problems=tuple(shares),
+    )
+
+
+def mean_share(shares: Sequence[float]) -> float | None:
+    """Return the geometric mean; None of nothing."""
+    if not shares or min(shares) <= 0:
+        return 0.0 if shares else None
+    return math.exp(math.fsum(map(math.log, shares)) / len(shares))
+
+
+def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: int) -> ProblemShare:
+    problem = evidence.problems[number]
+    timed = evidence.timed(number)
+    best = next(iter(timed), None)
+    found = look_up(table, rules.bucket, problem)
+    configs = [find_config(evidence.configs, one) for one in found.use] if found else []
+    place, choice, status = _choice(evidence, number, configs)
+    us = timed[choice].us if choice in timed else None
+    best_us = timed[best].us if best is not None else None
+    return ProblemShare(
+        problem=problem.name,
+        shape_class=problem.shape_class,
+        dtype=problem.dtype,
+        status=status if found else "untuned",
+        share=best_us / us if us and best_us else (0.0 if status in {"wrong", "failed"} else None),
+        config=config_label(evidence.configs[choice]) if choice is not None else "",
+        us=us,
+        best=config_label(evidence.configs[best]) if best is not None else "",
+        best_us=best_us,
+        candidates=len(timed),
+        skipped=place,
+        at=found.at if found else (),
+        exact=bool(found and found.exact),
+    )
+
+
+def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
+    """Return the first config that was measured at a problem: its place, itself, and how it did."""
+    for place, config in enumerate(configs):
+        if config is not None and (problem, config) in evidence.unfit:
+            return place, config, evidence.unfit[problem, config].status
+        if config is not None and (problem, config) in evidence.samples:
+            return place, config, "ok"
+    return len(configs), None, "unmeasured"
+
+
+def repeat(evidence: Evidence, first: Selection, second: Selection, rules: TuningRules) -> tuple[Drift, ...]:
+    """Compare what two runs choose for each problem of the first, by the times of the first; the largest drift first."""
+    drifts = []
+    for number, problem in evidence.problems.items():
+        timed = evidence.timed(number)
+        chosen = []
+        for selection in (first, second):
+            found = look_up(selection.table, rules.bucket, problem)
+            configs = [find_config(evidence.configs, one) for one in found.use] if found else []
+            chosen.append(next((config for config in configs if config is not None and config in timed), None))
+        one, other = chosen
+        drift = timed[other].us / timed[one].us - 1 if one is not None and other is not None else None
+        words = [config_label(evidence.configs[config]) if config is not None else "" for config in chosen]
+        drifts.append(Drift(evidence.kernel.name, problem.name, problem.dtype, words[0], words[1], drift))
+    return tuple(sorted(drifts, key=lambda one: (one.drift is not None, -abs(one.drift or 0.0), one.problem)))

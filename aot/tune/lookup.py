@@ -1,0 +1,53 @@
+"""Looks problems up in tuned tables by the runtime's own rules, without a bundle. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.records import Config, Problem
+from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedTable
+from nojit.runtime.tuning import bucket_of, closest_device, nearest, rows_of
+from nojit.runtime.values import identity
+
+__all__ = ["Found", "find_config", "look_up", "table_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The row of a table that decides for a problem."""
+
+    at: tuple[int, ...]
+    """Its buckets."""
+    exact: bool
+    """Whether the problem lies in these buckets."""
+    use: tuple[TunedConfig, ...]
+    """The best first."""
+
+
+def table_for(tables: Sequence[TunedTable], kernel: str, device: TunedDevice) -> TunedTable | None:
+    """Return the table that a device would use: of its arch, of the device most like it; None if there is none."""
+    fitting = [table for table in tables if table.kernel == kernel and table.device.arch == device.arch]
+    return fitting[closest_device([table.device for table in fitting], device)] if fitting else None
+
+
+def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
+    """Find the row that decides for a problem; None if the table does not cover its meaning."""
+    entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
+    if entry is None:
+        return None
+    rows = rows_of(entry, range(len(table.configs)), bucket)
+    key = tuple(bucket_of(bucket, value) for value in problem.key)
+    row = rows[nearest([row.at for row in rows], key)]
+    return Found(row.at, row.at == key, tuple(table.configs[number] for number in row.use))
+
+
+def find_config(configs: Mapping[int, Config], tuned: TunedConfig) -> int | None:
+    """Return the number of the config that a table means; None if it was not measured."""
+    return next((number for number, config in configs.items() if _fits(config, tuned)), None)
+
+
+def _fits(config: Config, tuned: TunedConfig) -> bool:
+    return config.requires == tuned.requires and all(
+        name in config.settings and identity(config.settings[name]) == identity(value) for name, value in tuned.settings
+    )
