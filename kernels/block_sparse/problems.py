@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import torch
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
+from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
 from torch import Tensor
 
-__all__ = ["PROBLEMS", "Pattern", "Problem"]
+__all__ = ["PROBLEMS", "ROLES", "Pattern", "Problem", "SoftmaxProblem", "problems"]
 
 Pattern = Literal["random", "window", "bigbird", "dense"]
 
@@ -60,10 +63,28 @@ PROBLEMS: Final = {
         Problem("rows past the longest tile", 1, 1, 1, 300, 16, "random", 0.95),
     ),
     "tune": (
-        Problem("window 16", 4, 16, 256, 256, 16, "window", 8),
         Problem("window 64", 4, 16, 64, 64, 64, "window", 4),
-        Problem("bigbird 64", 4, 16, 128, 128, 64, "bigbird", 2),
-        Problem("random 32", 4, 16, 128, 128, 32, "random", 0.25),
+        Problem("window 16", 4, 16, 256, 256, 16, "window", 8),
+        Problem("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 2),
+        Problem("random 32", 2, 16, 128, 128, 32, "random", 0.25),
+        Problem("short rows, 16", 8, 16, 64, 64, 16, "window", 1),
+        Problem("dense of 1k", 4, 16, 16, 16, 64, "dense", 0),
+        Problem("window 128", 4, 16, 64, 64, 128, "window", 2),
+        Problem("one head, window 32", 1, 1, 128, 128, 32, "window", 4),
+        Problem("dense of 4k, 32", 1, 8, 128, 128, 32, "dense", 0),
+        Problem("dense of 8k", 1, 4, 64, 64, 128, "dense", 0),
+        Problem("random 16, thin", 4, 16, 128, 128, 16, "random", 0.05),
+        Problem("random 16, half", 1, 16, 128, 128, 16, "random", 0.5),
+        Problem("diagonal 128", 8, 16, 32, 32, 128, "window", 0),
+        Problem("window 32, wide", 2, 16, 128, 128, 32, "window", 16),
+        Problem("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 4),
+        Problem("dense of 512, 16", 16, 16, 32, 32, 16, "dense", 0),
+        Problem("random 64", 2, 16, 64, 64, 64, "random", 0.25),
+        Problem("window 64, few", 1, 4, 32, 32, 64, "window", 2),
+        Problem("skinny, 16 x 256 of 16", 8, 16, 16, 256, 16, "random", 0.9),
+        Problem("bigbird 16", 4, 16, 128, 128, 16, "bigbird", 3),
+        Problem("random 128, half", 2, 8, 32, 32, 128, "random", 0.5),
+        Problem("dense of 2k", 2, 8, 32, 32, 64, "dense", 0),
     ),
     "bars": (
         Problem("window 64", 8, 16, 64, 64, 64, "window", 4),
@@ -72,4 +93,127 @@ PROBLEMS: Final = {
         Problem("half of all, 32", 2, 16, 128, 128, 32, "random", 0.5),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for."""
+"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+
+Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of rows.
+"""
+
+_TUNABLES: Final = ("ROWS", "CHUNKS", "ONE_TILE")
+ROLES: Final[Mapping[str, Roles]] = {
+    "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL",)),
+    "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ()),
+}
+
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_SCALE: Final = 0.125
+_HELD_OUT: Final = 10
+# of a held-out problem's sparse tensor
+_MOST_ELEMENTS: Final = 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxProblem:
+    """The softmax over one layout, forward or backward."""
+
+    problem: Problem
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What the layout is called."""
+        return self.problem.name
+
+    @property
+    def shape_class(self) -> str:
+        """How long the longest row is: what one tile holds, several do, or many."""
+        longest = self.problem.layout().longest_row * self.problem.block
+        return "short rows" if longest <= 256 else "rows" if longest <= 1024 else "long rows"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        one = self.problem
+        named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
+        return named | {"reach": str(one.reach)}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the result in fp32."""
+        one, dtype = self.problem, _DTYPES[self.dtype]
+        layout = one.layout()
+        source = generator(self.name, device)
+        shape = (one.batch, layout.nnz, one.block, one.block)
+        x = torch.randn(shape, generator=source, device=device, dtype=dtype)
+        rows = _row_of_each_block(layout).to(device)
+        if self.kernel == "block_sparse_softmax_fwd":
+            launch, out = recorded(lambda: block_sparse_softmax(x, layout, scale=_SCALE))
+            expected, tensors, flops = _softmax(x, rows), 2, 5
+        else:
+            y = _softmax(x, rows).to(dtype)
+            launch, out = recorded(lambda: softmax_bwd(y, x, _SCALE, layout))
+            expected, tensors, flops = _gradient(y, x, rows), 3, 5
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=(out,),
+            expected=(expected,),
+            tolerances=(rounding(expected, dtype),),
+            moved_bytes=tensors * out.numel() * dtype.itemsize,
+            flops=flops * out.numel(),
+        )
+
+
+def _row_of_each_block(layout: BlockLayout) -> Tensor:
+    """Number the block rows of all heads, and say in which each block lies: int64 [nnz]."""
+    head, row, _ = layout.active.nonzero().unbind(1)
+    return head * layout.rows + row
+
+
+def _softmax(x: Tensor, rows: Tensor) -> Tensor:
+    """Apply the softmax without dense matrices, which are too large here: fp32, block rows summed through their numbers."""
+    scores = x.float() * _SCALE
+    largest = scores.amax(-1)
+    size = (x.shape[0], int(rows[-1]) + 1, x.shape[2])
+    index = rows[None, :, None].expand_as(largest)
+    peaks = scores.new_full(size, float("-inf")).scatter_reduce(1, index, largest, "amax")
+    scores = torch.exp(scores - peaks[:, rows, :, None])
+    sums = scores.new_zeros(size).index_add(1, rows, scores.sum(-1))
+    return scores / sums[:, rows, :, None]
+
+
+def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
+    """Compute the gradient of the scores likewise."""
+    wide, grad = y.float(), dy.float()
+    size = (y.shape[0], int(rows[-1]) + 1, y.shape[2])
+    sums = wide.new_zeros(size).index_add(1, rows, (wide * grad).sum(-1))
+    return wide * (grad - sums[:, rows, :, None]) * _SCALE
+
+
+def problems(use: str) -> tuple[SoftmaxProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    if use not in {"tune", "held_out", "bars"}:
+        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
+    found = _drawn() if use == "held_out" else PROBLEMS[use]
+    return tuple(SoftmaxProblem(problem, kernel, "bf16") for kernel in ROLES for problem in found)
+
+
+def _drawn() -> tuple[Problem, ...]:
+    """Draw layouts that are not tuned for, of any block size, pattern and length of rows."""
+    rng = draws("block_sparse")
+    found: dict[str, Problem] = {}
+    while len(found) < _HELD_OUT:
+        block = rng.choice((16, 32, 64, 128))
+        length = round(2 ** rng.uniform(9, 12.5)) // block
+        batch, heads = rng.choice((1, 2, 4, 8)), rng.choice((2, 6, 8, 12, 16))
+        pattern: Pattern = rng.choice(("random", "window", "bigbird", "dense"))
+        reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 3, 6, 10)))
+        name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
+        problem = Problem(name, batch, heads, length, length, block, pattern, reach)
+        if batch * problem.layout().nnz * block * block <= _MOST_ELEMENTS:
+            found[name] = problem
+    return tuple(found.values())

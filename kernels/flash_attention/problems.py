@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from random import Random
+from typing import Any, ClassVar, Final, cast
 
-__all__ = ["PROBLEMS", "Problem"]
+import torch
+from nojit.kernels.flash_attention.op import flash_attention
+from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from torch import Tensor
+
+__all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "Problem", "problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,34 @@ PROBLEMS: Final = {
         Problem("head of 256", 1, 1, 1, 70, 70, 256, 256),
     ),
     "tune": (
-        Problem("short", 16, 16, 16, 512, 512, 64, 64),
-        Problem("prefill 4k", 4, 32, 8, 4096, 4096, 128, 128, is_causal=True),
-        Problem("prefill 16k", 1, 32, 8, 16384, 16384, 128, 128, is_causal=True),
-        Problem("chunk against a long cache", 1, 32, 8, 512, 32768, 128, 128, True, "bottom_right"),
+        Problem("prefill of 4k", 4, 32, 8, 4096, 4096, 128, 128, is_causal=True),
+        Problem("decode of 64 against 4k", 64, 32, 8, 1, 4096, 128, 128),
+        Problem("short, D 64", 16, 16, 16, 512, 512, 64, 64),
+        Problem("prefill of 2k, D 64", 8, 16, 16, 2048, 2048, 64, 64, is_causal=True),
+        Problem("encoder of 1k", 8, 16, 16, 1024, 1024, 128, 128),
+        Problem("chunk of 512 at 16k", 1, 32, 8, 512, 16384, 128, 128, True, "bottom_right"),
+        Problem("prompt of 256", 1, 32, 8, 256, 256, 128, 128, is_causal=True),
+        Problem("vision, D 64", 32, 12, 12, 196, 196, 64, 64),
+        Problem("prefill of 8k", 1, 32, 8, 8192, 8192, 128, 128, is_causal=True),
+        Problem("decode of 8 against 8k", 8, 32, 8, 1, 8192, 128, 128),
+        Problem("4k, D 64", 2, 16, 16, 4096, 4096, 64, 64),
+        Problem("prompt of 1k", 2, 32, 8, 1024, 1024, 128, 128, is_causal=True),
+        Problem("4k", 2, 32, 32, 4096, 4096, 128, 128),
+        Problem("speculation of 16 at 4k", 8, 32, 8, 16, 4096, 128, 128, True, "bottom_right"),
+        Problem("prefill of 512", 8, 32, 8, 512, 512, 128, 128, is_causal=True),
+        Problem("prefill of 4k, D 64", 4, 16, 16, 4096, 4096, 64, 64, is_causal=True),
+        Problem("text to image, D 64", 4, 20, 20, 4096, 77, 64, 64),
+        Problem("chunk of 2k at 8k", 1, 32, 8, 2048, 8192, 128, 128, True, "bottom_right"),
+        Problem("prefill of 16k, 8 heads", 1, 8, 8, 16384, 16384, 128, 128, is_causal=True),
+        Problem("encoder of 256", 32, 16, 16, 256, 256, 128, 128),
+        Problem("prompt of 128, D 64", 4, 12, 12, 128, 128, 64, 64, is_causal=True),
+        Problem("16k, D 64, 4 heads", 1, 4, 4, 16384, 16384, 64, 64),
+        Problem("edge: 2049 of 2049", 2, 16, 16, 2049, 2049, 128, 128, is_causal=True),
+        Problem("chunk of 128 at 4k", 2, 32, 8, 128, 4096, 128, 128, True, "bottom_right"),
+        Problem("decode of 64 against 1k, D 64", 64, 16, 16, 1, 1024, 64, 64),
+        Problem("2k", 4, 16, 16, 2048, 2048, 128, 128),
+        Problem("prompt of 1k, D 64", 4, 16, 16, 1024, 1024, 64, 64, is_causal=True),
+        Problem("encoder of 1k, D 64", 8, 16, 16, 1024, 1024, 64, 64),
     ),
     "bars": (
         Problem("4k causal", 4, 32, 32, 4096, 4096, 128, 128, is_causal=True),
@@ -53,4 +84,162 @@ PROBLEMS: Final = {
         Problem("4k causal, D 64", 4, 32, 32, 4096, 4096, 64, 64, is_causal=True),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for."""
+"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+
+Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of shapes.
+"""
+
+ROLES: Final[Mapping[str, Roles]] = {
+    "flash_attention_fwd": Roles(("BLOCK_M", "BLOCK_N"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "EVEN_D"))
+}
+
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_HELD_OUT: Final = 12
+# what a held-out problem may take: about 2 ms of an H200
+_MOST_FLOPS: Final = 8 * 10**11
+# rows are compared in groups that end here: the later a row, the more keys it averages, and the smaller it is
+_GROUP_ENDS: Final = (16, 64, 256, 1024, 4096)
+# queries that the reference works on at once
+_CHUNK: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionProblem:
+    """One call of one dtype."""
+
+    problem: Problem
+    dtype: str
+
+    kernel: ClassVar[str] = "flash_attention_fwd"
+
+    @property
+    def name(self) -> str:
+        """What the shape is called."""
+        return self.problem.name
+
+    @property
+    def shape_class(self) -> str:
+        """How many queries there are, as compared with the keys."""
+        one = self.problem
+        if one.q_len <= 16:
+            return "decode"
+        if one.q_len < one.kv_len:
+            return "chunk"
+        return "short" if one.q_len <= 1024 else "long"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        return {name: getattr(self.problem, name) for name in Problem.__slots__ if name != "name"}
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of both products, half of them with a causal mask over a square."""
+        one = self.problem
+        seen = one.q_len * one.kv_len
+        if one.is_causal:
+            diagonal = min(one.q_len, one.kv_len)
+            seen -= diagonal * (diagonal - 1) // 2
+        return 2 * one.batch * one.heads * seen * (one.head_dim + one.v_dim)
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the results of the first and the last head."""
+        one, dtype = self.problem, _DTYPES[self.dtype]
+        source = generator(self.name, device)
+
+        def random(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=source, device=device, dtype=dtype)
+
+        q = random(one.batch, one.heads, one.q_len, one.head_dim)
+        k = random(one.batch, one.kv_heads, one.kv_len, one.head_dim)
+        v = random(one.batch, one.kv_heads, one.kv_len, one.v_dim)
+        words: dict[str, Any] = {"is_causal": one.is_causal, "causal_alignment": one.causal_alignment}
+        launch, out = recorded(lambda: cast("Tensor", flash_attention(q, k, v, **words)))
+        group = one.heads // one.kv_heads
+        parts = [
+            part
+            for batch, head in ((0, 0), (-1, one.heads - 1))
+            for part in _parts(
+                (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], words
+            )
+        ]
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=tuple(part[0] for part in parts),
+            expected=tuple(part[1] for part in parts),
+            tolerances=tuple(part[2] for part in parts),
+            moved_bytes=sum(value.numel() * value.element_size() for value in (q, k, v, out)),
+            flops=self.flops,
+        )
+
+
+def _parts(
+    head: tuple[Tensor, Tensor, Tensor], out: Tensor, words: Mapping[str, Any]
+) -> Iterator[tuple[Tensor, Tensor, float]]:
+    """Yield the rows of one head in groups: where they are written, what is expected, and the error allowed.
+
+    That is twice the error of torch's own operators in this precision, and one unit in the last place.
+    """
+    q, k, v = head
+    exact, torchs = _rows(q.float(), k.float(), v.float(), words), _rows(q, k, v, words)
+    ends = [end for end in _GROUP_ENDS if end < len(out)]
+    for first, end in zip([0, *ends], [*ends, len(out)], strict=True):
+        apart = float((torchs[first:end].float() - exact[first:end]).abs().max())
+        yield out[first:end], exact[first:end], 2 * apart + rounding(exact[first:end], out.dtype)
+
+
+def _rows(q: Tensor, k: Tensor, v: Tensor, words: Mapping[str, Any]) -> Tensor:
+    """Attend with one head, a chunk of queries at a time, in the dtype of the operands."""
+    shift = len(k) - len(q) if words["causal_alignment"] == "bottom_right" else 0
+    chunks = []
+    for first in range(0, len(q), _CHUNK):
+        part = q[first : first + _CHUNK]
+        scores = (part @ k.T).float() * q.shape[1] ** -0.5
+        if words["is_causal"]:
+            rows = torch.arange(first, first + len(part), device=q.device)[:, None] + shift
+            scores = scores.masked_fill(torch.arange(len(k), device=q.device) > rows, float("-inf"))
+        chunks.append(torch.softmax(scores, -1).to(q.dtype) @ v)
+    return torch.cat(chunks)
+
+
+def problems(use: str) -> tuple[AttentionProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    if use not in {"tune", "held_out", "bars"}:
+        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
+    found = _drawn() if use == "held_out" else PROBLEMS[use]
+    return tuple(AttentionProblem(problem, "bf16") for problem in found)
+
+
+def _drawn() -> tuple[Problem, ...]:
+    """Draw calls that are not tuned for: decoding, chunks and prompts of any length in between."""
+    rng = draws("flash_attention")
+    known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
+    found: dict[str, Problem] = {}
+    while len(found) < _HELD_OUT:
+        one = _draw(rng, ("square", "square", "causal", "causal", "chunk", "decode")[len(found) % 6])
+        fits = AttentionProblem(one, "bf16").flops <= _MOST_FLOPS
+        if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
+            found[one.name] = one
+    return tuple(found.values())
+
+
+def _draw(rng: Random, kind: str) -> Problem:
+    dim = rng.choice((64, 128))
+    heads, batch = rng.choice((8, 12, 16, 24, 32, 40)), rng.choice((1, 2, 4, 8, 16))
+    kv_heads = rng.choice((heads, heads // 4))
+    length = round(2 ** rng.uniform(7, 13))
+    q_len = length
+    if kind == "chunk":
+        q_len = round(length * rng.uniform(0.05, 0.5))
+    elif kind == "decode":
+        q_len, batch = rng.choice((1, 2, 4)), batch * 4
+    causal = kind in {"causal", "chunk"}
+    name = f"{kind} {batch} x {heads}/{kv_heads} x {q_len} x {length} x {dim}"
+    alignment = "bottom_right" if kind == "chunk" else "top_left"
+    return Problem(name, batch, heads, kv_heads, q_len, length, dim, dim, causal, alignment)

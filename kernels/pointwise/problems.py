@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PROBLEMS", "Problem"]
+import torch
+from nojit.kernels.pointwise import op, reference
+from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from torch import Tensor
+
+__all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "Problem", "problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +32,28 @@ PROBLEMS: Final = {
         Problem("odd sides", (3, 7, 41)),
     ),
     "tune": (
-        Problem("64 KiB of fp16", (1 << 15,)),
-        Problem("2 MiB of fp16", (1 << 20,)),
-        Problem("32 MiB of fp16", (1 << 24,)),
-        Problem("512 MiB of fp16", (1 << 28,)),
-        Problem("a ragged end", ((1 << 24) + 1,)),
+        Problem("prefill of 4k, 4096 wide", (4096, 4096)),
+        Problem("one token, 4096 wide", (1, 4096)),
+        Problem("512 MiB of bf16", (1 << 28,)),
+        Problem("chunk of 512, FFN of 8B", (512, 14336)),
+        Problem("one token, FFN of 8B", (1, 14336)),
+        Problem("prefill of 8k, FFN of 8B", (8192, 14336)),
+        Problem("decode of 64, FFN of 8B", (64, 14336)),
+        Problem("one vector", (16,)),
+        Problem("decode of 16, 4096 wide", (16, 4096)),
+        Problem("square of 2048", (2048, 2048)),
+        Problem("chunk of 512, 4096 wide", (512, 4096)),
+        Problem("prefill of 4k, FFN of 70B", (4096, 28672)),
+        Problem("one block", (1024,)),
+        Problem("decode of 256, 4096 wide", (256, 4096)),
+        Problem("decode of 32, 4096 wide", (32, 4096)),
+        Problem("prefill of 2k, FFN of 8B", (2048, 14336)),
+        Problem("decode of 16, FFN of 70B", (16, 28672)),
+        Problem("square of 512", (512, 512)),
+        Problem("prefill of 8k, 8192 wide", (8192, 8192)),
+        Problem("chunk of 1k, FFN of 8B", (1024, 14336)),
+        Problem("1 GiB of bf16", (1 << 29,)),
+        Problem("skinny, 2^20 x 16", (1 << 20, 16)),
     ),
     "bars": (
         Problem("32 MiB of fp16", (1 << 24,)),
@@ -37,4 +61,106 @@ PROBLEMS: Final = {
         Problem("past 2^31 elements", ((1 << 31) + 1024,)),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for."""
+"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+
+Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all sizes.
+"""
+
+_RESULTS_PER_OPERANDS: Final = {"vector_add": 3, "gelu": 2, "silu": 2, "swiglu": 3}
+_FLOPS: Final = {"vector_add": 1, "gelu": 12, "silu": 6, "swiglu": 7}
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+# what is held out: so many tokens of such widths
+_WIDTHS: Final = (1024, 2560, 3072, 5120, 6144, 9216, 11008, 13824, 18432, 27648)
+_HELD_OUT: Final = 12
+_MOST: Final = 1 << 29
+
+ROLES: Final[Mapping[str, Roles]] = {
+    name: Roles(("BLOCK", "TILES", "STREAM"), (), ("APPROXIMATE",) if name == "gelu" else ())
+    for name in _RESULTS_PER_OPERANDS
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseProblem:
+    """One operator on one shape."""
+
+    name: str
+    kernel: str
+    dtype: str
+    shape: tuple[int, ...]
+    approximate: str = ""
+    """Of gelu."""
+
+    @property
+    def shape_class(self) -> str:
+        """Where the time goes: into the launch, the L2, or memory."""
+        total = self.n * _RESULTS_PER_OPERANDS[self.kernel] * _DTYPES[self.dtype].itemsize
+        return "launch" if total < 1 << 20 else "cache" if total < 48 << 20 else "memory"
+
+    @property
+    def n(self) -> int:
+        """Elements of each operand."""
+        return math.prod(self.shape)
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The number of elements, and the operator's own words."""
+        return {"n": self.n} | ({"approximate": self.approximate} if self.approximate else {})
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the result in fp32."""
+        dtype = _DTYPES[self.dtype]
+        source = generator(self.name, device)
+        count = _RESULTS_PER_OPERANDS[self.kernel] - 1
+        operands = [torch.randn(self.shape, generator=source, device=device, dtype=dtype) for _ in range(count)]
+        words = (self.approximate,) if self.approximate else ()
+        launch, out = recorded(lambda: getattr(op, self.kernel)(*operands, *words))
+        expected = _expected(self.kernel, operands, words)
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=(out,),
+            expected=(expected,),
+            tolerances=(rounding(expected, dtype),),
+            moved_bytes=self.n * (count + 1) * dtype.itemsize,
+            flops=self.n * _FLOPS[self.kernel],
+        )
+
+
+def _expected(kernel: str, operands: list[Tensor], words: tuple[str, ...]) -> Tensor:
+    """Compute the result in fp32, in the operands' own dtype where it is that: a tenth of the memory of fp64."""
+    function = getattr(reference, kernel)
+    result: Tensor = function(*(operand.float() for operand in operands), *words)
+    return result
+
+
+def problems(use: str) -> tuple[PointwiseProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    if use not in {"tune", "held_out", "bars"}:
+        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
+    return tuple(
+        PointwiseProblem(f"{problem.name}, {word}" if word else problem.name, kernel, dtype, problem.shape, word)
+        for kernel in _RESULTS_PER_OPERANDS
+        for place, problem in enumerate(_drawn(kernel) if use == "held_out" else PROBLEMS[use])
+        for word in (("none", "tanh") if kernel == "gelu" else ("",))
+        # memory decides, so that twice as many elements of half the bytes say nearly the same
+        for dtype in (("bf16", "fp32") if place % 2 == 0 else ("bf16",))
+    )
+
+
+def _drawn(kernel: str) -> tuple[Problem, ...]:
+    """Draw shapes that are not tuned for, the sizes evenly over all magnitudes."""
+    rng = draws(f"pointwise/{kernel}")
+    known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
+    found: dict[int, Problem] = {}
+    while len(found) < _HELD_OUT:
+        width = rng.choice(_WIDTHS)
+        tokens = round(2 ** rng.uniform(0, math.log2(_MOST / width)))
+        if tokens * width not in known:
+            found.setdefault(tokens * width, Problem(f"{tokens} x {width}", (tokens, width)))
+    return tuple(found.values())

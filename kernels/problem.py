@@ -1,0 +1,136 @@
+"""What a tuner needs to know of a family of kernels: the calls to measure, and which constexprs it may choose.
+
+A family's ``problems.py`` has a function ``problems(use)`` that lists `TuningProblem`, and ``ROLES``, which says for each
+kernel what its constexprs are there for. The uses are ``tune`` (what tables are made of), ``held_out`` (drawn by a fixed
+seed and never in ``tune``: what tables are judged by) and ``bars`` (what speed is promised for).
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from nojit.kernels import library
+from torch import Tensor
+
+__all__ = ["Launch", "Roles", "TuningProblem", "Work", "draws", "generator", "recorded", "rounding"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the constexprs and options of a kernel are there for."""
+
+    tunables: tuple[str, ...]
+    """They change speed only."""
+    numerics: tuple[str, ...]
+    """They change how results are rounded: arguments of the operator, never tuned."""
+    semantics: tuple[str, ...]
+    """They change what is computed, or follow from the shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch as an operator asks for it."""
+
+    kernel: str
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A call that can be launched in any config, and what it must write."""
+
+    kernel: str
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
+    """The constexprs that say what is computed."""
+    outputs: tuple[Tensor, ...]
+    """What a launch writes, or the parts of it that are looked at."""
+    expected: tuple[Tensor, ...]
+    """For each output."""
+    tolerances: tuple[float, ...]
+    """For each output, the largest absolute error."""
+    moved_bytes: int
+    """What has to be read and written at least."""
+    flops: int
+
+
+class TuningProblem(Protocol):
+    """One call shape of one kernel."""
+
+    @property
+    def name(self) -> str:
+        """Say it in words; one name per kernel, use and dtype."""
+
+    @property
+    def kernel(self) -> str:
+        """Name the kernel, as its manifest does."""
+
+    @property
+    def shape_class(self) -> str:
+        """Name the kind of shape, for reports."""
+
+    @property
+    def dtype(self) -> str:
+        """Name the dtype, in Triton's spelling."""
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """Say how large it is, for reports."""
+
+    def prepare(self, device: str) -> Work:
+        """Make the arguments, and what they must come to."""
+
+
+class _Recorder:
+    """A kernel that notes what it is asked for, and launches nothing."""
+
+    def __init__(self, name: str, launches: list[Launch]) -> None:
+        self._name = name
+        self._launches = launches
+
+    def __call__(self, *args: Any, **named: Any) -> None:
+        self._launches.append(Launch(self._name, args, named))
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        raise TypeError(f"expected {self._name} to be launched with its own grid, got {grid!r}")
+
+
+def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
+    """Run an operator without its kernel; return the one launch that it asks for, and its results, not yet written.
+
+    Raises:
+        ValueError: it asks for none, or for several.
+    """
+    launches: list[Launch] = []
+    with library.override(lambda name: _Recorder(name, launches), devices=frozenset({"cpu", "cuda"})):
+        result = call()
+    if len(launches) != 1:
+        raise ValueError(f"expected one launch, got {len(launches)}")
+    return launches[0], result
+
+
+def draws(name: str) -> random.Random:
+    """Return numbers that are the same everywhere and always: `name` is the seed."""
+    return random.Random(name)  # noqa: S311 - shapes, no secrets
+
+
+def generator(name: str, device: str) -> torch.Generator:
+    """Return a source of values that are the same every time on one kind of device: `name` is the seed."""
+    return torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
+
+
+def rounding(expected: Tensor, dtype: torch.dtype) -> float:
+    """Bound the error of a result that is computed in fp32 and rounded once: one unit in the last place of the largest.
+
+    Half of it is the rounding; the rest is room for fp32 itself, which `dtype` fp32 gets four more units for.
+    """
+    units = 5.0 if dtype == torch.float32 else 1.0
+    return units * torch.finfo(dtype).eps * float(expected.abs().max()) if expected.numel() else 0.0

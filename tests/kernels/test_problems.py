@@ -1,0 +1,147 @@
+"""The problems of every family: spread, apart from what is held out, and right about what a launch must write."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+from nojit.aot.manifest import load_manifest
+from nojit.kernels import library
+from nojit.kernels.block_sparse import reference as sparse_reference
+from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
+from nojit.kernels.block_sparse.problems import Problem as SparseShape
+from nojit.kernels.block_sparse.problems import SoftmaxProblem
+from nojit.kernels.flash_attention.problems import AttentionProblem
+from nojit.kernels.flash_attention.problems import Problem as AttentionShape
+from nojit.kernels.flash_attention.reference import flash_attention
+from nojit.kernels.pointwise.problems import PointwiseProblem
+from nojit.kernels.problem import recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+FAMILIES = ("pointwise", "flash_attention", "block_sparse")
+MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
+KERNELS = [(family, kernel) for family, module in MODULES.items() for kernel in module.ROLES]
+
+
+def key(problem) -> tuple[object, ...]:
+    return problem.kernel, problem.dtype, *(value for value in problem.sizes.values())
+
+
+@pytest.mark.parametrize(("family", "kernel"), KERNELS)
+def test_there_are_enough_and_none_is_held_out_and_tuned_for(family, kernel):
+    tuned, held_out = (
+        [problem for problem in MODULES[family].problems(use) if problem.kernel == kernel]
+        for use in ("tune", "held_out")
+    )
+    assert len(tuned) >= 16
+    assert len(held_out) >= 8
+    assert {key(problem) for problem in tuned}.isdisjoint(key(problem) for problem in held_out)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("use", ["tune", "held_out", "bars"])
+def test_names_are_keys_and_draws_repeat(family, use):
+    problems = MODULES[family].problems(use)
+    assert len({(problem.kernel, problem.name, problem.dtype) for problem in problems}) == len(problems)
+    assert MODULES[family].problems(use) == problems
+    assert all(problem.shape_class for problem in problems)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_another_use_is_refused(family):
+    with pytest.raises(ValueError, match="expected tune, held_out or bars, got 'tuning'"):
+        MODULES[family].problems("tuning")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_roles_are_the_manifests(family):
+    specs = {spec.name: spec for spec in load_manifest(ROOT / f"manifests/{family}.toml").kernel}
+    assert MODULES[family].ROLES.keys() == specs.keys()
+    for name, roles in MODULES[family].ROLES.items():
+        spec = specs[name]
+        configs = {key for config in spec.configs for key in config if key.isupper()}
+        types = " ".join(str(kind) for kind in spec.params.values())
+        axes = {axis for axis in spec.matrix if f"{{{axis}}}" not in types}
+        assert set(roles.tunables) == configs
+        assert {*roles.semantics, *roles.numerics} == axes | set(spec.derived)
+
+
+def check(problem, results) -> None:
+    """Hold what a problem expects to `results`, which are written where a launch would write."""
+    work = problem.prepare("cpu")
+    assert work.kernel == problem.kernel
+    assert work.moved_bytes > 0
+    assert work.flops > 0
+    results(work)
+    for output, expected, tolerance in zip(work.outputs, work.expected, work.tolerances, strict=True):
+        assert output.shape == expected.shape
+        assert tolerance < 0.1
+        assert (output.float() - expected).abs().max() <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("kernel", "approximate"), [("vector_add", ""), ("gelu", "none"), ("gelu", "tanh"), ("silu", ""), ("swiglu", "")]
+)
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_pointwise(kernel, approximate, dtype):
+    def write(work):
+        torchs = {
+            "vector_add": torch.add,
+            "gelu": lambda x: torch.nn.functional.gelu(x, approximate=approximate),
+            "silu": torch.nn.functional.silu,
+            "swiglu": lambda gate, up: (torch.nn.functional.silu(gate.float()) * up).to(gate.dtype),
+        }
+        *operands, out, _ = work.args
+        out.copy_(torchs[kernel](*operands))
+
+    check(PointwiseProblem("some", kernel, dtype, (8, 128), approximate), write)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        AttentionShape("causal", 2, 4, 2, 300, 300, 64, 64, is_causal=True),
+        AttentionShape("chunk", 1, 2, 2, 70, 200, 64, 64, is_causal=True, causal_alignment="bottom_right"),
+        AttentionShape("decode", 3, 4, 1, 1, 90, 128, 128),
+    ],
+    ids=lambda shape: shape.name,
+)
+def test_attention(shape):
+    def write(work):
+        q, k, v, out, *_ = work.args
+        words = {"is_causal": shape.is_causal, "causal_alignment": shape.causal_alignment}
+        out.copy_(flash_attention(q.double(), k.double(), v.double(), **words)[0])
+
+    check(AttentionProblem(shape, "bf16"), write)
+
+
+@pytest.mark.parametrize("kernel", ["block_sparse_softmax_fwd", "block_sparse_softmax_bwd"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_softmax(kernel, dtype):
+    shape = SparseShape("some", 2, 3, 4, 5, 16, "random", 0.5)
+    layout = shape.layout()
+
+    def write(work):
+        if kernel.endswith("fwd"):
+            x, out, *_ = work.args
+            out.copy_(sparse_reference.block_sparse_softmax(x.double(), layout, scale=0.125))
+            return
+        y, dy, dx, *_ = work.args
+        wide = sparse_reference.to_dense(y.double(), layout)
+        grad = sparse_reference.to_dense(dy.double(), layout)
+        dx.copy_(sparse_reference.to_sparse(wide * (grad - (wide * grad).sum(-1, keepdim=True)) * 0.125, layout))
+
+    check(SoftmaxProblem(shape, kernel, dtype), write)
+
+
+def test_a_recording_wants_one_launch():
+    x = torch.ones(1, 1, 16, 16)
+    layout = SparseShape("some", 1, 1, 1, 1, 16, "dense", 0).layout()
+    with pytest.raises(ValueError, match="expected one launch, got 0"):
+        recorded(lambda: None)
+    with pytest.raises(ValueError, match="expected one launch, got 2"):
+        recorded(lambda: (block_sparse_softmax(x, layout), softmax_bwd(x, x, 1.0, layout)))
+    with pytest.raises(TypeError, match="launched with its own grid"):
+        recorded(lambda: library.get("gelu")[1,](x))
