@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import starmap
-from operator import itemgetter, le
 from typing import Any, overload
 
-from nojit.runtime.strict import POOL_MAX, Json, are_lines, count, fields, flag, items, line, need, refuse, text
+from nojit.runtime import _core
+from nojit.runtime.strict import POOL_MAX, Json, count, fields, flag, items, line, parse_json, refuse, text
 from nojit.runtime.table import Launch, Slot, TensorMap
 from nojit.runtime.type_names import RANK_MAX
 
@@ -32,10 +32,8 @@ LAUNCH_NUMBERS = (
     ("profile_scratch_bytes", 0, 1 << 30),
     ("profile_scratch_align", 1, 1 << 20),
 )
-_NUMBERS, _LEASTS, _MOSTS = zip(*LAUNCH_NUMBERS, strict=True)
-_ALIGNS = itemgetter(*[place for place, field in enumerate(_NUMBERS) if field.endswith("_align")])
+_NUMBERS = tuple([field for field, _, _ in LAUNCH_NUMBERS])
 _LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", "tensor_maps", *_NUMBERS)
-_LAUNCH = itemgetter(*_LAUNCH_FIELDS)
 _TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 
 
@@ -45,14 +43,14 @@ class Launches(Sequence[Launch]):
     To ask for one raises `BundleFormatError` if it breaks a rule. Safe to use from several threads.
 
     Args:
-        launches: the JSON of each.
+        launches: the JSON of each, as bytes where the core has read it.
         layouts: the JSON of the layouts that they point into.
         where: the bundle and kernel, for errors.
     """
 
     __slots__ = ("_decoded", "_launches", "_layouts", "_slots", "_where")
 
-    def __init__(self, launches: list[Json], layouts: list[Json], where: str) -> None:
+    def __init__(self, launches: Sequence[bytes | Json], layouts: Sequence[Json], where: str) -> None:
         self._launches = launches
         self._layouts = layouts
         self._where = where
@@ -95,23 +93,14 @@ class Launches(Sequence[Launch]):
         for number in range(len(self)):
             self[number]
 
-    def _decode(self, value: Json) -> Launch:
-        try:
-            return self._whole(value)
-        except (KeyError, TypeError, ValueError):
-            # something is wrong: go through it one by one, to name it
+    def _decode(self, value: bytes | Json) -> Launch:
+        if not isinstance(value, bytes):
             return self._read(value)
-
-    def _whole(self, value: Any) -> Launch:
-        """Read a launch that keeps every rule, all of it at once; raises an error that says nothing for any other."""
-        symbol, layout, cooperative, pdl, tensor_maps, *given = _LAUNCH(value)
-        numbers: tuple[Any, ...] = tuple(given)
-        need(len(value) == len(_LAUNCH_FIELDS) and are_lines((symbol,)))
-        need(type(cooperative) is type(pdl) is bool and {type(layout), *map(type, numbers)} == {int})
-        need(layout >= 0 and all(map(le, _LEASTS, numbers)) and all(map(le, numbers, _MOSTS)))
-        need(not [number for number in _ALIGNS(numbers) if number & (number - 1)])
-        maps = tuple([_tensor_map(item, self._where) for item in items(tensor_maps, SLOTS_MAX, self._where)])
-        return Launch(*(symbol, self._layout(layout), *numbers, cooperative, pdl, maps))
+        read = _core.read_launch(value)
+        if read is None:
+            return self._read(parse_json(value, self._where))
+        symbol, layout, *numbers, maps = read
+        return Launch(*(symbol, self._layout(layout), *numbers, tuple(starmap(TensorMap, maps))))
 
     def _read(self, value: Json) -> Launch:
         where = self._where

@@ -1,45 +1,29 @@
 """Encode and decode the variant table of one kernel, a section of a bundle.
 
-What selection reads is decoded and checked at once, everything of a kind together: a first launch waits for it. Launches
-are decoded when they are asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: grids, too, of which a
-launch reads the programs alone.
+What selection reads is decoded and checked at once, in C: a first launch waits for it. Launches are decoded when they are
+asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: grids, too, of which a launch reads the
+programs alone.
 """
 
 from __future__ import annotations
 
 import struct
 from array import array
-from itertools import chain, islice
-from operator import itemgetter, lt
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
+from nojit.runtime import _core
 from nojit.runtime.expr import parse
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
-from nojit.runtime.strict import (
-    POOL_MAX,
-    Json,
-    are_counts,
-    are_lines,
-    are_names,
-    are_texts,
-    canonical_json,
-    load_json,
-    need,
-    parse_json,
-    refuse,
-)
+from nojit.runtime.strict import Json, canonical_json, load_json, need, parse_json, refuse
 from nojit.runtime.table import (
     COLUMNS,
-    KEY_COLUMNS,
     MISSING,
-    TABLE_FIELDS,
     Axis,
     Config,
     Derived,
     KernelTable,
-    Meaning,
     Missing,
     Param,
     config_json,
@@ -51,9 +35,6 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
-_TABLE, _PARAM = itemgetter(*TABLE_FIELDS), itemgetter("name", "constexpr", "default")
-_AXIS, _DERIVED = itemgetter("name", "is_type", "values"), itemgetter("name", "expression")
-_CONFIG = itemgetter("constexprs", "options", "requires")
 
 
 def encode_table(table: KernelTable) -> bytes:
@@ -106,49 +87,37 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    header, columns = _split(raw, rows, where)
-    value = parse_json(header, where)
-    try:
-        return _whole_table(value, kernel, columns, image_count, where)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        pass
-    # something is wrong: go through it one by one, to name it
+    table = _whole_table(raw, kernel, rows, image_count, where)
+    if table is not None:
+        return table
+    # something is wrong, or rarely seen: go through it one by one, to name it
     from nojit.runtime.table_reader import read_table  # noqa: PLC0415 - few tables are
 
-    return read_table(value, kernel, columns, image_count, where)
+    header, columns = _split(raw, rows, where)
+    return read_table(parse_json(header, where), kernel, columns, image_count, where)
 
 
-# What follows reads a table that keeps every rule, everything of a kind at once. For any other it raises one of the
-# errors above, which say nothing: `nojit.runtime.table_reader` finds the rule.
+def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable | None:
+    """Read a table that keeps every rule; None for any other, and for some that are spelled in a way that no build does."""
+    fields = _core.read_table(raw, rows, image_count, parse, is_type, _tagged_value)
+    if fields is None:
+        return None
+    axes, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
+    programs, signatures, tuning = rest
+    pools = ([param.name for param in params if not param.constexpr], len(meanings), len(configs))
+    try:
+        _need_constexprs(params, axes, derived, configs)
+        tuned = None if tuning is None else _tuning_codec().whole_tuning(parse_json(tuning, where), pools)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
+    columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)
+    return KernelTable(kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns)
 
 
-def _whole_table(value: Any, kernel: str, columns: dict[str, array[int]], image_count: int, where: str) -> KernelTable:
-    params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = _TABLE(value)
-    hint_sets, derived_values, layouts, launches, programs = rest
-    need(len(value) == len(TABLE_FIELDS) and type(layouts) is type(launches) is list)
-    need(max(len(layouts), len(launches)) <= POOL_MAX)
-    need(type(grid) is type(programs) is list and len(grid) == len(programs) <= 3 and are_texts((*grid, *programs)))
-    known = _whole_params(params)
-    runtime = [param.name for param in known if not param.constexpr]
-    table = KernelTable(
-        kernel,
-        known,
-        tuple(grid),
-        None if tuning is None else _tuning_codec().whole_tuning(tuning, (runtime, len(meanings), len(configs))),
-        _whole_axes(axes),
-        _whole_derived(derived),
-        _whole_signatures(signatures, len(runtime)),
-        tuple([Meaning(signature, tuple(point)) for signature, *point in _each_list(meanings)]),
-        tuple(map(_whole_config, _each(configs))),
-        _whole_hint_sets(hint_sets, runtime),
-        tuple([_whole_values(values) for values in _each_list(derived_values)]),
-        Launches(launches, layouts, where),
-        tuple(programs),
-        columns,
-    )
-    _need_pools(table, meanings, image_count)
-    _need_constexprs(table)
-    return table
+def _tagged_value(raw: bytes) -> Value:
+    """Read a constexpr value that JSON spells as an object."""
+    return decode_value(parse_json(raw, ""), "")
 
 
 def _tuning_codec() -> ModuleType:
@@ -158,109 +127,14 @@ def _tuning_codec() -> ModuleType:
     return tuning_codec
 
 
-def _each(values: Any) -> list[Any]:
-    need(type(values) is list and len(values) <= POOL_MAX)
-    return values  # type: ignore[no-any-return] # its type was just compared
-
-
-def _each_list(values: Any) -> list[list[Any]]:
-    need(type(values) is list and len(values) <= POOL_MAX and {*map(type, values)} <= {list})
-    return values  # type: ignore[no-any-return] # likewise
-
-
-def _parsed(text: Any) -> str:
-    need(type(text) is str)
-    parse(text)
-    return text  # type: ignore[no-any-return] # likewise
-
-
-def _whole_params(params: Any) -> tuple[Param, ...]:
-    names, flags, defaults = zip(*map(_PARAM, params), strict=True)
-    need({*map(len, params)} == {3} and len(params) <= SMALL_MAX)
-    # a dot parts a param from its member
-    need(are_names(names) and "." not in "".join(names) and len({*names}) == len(names))
-    need({*map(type, flags)} == {bool} and {*map(type, defaults)} == {list} and max(map(len, defaults)) <= 1)
-    return tuple(map(Param, names, flags, [decode_value(given[0], "") if given else MISSING for given in defaults]))
-
-
-def _whole_axes(axes: Any) -> tuple[Axis, ...]:
-    if not _each(axes):
-        return ()
-    names, flags, values = zip(*map(_AXIS, axes), strict=True)
-    need({*map(len, axes)} == {3} and len(axes) <= 64 and are_names(names) and len({*names}) == len(names))
-    need({*map(type, flags)} == {bool})
-    return tuple(map(Axis, names, flags, map(_whole_values, _each_list([*values]))))
-
-
-def _whole_derived(derived: Any) -> tuple[Derived, ...]:
-    if not _each(derived):
-        return ()
-    names, expressions = zip(*map(_DERIVED, derived), strict=True)
-    need({*map(len, derived)} == {2} and len(derived) <= 64 and are_names(names))
-    return tuple(map(Derived, names, map(_parsed, expressions)))
-
-
-def _whole_values(values: list[Any]) -> tuple[Value, ...]:
-    need(len(values) <= POOL_MAX)
-    if {*map(type, values)} <= {str}:
-        need(are_texts(values))
-        return tuple(values)
-    return tuple([decode_value(value, "") for value in values])
-
-
-def _whole_signatures(signatures: Any, length: int) -> tuple[tuple[str, ...], ...]:
-    types = [*{*chain.from_iterable(_each_list(signatures))}]
-    need({*map(len, signatures)} <= {length} and are_lines(types) and all(map(is_type, types)))
-    return tuple(map(tuple, signatures))
-
-
-def _whole_config(config: Any) -> Config:
-    constexprs, options, requires = _CONFIG(config)
-    need(len(config) == 3 and type(requires) is str)
-    if requires:
-        parse(requires)
-    given = _whole_pairs(options)
-    need(len(dict(given)) == len(given))
-    return Config(_whole_pairs(constexprs), given, requires)
-
-
-def _whole_pairs(pairs: Any) -> tuple[tuple[str, Value], ...]:
-    need(len(_each_list(pairs)) <= 64 and {*map(len, pairs)} <= {2} and are_names([key for key, _ in pairs]))
-    return tuple([(key, decode_value(value, "")) for key, value in pairs])
-
-
-def _whole_hint_sets(hint_sets: Any, runtime: list[str]) -> tuple[tuple[tuple[str, int], ...], ...]:
-    pairs = _each_list([*chain.from_iterable(_each_list(hint_sets))])
-    need({*map(len, pairs)} <= {2} and max(map(len, hint_sets), default=0) <= SMALL_MAX)
-    leaves = [*{leaf for leaf, _ in pairs}]
-    hints = {hint for _, hint in pairs}
-    need(are_names(leaves) and {leaf.partition(".")[0] for leaf in leaves} <= {*runtime})
-    need({type(hint) for _, hint in pairs} <= {int} and hints <= {1, 16})
-    need([*map(len, map(dict, hint_sets))] == [*map(len, hint_sets)])
-    return tuple([tuple([(leaf, hint) for leaf, hint in hint_set]) for hint_set in hint_sets])
-
-
-def _need_pools(table: KernelTable, meanings: list[list[Any]], image_count: int) -> None:
-    limits = [len(table.signatures), *[len(axis.values) for axis in table.axes]]
-    need({*map(len, meanings)} <= {len(limits)} and are_counts([*chain.from_iterable(meanings)], POOL_MAX))
-    need(all(map(lt, map(max, zip(*meanings, strict=True)), limits)))
-    need({*map(len, table.derived_values)} <= {len(table.derived)})
-    pools = (table.meanings, table.configs, table.hint_sets, table.derived_values, table.launches)
-    if len(table):
-        # `COLUMNS` starts with those that point into pools, in this order, and `KEY_COLUMNS`
-        columns = [*table.columns.values()]
-        need(all(map(lt, map(max, columns), [*map(len, pools), image_count])))
-        keys = [*zip(*columns[: len(KEY_COLUMNS)], strict=True)]
-        # mapped, not looped over: ten thousand rows are checked before a first launch
-        need(all(map(lt, keys, islice(keys, 1, None))))
-
-
-def _need_constexprs(table: KernelTable) -> None:
+def _need_constexprs(
+    params: Sequence[Param], axes: Sequence[Axis], derived: Sequence[Derived], configs: Sequence[Config]
+) -> None:
     """Need each constexpr to get one value, from the meaning, the config, an expression or its default."""
-    known = {param.name for param in table.params if param.constexpr}
-    defaulted = {param.name for param in table.params if param.default is not MISSING}
-    fixed = [axis.name for axis in table.axes if not axis.is_type] + [derived.name for derived in table.derived]
-    for names in {tuple([name for name, _ in config.constexprs]) for config in table.configs} or {()}:
+    known = {param.name for param in params if param.constexpr}
+    defaulted = {param.name for param in params if param.default is not MISSING}
+    fixed = [axis.name for axis in axes if not axis.is_type] + [item.name for item in derived]
+    for names in {tuple([name for name, _ in config.constexprs]) for config in configs} or {()}:
         valued = {*fixed, *names}
         need(len(valued) == len(fixed) + len(names) and known - defaulted <= valued <= known)
 
@@ -288,6 +162,9 @@ def _split(raw: bytes, rows: int, where: str) -> tuple[bytes, dict[str, array[in
         raise refuse("size", f"expected a table of {expected} bytes for {rows} variants", got=len(raw), where=where)
     if raw[4 + length : start].strip(b" "):
         raise refuse("padding", "expected spaces after the table's JSON", where=where)
-    numbers = u32_array(memoryview(raw)[start:])
-    columns = {column: numbers[i * rows : (i + 1) * rows] for i, column in enumerate(COLUMNS)}
-    return raw[4 : 4 + length], columns
+    return raw[4 : 4 + length], _columns(memoryview(raw)[start:], rows)
+
+
+def _columns(raw: memoryview, rows: int) -> dict[str, array[int]]:
+    numbers = u32_array(raw)
+    return {column: numbers[i * rows : (i + 1) * rows] for i, column in enumerate(COLUMNS)}

@@ -17,6 +17,16 @@ def set_hooks(
 def check_image(
     image: bytes, symbol: str, sizes: tuple[int, ...], num_warps: int, num_ctas: int, image_arch: str, /
 ) -> list[tuple[int, int]] | None: ...
+def read_table(
+    raw: bytes,
+    rows: int,
+    image_count: int,
+    parse: Callable[[str], object],
+    is_type: Callable[[str], bool],
+    decode_value: Callable[[bytes], object],
+    /,
+) -> tuple[Any, ...] | None: ...
+def read_launch(launch: bytes, /) -> tuple[Any, ...] | None: ...
 def run_program(program: bytes, slots: tuple[tuple[int, int], ...], /) -> tuple[int, int] | None: ...
 
 class Library:

@@ -3,19 +3,12 @@
 #ifndef NOJIT_ELF_H
 #define NOJIT_ELF_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "span.h"
+
 #include <stdint.h>
-#include <string.h>
 
 #define NJ_SECTIONS_MAX 128 /* elf.py reads more */
 #define NJ_SHT_NOBITS 8
-
-/* Bytes of an image. */
-typedef struct {
-    const unsigned char *at;
-    size_t size;
-} nj_span;
 
 typedef struct {
     nj_span name;
@@ -69,11 +62,6 @@ static inline uint64_t nj_u64(const unsigned char *at)
     uint64_t value;
     memcpy(&value, at, sizeof value);
     return value;
-}
-
-static inline bool nj_span_equal(nj_span a, nj_span b)
-{
-    return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
 }
 
 /* Whether `whole` is `prefix` and then `rest`. */

@@ -5,8 +5,11 @@
 #include "errors.h"
 #include "hooks.h"
 #include "image.h"
+#include "launch_table.h"
 #include "launcher.h"
 #include "scratch.h"
+#include "table.h"
+#include "table_fields.h"
 #include "tensor.h"
 
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
@@ -106,6 +109,10 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
     {"check_image", nj_check_image, METH_VARARGS,
      PyDoc_STR("The (offset, size) of each param, if the image is surely what the rest says; else None.")},
+    {"read_table", nj_read_table, METH_VARARGS,
+     PyDoc_STR("The fields of a variant table, if it surely keeps every rule; else None.")},
+    {"read_launch", nj_read_launch, METH_O,
+     PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
     {NULL},
@@ -115,7 +122,7 @@ static int add_types(PyObject *module)
 {
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
-        nj_dispatcher_init(module) < 0) {
+        nj_dispatcher_init(module) < 0 || nj_table_fields_init() < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

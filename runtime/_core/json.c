@@ -1,0 +1,110 @@
+#include "json.h"
+
+enum {
+    DIGITS_MAX = 18, /* no int of so many overflows 64 bits */
+    DEPTH_MAX = 32,  /* more than any document may nest */
+};
+
+bool nj_json_is(nj_json *json, const char *expected)
+{
+    size_t length = strlen(expected);
+    if ((size_t)(json->end - json->at) < length || memcmp(json->at, expected, length) != 0) {
+        return false;
+    }
+    json->at += length;
+    return true;
+}
+
+int nj_json_item(nj_json *json, bool first)
+{
+    if (nj_json_char(json, ']')) {
+        return 0;
+    }
+    return first || nj_json_char(json, ',') ? 1 : -1;
+}
+
+bool nj_json_flag(nj_json *json, bool *flag)
+{
+    *flag = nj_json_is(json, "true");
+    return *flag || nj_json_is(json, "false");
+}
+
+static bool is_digit(unsigned char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool nj_json_int(nj_json *json, int64_t *number)
+{
+    bool negative = nj_json_char(json, '-');
+    const unsigned char *start = json->at;
+    int64_t value = 0;
+    while (json->at < json->end && is_digit(*json->at) && json->at - start < DIGITS_MAX) {
+        value = 10 * value + (*json->at++ - '0');
+    }
+    ptrdiff_t digits = json->at - start;
+    if (digits == 0 || (json->at < json->end && is_digit(*json->at)) || (*start == '0' && (digits > 1 || negative))) {
+        return false;
+    }
+    *number = negative ? -value : value;
+    return true;
+}
+
+bool nj_json_count(nj_json *json, int64_t least, int64_t most, int64_t *number)
+{
+    return nj_json_int(json, number) && *number >= least && *number <= most;
+}
+
+bool nj_json_text(nj_json *json, size_t most, nj_span *text)
+{
+    if (!nj_json_char(json, '"')) {
+        return false;
+    }
+    const unsigned char *at = json->at;
+    while (at < json->end && *at != '"' && *at != '\\' && *at >= ' ' && *at <= '~') {
+        at++;
+    }
+    *text = (nj_span){json->at, (size_t)(at - json->at)};
+    json->at = at;
+    return text->size <= most && nj_json_char(json, '"');
+}
+
+static bool is_letter(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+bool nj_json_name(nj_json *json, nj_span *name)
+{
+    if (!nj_json_text(json, NJ_NAME_MAX, name) || name->size == 0 || !is_letter(name->at[0])) {
+        return false;
+    }
+    for (size_t i = 1; i < name->size; i++) {
+        unsigned char c = name->at[i];
+        if (!is_letter(c) && !is_digit(c) && c != '.' && c != '-') {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool nj_json_object(nj_json *json, nj_span *object)
+{
+    const unsigned char *start = json->at;
+    size_t depth = 0;
+    if (json->at == json->end || *json->at != '{') {
+        return false;
+    }
+    do {
+        nj_span text;
+        unsigned char c = *json->at;
+        if (c == '"' && !nj_json_text(json, SIZE_MAX, &text)) {
+            return false;
+        }
+        json->at += c != '"';
+        depth += c == '[' || c == '{';
+        depth -= c == ']' || c == '}';
+    } while (depth > 0 && depth <= DEPTH_MAX && json->at < json->end);
+    *object = (nj_span){start, (size_t)(json->at - start)};
+    return depth == 0;
+}

@@ -1,0 +1,89 @@
+#include "objects.h"
+
+void nj_items_init(nj_items *items)
+{
+    items->at = items->few;
+    items->count = 0;
+    items->room = NJ_FEW;
+}
+
+static int make_room(nj_items *items)
+{
+    size_t size = (size_t)items->room * sizeof *items->at;
+    PyObject **more = PyMem_Realloc(items->at == items->few ? NULL : items->at, 2 * size);
+    if (more == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (items->at == items->few) {
+        memcpy(more, items->few, size);
+    }
+    items->at = more;
+    items->room *= 2;
+    return 0;
+}
+
+int nj_items_add(nj_items *items, PyObject *object)
+{
+    if (object == NULL || (items->count == items->room && make_room(items) < 0)) {
+        Py_XDECREF(object);
+        return -1;
+    }
+    items->at[items->count++] = object;
+    return 0;
+}
+
+PyObject *nj_items_end(nj_items *items, bool whole)
+{
+    PyObject *tuple = whole ? PyTuple_New(items->count) : NULL;
+    for (Py_ssize_t i = 0; i < items->count; i++) {
+        if (tuple == NULL) {
+            Py_DECREF(items->at[i]);
+        } else {
+            PyTuple_SET_ITEM(tuple, i, items->at[i]);
+        }
+    }
+    if (items->at != items->few) {
+        PyMem_Free(items->at);
+    }
+    return tuple;
+}
+
+int nj_record_find(PyObject *module, const char *name, nj_record *record)
+{
+    PyObject *type = PyObject_GetAttrString(module, name);
+    PyObject *names = type == NULL ? NULL : PyObject_GetAttrString(type, "__match_args__");
+    if (names == NULL || !PyType_Check(type) || PyTuple_GET_SIZE(names) > NJ_RECORD_FIELDS_MAX) {
+        Py_XDECREF(type);
+        Py_XDECREF(names);
+        return -1;
+    }
+    record->type = (PyTypeObject *)type;
+    record->field_count = PyTuple_GET_SIZE(names);
+    for (Py_ssize_t i = 0; i < record->field_count; i++) {
+        Py_XSETREF(record->fields[i], PyObject_GetAttr(type, PyTuple_GET_ITEM(names, i)));
+        if (record->fields[i] == NULL) {
+            record->field_count = i;
+        }
+    }
+    Py_DECREF(names);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *nj_record_make(const nj_record *record, PyObject **values)
+{
+    bool whole = true;
+    for (Py_ssize_t i = 0; i < record->field_count; i++) {
+        whole = whole && values[i] != NULL;
+    }
+    PyObject *made = whole ? PyType_GenericAlloc(record->type, 0) : NULL;
+    for (Py_ssize_t i = 0; i < record->field_count; i++) {
+        PyObject *field = record->fields[i];
+        /* a slot's own setter, since a record's `__setattr__` refuses */
+        if (made != NULL && Py_TYPE(field)->tp_descr_set(field, made, values[i]) < 0) {
+            Py_CLEAR(made);
+        }
+        Py_XDECREF(values[i]);
+    }
+    return made;
+}

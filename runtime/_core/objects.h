@@ -1,0 +1,43 @@
+/* Making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
+#ifndef NOJIT_OBJECTS_H
+#define NOJIT_OBJECTS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+enum {
+    NJ_FEW = 32,
+    NJ_RECORD_FIELDS_MAX = 16,
+};
+
+/* What a tuple will hold. */
+typedef struct {
+    PyObject **at; /* `few` until they are too many */
+    Py_ssize_t count;
+    Py_ssize_t room;
+    PyObject *few[NJ_FEW];
+} nj_items;
+
+void nj_items_init(nj_items *items);
+
+/* Adds an object, which it steals; -1 where that is NULL, or with MemoryError raised. */
+int nj_items_add(nj_items *items, PyObject *object);
+
+/* Ends the items: a tuple of them if `whole`, else NULL. */
+PyObject *nj_items_end(nj_items *items, bool whole);
+
+/* A class of records. */
+typedef struct {
+    PyTypeObject *type;
+    Py_ssize_t field_count;
+    PyObject *fields[NJ_RECORD_FIELDS_MAX]; /* their descriptors */
+} nj_record;
+
+/* Finds a class of records in a module; 0, or -1 with an exception raised. */
+int nj_record_find(PyObject *module, const char *name, nj_record *record);
+
+/* Makes a record of as many values as it has fields, which it steals; NULL where one is NULL, or with an exception raised. */
+PyObject *nj_record_make(const nj_record *record, PyObject **values);
+
+#endif

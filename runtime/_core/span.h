@@ -1,0 +1,24 @@
+/* Bytes that lie in somebody else's buffer. */
+#ifndef NOJIT_SPAN_H
+#define NOJIT_SPAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+    const unsigned char *at;
+    size_t size;
+} nj_span;
+
+static inline bool nj_span_equal(nj_span a, nj_span b)
+{
+    return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
+}
+
+static inline bool nj_span_is(nj_span span, const char *text)
+{
+    return span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
+}
+
+#endif

@@ -1,0 +1,154 @@
+#include "table.h"
+
+#include "columns.h"
+#include "elf.h"
+#include "objects.h"
+#include "table_fields.h"
+
+enum {
+    JSON_BYTES_MAX = 16 << 20,
+    JSON_COMMAS_MAX = 1 << 20,
+    PARAMS_MAX = 1024,
+    GRID_MAX = 3,
+};
+
+/* The fields of a table, in their order. */
+enum {
+    AXES,
+    CONFIGS,
+    DERIVED,
+    DERIVED_VALUES,
+    GRID,
+    HINT_SETS,
+    LAUNCHES,
+    LAYOUTS,
+    MEANINGS,
+    PARAMS,
+    PROGRAMS,
+    SIGNATURES,
+    TUNING,
+};
+
+static const struct {
+    const char *key;
+    nj_reader read; /* an item of the array */
+    Py_ssize_t most;
+} arrays[] = {
+    [AXES] = {"{\"axes\":", nj_table_axis, NJ_PAIRS_MAX},
+    [CONFIGS] = {",\"configs\":", nj_table_config, NJ_POOL_MAX},
+    [DERIVED] = {",\"derived\":", nj_table_derived, NJ_PAIRS_MAX},
+    [DERIVED_VALUES] = {",\"derived_values\":", nj_table_derived_values, NJ_POOL_MAX},
+    [GRID] = {",\"grid\":", nj_read_text, GRID_MAX},
+    [HINT_SETS] = {",\"hint_sets\":", nj_table_hint_set, NJ_POOL_MAX},
+    [LAUNCHES] = {",\"launches\":", nj_table_launch, NJ_POOL_MAX},
+    [LAYOUTS] = {",\"layouts\":", nj_table_layout, NJ_POOL_MAX},
+    [MEANINGS] = {",\"meanings\":", nj_table_meaning, NJ_POOL_MAX},
+    [PARAMS] = {",\"params\":", nj_table_param, PARAMS_MAX},
+    [PROGRAMS] = {",\"programs\":", nj_read_text, GRID_MAX},
+    [SIGNATURES] = {",\"signatures\":", nj_table_signature, NJ_POOL_MAX},
+};
+
+/* Whether every hint is of a runtime param, or of a member of one. */
+static bool hints_are_known(nj_reading *it, PyObject *hint_sets)
+{
+    bool known = true;
+    for (Py_ssize_t i = 0; known && i < PyTuple_GET_SIZE(hint_sets); i++) {
+        PyObject *hints = PyTuple_GET_ITEM(hint_sets, i);
+        for (Py_ssize_t j = 0; known && j < PyTuple_GET_SIZE(hints); j++) {
+            PyObject *leaf = PyTuple_GET_ITEM(PyTuple_GET_ITEM(hints, j), 0);
+            Py_ssize_t dot = PyUnicode_FindChar(leaf, '.', 0, PyUnicode_GET_LENGTH(leaf), 1);
+            PyObject *name = dot < 0 ? Py_NewRef(leaf) : PyUnicode_Substring(leaf, 0, dot);
+            known = name != NULL && PySet_Contains(it->runtime, name) == 1;
+            Py_XDECREF(name);
+        }
+    }
+    return known;
+}
+
+/* Reads the whole document: a tuple of its fields. */
+static PyObject *read_document(nj_reading *it)
+{
+    nj_items fields;
+    bool whole = true;
+    nj_items_init(&fields);
+    for (int i = 0; whole && i < TUNING; i++) {
+        whole = nj_json_is(&it->json, arrays[i].key) &&
+                nj_items_add(&fields, nj_read_array(it, arrays[i].most, arrays[i].read)) == 0;
+    }
+    whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
+            nj_json_char(&it->json, '}') && it->json.at == it->json.end;
+    whole = whole && PySet_GET_SIZE(it->names) == PyTuple_GET_SIZE(fields.at[PARAMS]) &&
+            PyTuple_GET_SIZE(fields.at[GRID]) == PyTuple_GET_SIZE(fields.at[PROGRAMS]) &&
+            it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
+            hints_are_known(it, fields.at[HINT_SETS]);
+    return nj_items_end(&fields, whole);
+}
+
+/* Takes a section apart: whether its lengths agree with one another and with the number of rows. */
+static bool split(nj_span raw, size_t rows, nj_json *json, const unsigned char **columns)
+{
+    size_t length = raw.size < sizeof(uint32_t) ? SIZE_MAX : nj_u32(raw.at), commas = 0;
+    if (length > JSON_BYTES_MAX || rows > NJ_POOL_MAX) {
+        return false;
+    }
+    size_t start = sizeof(uint32_t) + (length + 3) / 4 * 4;
+    if (raw.size != start + rows * NJ_COLUMNS * sizeof(uint32_t)) {
+        return false;
+    }
+    *json = (nj_json){raw.at + sizeof(uint32_t), raw.at + sizeof(uint32_t) + length};
+    *columns = raw.at + start;
+    for (const unsigned char *at = json->end; at < *columns; at++) {
+        if (*at != ' ') {
+            return false;
+        }
+    }
+    for (const unsigned char *at = json->at; at < json->end; at++) {
+        commas += *at == ',';
+    }
+    return commas <= JSON_COMMAS_MAX;
+}
+
+/* Whether the columns keep every rule. */
+static bool points_right(PyObject *fields, const unsigned char *columns, size_t rows, size_t image_count)
+{
+    static const int pools[] = {MEANINGS, CONFIGS, HINT_SETS, DERIVED_VALUES, LAUNCHES};
+    size_t sizes[NJ_POINTING_COLUMNS];
+    for (int i = 0; i < NJ_POINTING_COLUMNS - 1; i++) {
+        sizes[i] = (size_t)PyTuple_GET_SIZE(PyTuple_GET_ITEM(fields, pools[i]));
+    }
+    sizes[NJ_POINTING_COLUMNS - 1] = image_count;
+    return nj_columns_right(columns, rows, sizes);
+}
+
+static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t image_count)
+{
+    const unsigned char *columns;
+    if (!split(raw, rows, &it->json, &columns)) {
+        return NULL;
+    }
+    it->names = PySet_New(NULL);
+    it->runtime = PySet_New(NULL);
+    PyObject *fields = it->names == NULL || it->runtime == NULL ? NULL : read_document(it);
+    Py_XDECREF(it->names);
+    Py_XDECREF(it->runtime);
+    nj_reading_end(it);
+    if (fields != NULL && !points_right(fields, columns, rows, image_count)) {
+        Py_CLEAR(fields);
+    }
+    return fields;
+}
+
+PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    Py_ssize_t rows, image_count;
+    nj_reading it = {0};
+    if (!PyArg_ParseTuple(args, "y*nnOOO:read_table", &raw, &rows, &image_count, &it.parse, &it.is_type,
+                          &it.decode_value)) {
+        return NULL;
+    }
+    nj_span bytes = {raw.buf, (size_t)raw.len};
+    PyObject *fields = rows < 0 || image_count < 0 ? NULL : read_table(&it, bytes, (size_t)rows, (size_t)image_count);
+    PyBuffer_Release(&raw);
+    return fields != NULL || PyErr_Occurred() ? fields : Py_NewRef(Py_None);
+}
