@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from nojit.aot import farm
 from nojit.aot.cache import Cache
 from nojit.aot.farm import Finished, Job
+from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack import PACKING, BundleContent, PackedBundle, pack, packer_version, write_file
 from nojit.aot.plan import Compiler, Plan
+from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
 from nojit.aot.tables import KernelContent
 from nojit.aot.target import target_of
@@ -57,7 +60,8 @@ def build(
     """Compile what the cache lacks and write one bundle and one report per plan.
 
     A bundle that is already there and is the one to build is left alone. With `keep_going`, variants that fail are
-    left out of their bundle; otherwise the first failure ends the build and no bundle is written.
+    left out of their bundle; otherwise the first failure ends the build and no bundle is written. Of a tuning bundle,
+    variants that fail are pruned, as those are that are not worth measuring; a kernel that has none left is a failure.
 
     Args:
         plans: what to build.
@@ -73,6 +77,7 @@ def build(
     """
     works = [_prepare(plan, out / plan.file_name, compiler) for plan in plans]
     stale = [work for work in works if work.existing is None]
+    keep_going = keep_going or any(plan.tuning for plan in plans)
     done: dict[Job, Finished] = {}
     jobs = [job for work in stale for job in work.jobs]
     for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going):
@@ -115,11 +120,22 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
             kernel.spec.name,
             list(kernel.spec.grid),
             repr((kernel.spec.tuning, kernel.source.params, kernel.axes, kernel.derived)),
+            [repr((table.device, table.configs, table.entries)) for table in kernel.tuned],
         ]
         for kernel in plan.kernels
     ]
     variants: list[Json] = [[job.key, repr(job.variant)] for job in jobs]
-    facts: list[Json] = [PACKING, plan.bundle.name, plan.bundle.version, plan.arch, repr(toolchain), kernels, variants]
+    pruning = PRUNING if plan.tuning else 0
+    facts: list[Json] = [
+        PACKING,
+        pruning,
+        plan.bundle.name,
+        plan.bundle.version,
+        plan.arch,
+        repr(toolchain),
+        kernels,
+        variants,
+    ]
     return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 
@@ -141,7 +157,8 @@ def _existing(path: Path, inputs: str) -> BundleReport | None:
 def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> BundleReport:
     """Pack what was compiled, put bundle and report in place, and return the report."""
     packed = None
-    kernels = tuple(content for content in _contents(work, done) if content.variants)
+    outcome = sort_out(work.plan, list(_by_kernel(work, done)))
+    kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)
     if write and kernels:
         # a bundle that lacks variants must not pass for the one that has them
         whole = all(done[job].error is None for job in work.jobs)
@@ -156,16 +173,20 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
         )
         packed = pack(content)
         write_file(work.path, packed.data)
-    report = _report(work, done, packed)
+    report = _report(work, outcome, packed)
     if write:
         write_file(report_path(work.path), encode_report(report))
     return report
 
 
-def _contents(work: _Work, done: Mapping[Job, Finished]) -> Iterator[KernelContent]:
+def _by_kernel(work: _Work, done: Mapping[Job, Finished]) -> Iterator[list[Finished]]:
     jobs = iter(work.jobs)
     for kernel in work.plan.kernels:
-        finished = [done.get(next(jobs)) for _ in kernel.variants]
+        yield [done[job] for job in islice(jobs, len(kernel.variants)) if job in done]
+
+
+def _contents(plan: Plan, outcome: Outcome) -> Iterator[KernelContent]:
+    for kernel, variants in zip(plan.kernels, outcome.variants(), strict=True):
         tuning = kernel.spec.tuning
         yield KernelContent(
             name=kernel.spec.name,
@@ -174,12 +195,12 @@ def _contents(work: _Work, done: Mapping[Job, Finished]) -> Iterator[KernelConte
             tuning=None if tuning is None else Tuning(tuple(tuning.key), tuning.bucket),
             axes=kernel.axes,
             derived=kernel.derived,
-            variants=tuple((f.job.variant, f.compiled) for f in finished if f and f.compiled),
+            variants=variants,
+            tuned=kernel.tuned,
         )
 
 
-def _report(work: _Work, done: Mapping[Job, Finished], packed: PackedBundle | None) -> BundleReport:
-    finished = [done[job] for job in work.jobs if job in done]
+def _report(work: _Work, outcome: Outcome, packed: PackedBundle | None) -> BundleReport:
     return BundleReport(
         path=work.path.name,
         arch=work.plan.arch,
@@ -190,10 +211,11 @@ def _report(work: _Work, done: Mapping[Job, Finished], packed: PackedBundle | No
         image_bytes=packed.image_bytes if packed else 0,
         excluded=sum(kernel.excluded for kernel in work.plan.kernels),
         toolchain=work.toolchain,
-        variants=tuple(_variant_report(f.job, f.compiled, f.cached) for f in finished if f.compiled),
-        failures=tuple(
-            Failure(f.job.variant.label(), f.error.where, str(f.error), f.error.log) for f in finished if f.error
+        variants=tuple(
+            _variant_report(f.job, f.compiled, f.cached) for kept in outcome.kept for f in kept if f.compiled
         ),
+        failures=outcome.failures,
+        pruned=outcome.pruned,
     )
 
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from nojit.aot.axes import axes_of, read_value
 from nojit.aot.hints import hint_sets
-from nojit.aot.manifest import CONFIG_RULES, DerivedSpec, KernelSpec
-from nojit.aot.options import OPTIONS, TUNABLE, option_value
+from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, fill, is_hintable, plain, types_of
 from nojit.aot.variant import Variant
+from nojit.aot.ways import Way, check_ways, parse_rule, way_of
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table import Config, Derived
+from nojit.runtime.table import Derived
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
-__all__ = ["Expansion", "derived_of", "expand_kernel"]
+__all__ = ["Axes", "Expander", "Expansion", "HintSet", "Names", "derived_of", "expand_kernel"]
 
+Axes = tuple[tuple[str, Value], ...]
+HintSet = tuple[tuple[str, int], ...]
 Names = Mapping[str, Any]
 # a stand-in address for a pointer that is there: only `has` may look at it before the call
 _PRESENT = expr.Pointer(0)
@@ -50,7 +52,7 @@ def expand_kernel(spec: KernelSpec, arch: str, where: str, profile: str = "full"
             serves every call.
     """
     check_arch(arch, where)
-    return _Expander(spec, arch, where).run(profile)
+    return Expander(spec, arch, where).run(profile)
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
@@ -62,21 +64,8 @@ def _derived_text(derived: str | DerivedSpec) -> str:
     return derived.expr if isinstance(derived, DerivedSpec) else derived
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A config of the manifest, taken apart."""
-
-    number: int
-    config: Config
-    options: tuple[tuple[str, Value], ...]
-    archs: tuple[str, ...]
-    when: expr.Expression
-    implied: tuple[tuple[str, int], ...]
-    """Hints that `requires` already guarantees: compiled into every variant of the config."""
-
-
-class _Expander:
-    """Holds what is worked out once for all variants of one kernel and arch."""
+class Expander:
+    """Holds what is worked out once for all variants of one kernel and arch; others choose other configs and hints."""
 
     def __init__(self, spec: KernelSpec, arch: str, where: str) -> None:
         self.spec = spec
@@ -84,29 +73,32 @@ class _Expander:
         self.where = where
         self.axes = axes_of(spec, where)
         self.params = tuple(spec.params)
-        self.ways = [self._way(number, raw) for number, raw in enumerate(spec.configs)]
-        self._check_ways()
-        self.exclude = [
-            self._parse(exclude.when, f"{where}.exclude[{i}].when") for i, exclude in enumerate(spec.exclude)
+        self.ways = [
+            way_of(spec, number, raw, arch, f"{where}.configs[{number}]") for number, raw in enumerate(spec.configs)
         ]
-        self.core = self._parse(spec.core, f"{where}.core")
+        check_ways(self.ways, where)
+        self.exclude = [
+            parse_rule(exclude.when, f"{where}.exclude[{i}].when") for i, exclude in enumerate(spec.exclude)
+        ]
+        self.core = parse_rule(spec.core, f"{where}.core")
         self.derived = {
-            name: self._parse(_derived_text(derived), f"{where}.derived.{name}")
+            name: parse_rule(_derived_text(derived), f"{where}.derived.{name}")
             for name, derived in spec.derived.items()
         }
         self._check_overlap()
 
     def run(self, profile: str) -> Expansion:
+        """List the variants of a profile."""
         variants: list[Variant] = []
         seen: set[tuple[Any, ...]] = set()
         excluded = 0
-        for axes, signature in self._meanings():
+        for axes, signature in self.meanings():
             built = 0
             # of each config, how many of its variants that ask for nothing are missing: a call has one set of derived
             # values, so only a config that has all of them serves every call
             missing: dict[int, int] = {}
-            for variant, names in self._of_meaning(axes, signature):
-                kept = not any(self._truth(rule, names) for rule in self.exclude)
+            for variant, names in self.variants_of(axes, signature):
+                kept = not any(self.truth(rule, names) for rule in self.exclude)
                 if not (variant.hints or variant.config.requires):
                     missing[variant.config_number] = missing.get(variant.config_number, 0) + (not kept)
                 if not kept:
@@ -114,13 +106,14 @@ class _Expander:
                     continue
                 self._check_new(variant, seen)
                 built += 1
-                if profile == "full" or self._truth(self.core, names):
+                if profile == "full" or self.truth(self.core, names):
                     variants.append(variant)
             if built and not self.spec.aligned_only and 0 not in missing.values():
                 self._refuse_incomplete(axes)
         return Expansion(tuple(variants), excluded)
 
-    def _meanings(self) -> Iterator[tuple[tuple[tuple[str, Value], ...], tuple[tuple[str, str], ...]]]:
+    def meanings(self) -> Iterator[tuple[Axes, tuple[tuple[str, str], ...]]]:
+        """List points of the matrix, each with every choice of types that it comes to."""
         names = [axis.name for axis in self.axes]
         for values in product(*(axis.values for axis in self.axes)):
             axes = tuple(zip(names, values, strict=True))
@@ -132,21 +125,20 @@ class _Expander:
             for types in product(*choices):
                 yield axes, tuple(zip(self.params, types, strict=True))
 
-    def _of_meaning(
-        self, axes: tuple[tuple[str, Value], ...], signature: tuple[tuple[str, str], ...]
-    ) -> Iterator[tuple[Variant, Names]]:
+    def variants_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> Iterator[tuple[Variant, Names]]:
+        """List the variants of one meaning, each with what rules at build time see of it."""
         types = dict(signature)
         matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
         base = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
         base.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
-        for way in self.ways:
+        for way in self.ways_for(axes):
             settings = way.config.constexprs + way.options
             names = base | {name: _plain(value) for name, value in settings}
-            if self.arch not in way.archs or not self._truth(way.when, names):
+            if self.arch not in way.archs or not self.fits(way, names):
                 continue
             for derived in self._derived_values(names):
                 known = names | dict(derived)
-                for hints in self._hint_sets(way, types):
+                for hints in self.hint_sets_of(way, types):
                     yield (
                         Variant(
                             kernel=self.spec.name,
@@ -162,6 +154,14 @@ class _Expander:
                         ),
                         known,
                     )
+
+    def ways_for(self, axes: Axes) -> Sequence[Way]:  # noqa: ARG002 - for those who choose by it
+        """List the configs to build a meaning with, in order of preference."""
+        return self.ways
+
+    def fits(self, way: Way, names: Names) -> bool:
+        """Say whether a config's `when` holds."""
+        return self.truth(way.when, names)
 
     def _derived_values(self, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
         choices: list[tuple[Value, ...]] = []
@@ -183,47 +183,10 @@ class _Expander:
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))
 
-    def _hint_sets(self, way: _Way, types: Mapping[str, str]) -> list[tuple[tuple[str, int], ...]]:
+    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
         implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
         return hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
-
-    def _way(self, number: int, raw: dict[str, Any]) -> _Way:
-        where = f"{self.where}.configs[{number}]"
-        defaults = {name: option.default for name, option in OPTIONS.items()}
-        given = self.spec.options | {key: raw[key] for key in raw if key in OPTIONS}
-        options = {name: option_value(value) for name, value in (defaults | given).items()}
-        constexprs = {
-            key: read_value(value, f"{where}.{key}")
-            for key, value in raw.items()
-            if key not in OPTIONS and key not in CONFIG_RULES
-        }
-        for arch in raw.get("archs", []):
-            check_arch(arch, f"{where}.archs")
-        requires = raw.get("requires", "")
-        implied: list[tuple[str, int]] = []
-        if requires:
-            conjuncts = self._parse(requires, f"{where}.requires").conjuncts()
-            implied = [hint for hint in map(expr.implied_hint, conjuncts) if hint and hint[0] in self.params]
-        return _Way(
-            number,
-            Config(tuple(sorted(constexprs.items())), tuple((name, options[name]) for name in TUNABLE), requires),
-            tuple(sorted(options.items())),
-            tuple(raw.get("archs", (self.arch,))),
-            self._parse(raw.get("when", "true"), f"{where}.when"),
-            tuple(implied),
-        )
-
-    def _check_ways(self) -> None:
-        seen: dict[tuple[Any, ...], int] = {}
-        for way in self.ways:
-            key = (_settings(way), way.config.requires, way.archs, way.when.text)
-            if key in seen:
-                raise ManifestError(
-                    f"expected configs to differ, got configs[{seen[key]}] again",
-                    where=f"{self.where}.configs[{way.number}]",
-                )
-            seen[key] = way.number
 
     def _check_overlap(self) -> None:
         places = {"params": self.params, "matrix": tuple(self.spec.matrix), "derived": tuple(self.spec.derived)}
@@ -250,7 +213,7 @@ class _Expander:
             raise ManifestError(f"expected each variant once, got twice: {variant.label()}", where=self.where)
         seen.add(key)
 
-    def _refuse_incomplete(self, axes: tuple[tuple[str, Value], ...]) -> None:
+    def _refuse_incomplete(self, axes: Axes) -> None:
         meaning = ", ".join(f"{name} = {value!r}" for name, value in axes) or "the kernel"
         raise ManifestError(
             f"expected a config without `requires`, all of whose derived values are built, for {meaning} on {self.arch}, "
@@ -258,23 +221,18 @@ class _Expander:
             where=self.where,
         )
 
-    def _parse(self, text: str, where: str) -> expr.Expression:
-        try:
-            return expr.parse(text)
-        except expr.ExpressionError as error:
-            raise ManifestError(str(error), where=where) from None
+    def truth(self, rule: expr.Expression, names: Names) -> bool:
+        """Evaluate a rule.
 
-    def _truth(self, rule: expr.Expression, names: Names) -> bool:
+        Raises:
+            ManifestError: it is neither true nor false.
+        """
         value = _evaluate(rule, names, self.where)
         if not isinstance(value, bool):
             raise ManifestError(
                 "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
             )
         return value
-
-
-def _settings(way: _Way) -> tuple[Any, ...]:
-    return tuple((name, identity(value)) for name, value in way.config.constexprs + way.options)
 
 
 def _plain(value: Value) -> Any:

@@ -6,16 +6,17 @@ that editors use come from the types below.
 
 from __future__ import annotations
 
-import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from nojit.aot.config_rules import check_config, check_options
+from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import explain
-from nojit.aot.options import OPTIONS
+from nojit.aot.tuning_rules import check_tuning
 from nojit.runtime.errors import ManifestError, did_you_mean
 
 __all__ = [
@@ -35,9 +36,6 @@ _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
 _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
-
-# a line that begins a table
-_TABLE = r"\s*\[{1,2}[^\[\],]+\]{1,2}\s*(#.*)?$"
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Leaf = Annotated[str, Meta(pattern=_LEAF)]
@@ -70,12 +68,32 @@ class ExcludeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How calls are bucketed when a tuning table is looked up."""
+    """What the best config depends on, and which configs are tried to find it."""
 
-    key: Annotated[list[Name], Meta(min_length=1, description="Integer params that the best config depends on.")]
-    bucket: Annotated[Literal["pow2", "exact"], Meta(description="Round each key up to a power of two, or not.")] = (
-        "pow2"
-    )
+    key: Annotated[
+        list[Expression],
+        Meta(min_length=1, max_length=8, description="Expressions over int params that the best config depends on."),
+    ]
+    bucket: Annotated[
+        Literal["quarter_pow2", "pow2", "exact"],
+        Meta(
+            description="How key values are rounded: to the nearest of 4, 5, 6 and 7 times a power of two, up to a power of two, or not."
+        ),
+    ] = "quarter_pow2"
+    when: Annotated[Expression, Meta(description="Which variants a tuning bundle holds: a rule as `core`.")] = "true"
+    alike: Annotated[
+        dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
+        Meta(description="Of an axis, groups of values whose measurements stand for one another."),
+    ] = {}
+    max_spill_bytes: Annotated[
+        int, Meta(ge=0, description="Leave configs out of a tuning bundle that spill more bytes of a thread than this.")
+    ] = 0
+    space: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="Configs to try: as `configs`, with a list of values wherever there are several; every product is one."
+        ),
+    ] = []
 
 
 class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -131,7 +149,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str,
         Meta(description="Why no variant without hints and `requires` is built; without a reason that is an error."),
     ] = ""
-    tuning: Annotated[TuningSpec | None, Meta(description="How tuned configs are looked up.")] = None
+    tuning: Annotated[TuningSpec | None, Meta(description="How configs are tried, and looked up once tuned.")] = None
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -188,49 +206,10 @@ def load_manifest(path: Path) -> Manifest:
     except msgspec.ValidationError as error:
         what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest))
         raise ManifestError(what, got=got, where=source.where(place)) from None
-    _check_configs(manifest, source)
+    for i, kernel in enumerate(manifest.kernel):
+        _check_kernel(kernel, f"$.kernel[{i}]", source)
     _check_names(manifest, source)
     return manifest
-
-
-class ManifestText:
-    """The text of a manifest, to turn key paths into lines."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self._lines = text.split("\n")
-
-    def where(self, key_path: str) -> str:
-        """Return ``file:line key_path``, without the line where TOML's spelling hides it."""
-        line = self._line(key_path)
-        return f"{self.path}:{line} {key_path}" if line else f"{self.path} {key_path}"
-
-    def _line(self, key_path: str) -> int | None:
-        start, end, found, header = 0, len(self._lines), None, ""
-        for key, index in re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path):
-            if key:
-                header = f"{header}.{key}" if header else key
-                position = self._find(rf"\s*\[{re.escape(header)}\]", start, end)
-                if position is None:
-                    # a key stands before the next table begins
-                    stop = self._find(_TABLE, start + 1, end)
-                    position = self._find(rf"\s*{re.escape(key)}\s*=", start, end if stop is None else stop)
-            else:
-                entry = rf"\s*\[\[{re.escape(header)}\]\]"
-                position = self._find(entry, start, end, int(index))
-                following = None if position is None else self._find(entry, position + 1, end)
-                end = end if following is None else following
-            if position is not None:
-                start, found = position, position
-        return None if found is None else found + 1
-
-    def _find(self, pattern: str, start: int, end: int, skip: int = 0) -> int | None:
-        for number in range(start, end):
-            if re.match(pattern, self._lines[number]):
-                if not skip:
-                    return number
-                skip -= 1
-        return None
 
 
 def _check_keys(data: dict[str, Any], source: ManifestText) -> None:
@@ -263,38 +242,12 @@ def _known(table: Any, struct: type[Struct], place: str, source: ManifestText) -
             )
 
 
-def _are_words(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-_RULE_KINDS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("archs", _are_words, "a list of archs"),
-    ("when", _is_text, "an expression"),
-    ("requires", _is_text, "an expression"),
-)
-CONFIG_RULES = tuple(key for key, _, _ in _RULE_KINDS)
-
-
-def _check_configs(manifest: Manifest, source: ManifestText) -> None:
-    for i, kernel in enumerate(manifest.kernel):
-        for option in kernel.options:
-            if option not in OPTIONS:
-                near = did_you_mean(option, tuple(OPTIONS))
-                place = source.where(f"$.kernel[{i}].options.{option}")
-                raise ManifestError(f"expected an option of {', '.join(OPTIONS)}", got=f"{option!r}{near}", where=place)
-            OPTIONS[option].check(kernel.options[option], source.where(f"$.kernel[{i}].options.{option}"))
-        for j, config in enumerate(kernel.configs):
-            place = f"$.kernel[{i}].configs[{j}]"
-            for key, value in config.items():
-                if key in OPTIONS:
-                    OPTIONS[key].check(value, source.where(f"{place}.{key}"))
-            for key, fits, what in _RULE_KINDS:
-                if key in config and not fits(config[key]):
-                    raise ManifestError(f"expected {what}", got=repr(config[key]), where=source.where(f"{place}.{key}"))
+def _check_kernel(kernel: KernelSpec, place: str, source: ManifestText) -> None:
+    check_options(kernel.options, f"{place}.options", source)
+    for j, config in enumerate(kernel.configs):
+        check_config(config, f"{place}.configs[{j}]", source)
+    if kernel.tuning is not None:
+        check_tuning(kernel, kernel.tuning, place, source)
 
 
 def _check_names(manifest: Manifest, source: ManifestText) -> None:

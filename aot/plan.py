@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from nojit.aot.axes import axes_of
-from nojit.aot.expand import derived_of, expand_kernel
+from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.options import TUNABLE
+from nojit.aot.report import Pruned
 from nojit.aot.source import KernelSource, SourcePlace, check_variant
+from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
+from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant
-from nojit.runtime import expr
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.aot.ways import parse_rule
+from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
+from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Compiler", "Plan", "PlannedKernel", "make_plans"]
 
@@ -52,6 +57,10 @@ class PlannedKernel:
     derived: tuple[Derived, ...]
     variants: tuple[Variant, ...]
     excluded: int
+    pruned: tuple[Pruned, ...] = ()
+    """What the rules of a tuning space leave out."""
+    tuned: tuple[TunedTable, ...] = ()
+    """Tables of the arch that go into the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +71,8 @@ class Plan:
     arch: str
     kernels: tuple[PlannedKernel, ...]
     """Sorted by name; those without a variant for this arch and profile left out."""
+    tuning: bool = False
+    """Whether it is a tuning bundle: configs that turn out not to be worth measuring are pruned, and are no failures."""
 
     @property
     def file_name(self) -> str:
@@ -74,7 +85,14 @@ class Plan:
 
 
 def make_plans(
-    manifests: Sequence[Path], archs: Sequence[str], profile: str, compiler: Compiler, kernels: Sequence[str] = ()
+    manifests: Sequence[Path],
+    archs: Sequence[str],
+    profile: str,
+    compiler: Compiler,
+    kernels: Sequence[str] = (),
+    *,
+    tuning: bool = False,
+    tuned: bool = True,
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
 
@@ -84,22 +102,30 @@ def make_plans(
         profile: ``core`` or ``full``.
         compiler: finds the kernels' sources.
         kernels: keep only kernels of these names; empty for all.
+        tuning: plan tuning bundles instead, of the kernels that have a space.
+        tuned: build by the tuned tables that lie beside the manifests.
 
     Raises:
         ManifestError: anything that cannot be built as written.
+        TuningError: a tuned table that does not fit the manifests.
     """
     for arch in archs:
         check_arch(arch, "--arch")
-    bundles = _merge(manifests)
-    known = tuple(entry.spec.name for entries in bundles.values() for entry in entries[1])
+    bundles = _merge(manifests, tuned=tuned and not tuning)
+    entries = [entry for _, found in bundles.values() for entry in found]
     for name in kernels:
-        if name not in known:
-            raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{did_you_mean(name, known)}")
-    return [
-        Plan(bundle, arch, tuple(_plan_kernels(entries, arch, profile, compiler, kernels)))
-        for bundle, entries in bundles.values()
-        for arch in dict.fromkeys(archs or bundle.archs)
-    ]
+        _check_kernel(name, entries, tuning=tuning)
+    plans = []
+    for bundle, found in bundles.values():
+        wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
+        for arch in dict.fromkeys(archs or bundle.archs):
+            expanded = [_expand(entry, arch, profile, tuning=tuning) for entry in wanted]
+            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, _planned(expanded, compiler), tuning))
+    return plans
+
+
+def _renamed(bundle: BundleSpec) -> BundleSpec:
+    return msgspec.structs.replace(bundle, name=f"{bundle.name}-tuning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +134,19 @@ class _Entry:
 
     spec: KernelSpec
     place: SourcePlace
+    tuned: list[TunedTable] = field(default_factory=list)
 
 
-def _merge(manifests: Sequence[Path]) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
+def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None:
+    known = {entry.spec.name: entry.spec for entry in entries}
+    if name not in known:
+        raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{did_you_mean(name, tuple(known))}")
+    spec = known[name]
+    if tuning and not (spec.tuning and spec.tuning.space):
+        raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
+
+
+def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
     bundles: dict[str, tuple[BundleSpec, list[_Entry]]] = {}
     owners: dict[tuple[str, str], Path] = {}
     for path in manifests:
@@ -132,53 +168,90 @@ def _merge(manifests: Sequence[Path]) -> dict[str, tuple[BundleSpec, list[_Entry
                     where=str(path),
                 )
             entries.append(_Entry(spec, SourcePlace(spec.source, path.parent, f"{path} kernel {spec.name}")))
+    if tuned:
+        _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests)
     return bundles
 
 
-def _plan_kernels(
-    entries: Sequence[_Entry], arch: str, profile: str, compiler: Compiler, kernels: Sequence[str]
-) -> Iterator[PlannedKernel]:
-    for entry in sorted(entries, key=lambda entry: entry.spec.name):
-        spec, place = entry.spec, entry.place
-        if kernels and spec.name not in kernels:
-            continue
-        expansion = expand_kernel(spec, arch, place.where, profile)
-        if not expansion.variants:
-            continue
-        source = compiler.describe(place)
-        for variant in expansion.variants:
-            check_variant(variant, source, place.where)
-        _check_names(spec, source, place.where)
-        yield PlannedKernel(
-            spec, source, place, axes_of(spec, place.where), derived_of(spec), expansion.variants, expansion.excluded
-        )
+def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path]) -> None:
+    """Read the tuned tables beside the manifests, and give each to its kernel's entry."""
+    for folder in dict.fromkeys(path.parent for path in manifests):
+        here = {entry.spec.name: entry for entry in entries if entry.place.folder == folder}
+        whole = {path.resolve() for path in folder.glob("*.toml")} <= {path.resolve() for path in manifests}
+        for table in read_folder(folder):
+            entry = here.get(table.kernel)
+            if entry is not None:
+                entry.tuned.append(check_tuned(table, entry.spec))
+            elif whole:
+                # with some of the folder's manifests left out, it may be one of theirs
+                got = f"{table.kernel!r}{did_you_mean(table.kernel, tuple(here))}"
+                raise TuningError("expected a kernel of the manifests", got=got, where=f"{table.path} $.kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class _Expanded:
+    """One entry for one arch."""
+
+    entry: _Entry
+    expansion: Expansion
+    pruned: tuple[Pruned, ...] = ()
+    tables: tuple[TunedTable, ...] = ()
+
+
+def _expand(entry: _Entry, arch: str, profile: str, *, tuning: bool) -> _Expanded:
+    spec, where = entry.spec, entry.place.where
+    if tuning:
+        space = expand_space(spec, arch, where)
+        return _Expanded(entry, Expansion(space.variants, space.excluded), space.pruned)
+    tables = tuple(table for table in entry.tuned if table.device.arch == arch)
+    if tables:
+        return _Expanded(entry, expand_tuned(spec, arch, where, profile, tables), tables=tables)
+    return _Expanded(entry, expand_kernel(spec, arch, where, profile))
+
+
+def _planned(expanded: Sequence[_Expanded], compiler: Compiler) -> tuple[PlannedKernel, ...]:
+    ordered = sorted(expanded, key=lambda each: each.entry.spec.name)
+    return tuple(_plan_kernel(each, compiler) for each in ordered if each.expansion.variants)
+
+
+def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
+    spec, place = expanded.entry.spec, expanded.entry.place
+    source = compiler.describe(place)
+    for variant in expanded.expansion.variants:
+        check_variant(variant, source, place.where)
+    _check_names(spec, source, place.where)
+    for table in expanded.tables:
+        for number, config in enumerate(table.configs):
+            _check_text(config.requires, spec, source, f"{table.path} $.config[{number}].requires")
+    return PlannedKernel(
+        spec=spec,
+        source=source,
+        place=place,
+        axes=axes_of(spec, place.where),
+        derived=derived_of(spec),
+        variants=expanded.expansion.variants,
+        excluded=expanded.expansion.excluded,
+        pruned=expanded.pruned,
+        tuned=expanded.tables,
+    )
 
 
 def _check_names(spec: KernelSpec, source: KernelSource, where: str) -> None:
     """Refuse what would fail at each call: a grid that is no expression, a name that nothing gives a value to."""
-    params = tuple(param.name for param in source.params)
-    texts = [(f"{where}.grid[{number}]", text) for number, text in enumerate(spec.grid)]
-    texts += [
-        (f"{where}.configs[{number}].requires", config.get("requires", ""))
-        for number, config in enumerate(spec.configs)
-    ]
-    texts += [(f"{where}.derived.{derived.name}", derived.expression) for derived in derived_of(spec)]
-    for place, text in texts:
-        names = sorted(_parse(text, place).names) if text else []
-        _refuse_strangers(names, ("arch", *params, *spec.matrix, *TUNABLE), "a param, constexpr or axis", place)
-    runtime = tuple(param.name for param in source.params if not param.constexpr)
-    keys = spec.tuning.key if spec.tuning else []
-    _refuse_strangers(keys, runtime, "a runtime param of the kernel", f"{where}.tuning.key")
+    for number, text in enumerate(spec.grid):
+        _check_text(text, spec, source, f"{where}.grid[{number}]")
+    for number, config in enumerate(spec.configs):
+        _check_text(config.get("requires", ""), spec, source, f"{where}.configs[{number}].requires")
+    for number, table in enumerate(spec.tuning.space if spec.tuning else ()):
+        _check_text(table.get("requires", ""), spec, source, f"{where}.tuning.space[{number}].requires")
+    for derived in derived_of(spec):
+        _check_text(derived.expression, spec, source, f"{where}.derived.{derived.name}")
 
 
-def _parse(text: str, where: str) -> expr.Expression:
-    try:
-        return expr.parse(text)
-    except expr.ExpressionError as error:
-        raise ManifestError(str(error), where=where) from None
-
-
-def _refuse_strangers(names: Sequence[str], known: Sequence[str], what: str, where: str) -> None:
-    for name in names:
+def _check_text(text: str, spec: KernelSpec, source: KernelSource, where: str) -> None:
+    """Refuse an expression with a name that has no value at a call; an empty one says nothing."""
+    known = ("arch", *(param.name for param in source.params), *spec.matrix, *TUNABLE)
+    for name in sorted(parse_rule(text, where).names) if text else ():
         if name not in known:
-            raise ManifestError(f"expected {what}", got=f"{name!r}{did_you_mean(name, tuple(known))}", where=where)
+            near = did_you_mean(name, known)
+            raise ManifestError("expected a param, constexpr or axis", got=f"{name!r}{near}", where=where)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["BundleReport", "Failure", "VariantReport", "decode_report", "encode_report"]
+__all__ = ["BundleReport", "Failure", "Pruned", "VariantReport", "decode_report", "encode_report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,18 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """One variant of a tuning space that is not worth measuring, and so is not in the bundle."""
+
+    kernel: str
+    label: str
+    reason: str
+    """One of few, to count by."""
+    detail: str
+    """What was found; empty if the reason says all."""
+
+
+@dataclass(frozen=True, slots=True)
 class BundleReport:
     """One bundle of a build."""
 
@@ -62,6 +74,8 @@ class BundleReport:
     toolchain: tuple[tuple[str, str], ...]
     variants: tuple[VariantReport, ...]
     failures: tuple[Failure, ...]
+    pruned: tuple[Pruned, ...] = ()
+    """Of a tuning bundle only."""
 
 
 def encode_report(report: BundleReport) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.manifest import CONFIG_RULES
+from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.options import OPTIONS
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean

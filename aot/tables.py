@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from nojit.aot.types import plain
@@ -11,6 +12,8 @@ from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.postfix import postfix
 from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
+from nojit.runtime.tuned import TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import resolve
 from nojit.runtime.values import Value, identity
 
 __all__ = ["KernelContent", "build_table"]
@@ -30,6 +33,8 @@ class KernelContent:
     derived: tuple[Derived, ...]
     variants: tuple[tuple[Variant, CompiledVariant], ...]
     """In the order of expansion, which is the order of preference among configs."""
+    tuned: tuple[TunedTable, ...] = ()
+    """What was measured on devices of the arch, checked against the manifest."""
 
 
 class _Pool(Generic[T]):
@@ -83,7 +88,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
             )
         )
     rows.sort()
-    return KernelTable(
+    table = KernelTable(
         kernel=kernel.name,
         params=kernel.params,
         grid=kernel.grid,
@@ -99,6 +104,29 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         programs=tuple(map(_program, kernel.grid)),
         columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
     )
+    return _with_tables(table, kernel.tuned)
+
+
+def _with_tables(table: KernelTable, tuned: Sequence[TunedTable]) -> KernelTable:
+    if table.tuning is None or not tuned:
+        return table
+    tables = tuple(resolve(_keep_built(each, table.configs), table) for each in tuned)
+    return replace(table, tuning=Tuning(table.tuning.key, table.tuning.bucket, tables))
+
+
+def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
+    """Leave out of a checked table what no variant was built with: `core` keeps few configs, and some may have failed."""
+    built = {(repr(config.constexprs + config.options), config.requires) for config in configs}
+    kept = [number for number, config in enumerate(table.configs) if (repr(config.settings), config.requires) in built]
+    numbers = {old: new for new, old in enumerate(kept)}
+    entries = [TunedEntry(entry.where, rows) for entry in table.entries if (rows := _keep_rows(entry.rows, numbers))]
+    used = tuple(table.configs[number] for number in kept)
+    return replace(table, configs=used, entries=tuple(entries))
+
+
+def _keep_rows(rows: Iterable[TunedRow], numbers: Mapping[int, int]) -> tuple[TunedRow, ...]:
+    filtered = (TunedRow(row.at, tuple(numbers[old] for old in row.use if old in numbers), ()) for row in rows)
+    return tuple(row for row in filtered if row.use)
 
 
 def _program(text: str) -> str:

@@ -6,11 +6,13 @@ from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.format import TargetInfo
 from nojit.runtime.target import arch_number, image_arch_of
 
-__all__ = ["ARCHS", "check_arch", "target_of"]
+__all__ = ["ARCHS", "check_arch", "shared_bytes_max", "target_of"]
 
 # what every supported Triton (3.6 to 3.9) compiles for and its ptxas assembles
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 _WARP_SIZE = 32
+# KiB that a block can ask for (CUDA programming guide, "technical specifications per compute capability")
+_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99, 121: 99}
 
 
 def check_arch(arch: str, where: str) -> str:
@@ -30,3 +32,8 @@ def target_of(arch: str) -> TargetInfo:
     """Describe the target of a bundle for `arch`."""
     arch_number(arch)
     return TargetInfo("cuda", arch, str(image_arch_of(arch)), _WARP_SIZE)
+
+
+def shared_bytes_max(arch: str) -> int:
+    """Return the most shared memory that a block can have, in bytes."""
+    return _SHARED_KIB[arch_number(arch)] * 1024

@@ -54,14 +54,14 @@ params = { x = "*fp16" }
 [[kernel]]
 name = "silu"
 source = "demo:silu"
-params = { x = "*fp16" }
-tuning = { key = ["x"] }
+params = { x = "*fp16", m = "i32" }
+tuning = { key = ["m"] }
 """
 )
 SOURCES = {
     "demo:add": FakeSource(("x", "n"), ("BLOCK",), helpers=("load",)),
     "demo:gelu": FakeSource(("x",), helpers=("load", "erf")),
-    "demo:silu": FakeSource(("x",)),
+    "demo:silu": FakeSource(("x", "m")),
 }
 HELPERS = {"load": "tl.load", "erf": "tl.erf"}
 FILE = "demo-1.0-sm_90.nojit"
@@ -242,7 +242,7 @@ class TestSecondBuild:
             ("x = 16\n", "x = 16\nn = 16\n", 2),
             # these change the bundle and no image
             ('grid = ["cdiv(n, BLOCK)"]', 'grid = ["n"]', 0),
-            ('tuning = { key = ["x"] }', 'tuning = { key = ["x"], bucket = "exact" }', 0),
+            ('tuning = { key = ["m"] }', 'tuning = { key = ["m"], bucket = "exact" }', 0),
             ('version = "1.0"', 'version = "1.1"', 0),
             ("BLOCK = 64", 'BLOCK = 64\nrequires = "n > 4"\n[[kernel.configs]]\nBLOCK = 64', 0),
         ],

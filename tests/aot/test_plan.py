@@ -123,8 +123,8 @@ def test_entries_that_do_not_fit_the_source(plan, old, new, expected):
     ("addition", "expected"),
     [
         ('[[kernel.configs]]\nBLOCK = 32\nrequires = "aligned(x_prt, 16)"\n', "expected a param, constexpr or axis, got 'x_prt'; did you mean 'x_ptr'? - at {path} kernel add.configs[1].requires"),
-        ('[kernel.tuning]\nkey = ["n", "m"]\n', "expected a runtime param of the kernel, got 'm' - at {path} kernel add.tuning.key"),
-        ('[kernel.tuning]\nkey = ["BLOCK"]\n', "expected a runtime param of the kernel, got 'BLOCK' - at {path} kernel add.tuning.key"),
+        ('[kernel.tuning]\nkey = ["n", "m"]\n', "expected an int param (n), got 'm' - at {path}:18 $.kernel[0].tuning.key"),
+        ('[kernel.tuning]\nkey = ["BLOCK"]\n', "expected an int param (n), got 'BLOCK' - at {path}:18 $.kernel[0].tuning.key"),
     ],
 )  # fmt: skip
 def test_names_that_nothing_gives_a_value_to(plan, tmp_path, addition, expected):

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import CONFIG_RULES, load_manifest
+from nojit.aot.manifest import load_manifest
 from nojit.aot.mistakes import shorten
 from nojit.aot.options import OPTIONS
 from nojit.runtime import expr

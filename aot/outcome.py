@@ -1,0 +1,77 @@
+"""What came of the variants of a plan: those for the bundle, those that failed, those that were pruned. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nojit.aot.farm import Finished
+from nojit.aot.plan import Plan, PlannedKernel
+from nojit.aot.pruning import prune_compiled, prune_failed
+from nojit.aot.report import Failure, Pruned
+from nojit.aot.variant import CompiledVariant, Variant
+
+__all__ = ["Outcome", "sort_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The variants of a plan, told apart."""
+
+    kept: tuple[tuple[Finished, ...], ...]
+    """What goes into the bundle, for each kernel of the plan."""
+    failures: tuple[Failure, ...]
+    pruned: tuple[Pruned, ...]
+
+    def variants(self) -> tuple[tuple[tuple[Variant, CompiledVariant], ...], ...]:
+        """Return the compiled variants for each kernel of the plan."""
+        return tuple(tuple((f.job.variant, f.compiled) for f in kept if f.compiled) for kept in self.kept)
+
+
+def sort_out(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
+    """Tell the finished variants of each kernel apart.
+
+    Args:
+        plan: what was built.
+        finished: for each of its kernels, the variants that are done, in the plan's order.
+    """
+    if plan.tuning:
+        return _sort_out_tuning(plan, finished)
+    failures = (_failure(each) for one in finished for each in one)
+    kept = tuple(tuple(each for each in one if each.compiled) for one in finished)
+    return Outcome(kept, tuple(failure for failure in failures if failure), ())
+
+
+def _sort_out_tuning(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
+    kept: list[tuple[Finished, ...]] = []
+    failures: list[Failure] = []
+    pruned: list[Pruned] = []
+    for kernel, one in zip(plan.kernels, finished, strict=True):
+        reasons = [(each, _why_pruned(kernel, each)) for each in one]
+        left_out = [*kernel.pruned, *(reason for _, reason in reasons if reason)]
+        kept.append(tuple(each for each, reason in reasons if reason is None))
+        pruned += left_out
+        if one and not kept[-1]:
+            failures.append(_nothing_left(kernel, left_out))
+    return Outcome(tuple(kept), tuple(failures), tuple(pruned))
+
+
+def _failure(finished: Finished) -> Failure | None:
+    error = finished.error
+    return None if error is None else Failure(finished.job.variant.label(), error.where, str(error), error.log)
+
+
+def _why_pruned(kernel: PlannedKernel, finished: Finished) -> Pruned | None:
+    variant, limit = finished.job.variant, kernel.spec.tuning.max_spill_bytes if kernel.spec.tuning else 0
+    if finished.error is not None:
+        return prune_failed(variant, finished.error)
+    return prune_compiled(variant, finished.compiled, limit) if finished.compiled else None
+
+
+def _nothing_left(kernel: PlannedKernel, pruned: Sequence[Pruned]) -> Failure:
+    counts = Counter(each.reason for each in pruned).most_common()
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts)
+    message = f"expected a config of {kernel.spec.name} to measure, got every one pruned: {reasons}"
+    log = "\n".join([message, *(f"{each.label}: {each.reason} {each.detail}" for each in pruned)])
+    return Failure(kernel.spec.name, kernel.place.where, message, log)

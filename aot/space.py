@@ -1,0 +1,102 @@
+"""Tuning spaces: every config of a kernel to try, with what rules leave out and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import msgspec
+from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.expand import Expander, HintSet, Names
+from nojit.aot.manifest import KernelSpec, TuningSpec
+from nojit.aot.report import Pruned
+from nojit.aot.target import check_arch
+from nojit.aot.tuning_rules import choices
+from nojit.aot.variant import Variant
+from nojit.aot.ways import Way, parse_rule, way_of
+
+__all__ = ["SpaceExpansion", "configs_of", "expand_space"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceExpansion:
+    """What the space of one kernel comes to for one architecture."""
+
+    variants: tuple[Variant, ...]
+    """Of each meaning to tune the manifest's own configs first, then the space's; each with the fullest hints only."""
+    excluded: int
+    """How many variants `exclude` left out."""
+    pruned: tuple[Pruned, ...]
+    """What the `when` of a space left out."""
+
+
+def expand_space(spec: KernelSpec, arch: str, where: str) -> SpaceExpansion:
+    """List the variants to measure of one kernel; none without a space.
+
+    Args:
+        spec: the manifest's entry.
+        arch: one of `nojit.aot.target.ARCHS`.
+        where: manifest and kernel, for messages.
+
+    Raises:
+        ManifestError: the entry contradicts itself.
+    """
+    check_arch(arch, where)
+    if spec.tuning is None or not spec.tuning.space:
+        return SpaceExpansion((), 0, ())
+    return _SpaceExpander(spec, spec.tuning, arch, where).expand()
+
+
+def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Multiply one table of a space out, the last key fastest."""
+    rules = {key: table[key] for key in table if key in CONFIG_RULES}
+    settings = {key: choices(value) for key, value in table.items() if key not in CONFIG_RULES}
+    for values in product(*settings.values()):
+        yield dict(zip(settings, values, strict=True)) | rules
+
+
+class _SpaceExpander(Expander):
+    """Tries the space beside the manifest's configs."""
+
+    def __init__(self, spec: KernelSpec, tuning: TuningSpec, arch: str, where: str) -> None:
+        # meanings are tuned for aligned calls: the rest run what serves every call
+        super().__init__(
+            msgspec.structs.replace(spec, aligned_only="a tuning bundle serves aligned calls"), arch, where
+        )
+        self.rule = parse_rule(tuning.when, f"{where}.tuning.when")
+        self.own = len(self.ways)
+        for number, table in enumerate(tuning.space):
+            for raw in configs_of(table):
+                self.ways.append(way_of(spec, len(self.ways), raw, arch, f"{where}.tuning.space[{number}]"))
+
+    def expand(self) -> SpaceExpansion:
+        """List what is to be measured."""
+        variants: list[Variant] = []
+        pruned: list[Pruned] = []
+        excluded = 0
+        for axes, signature in self.meanings():
+            seen: set[str] = set()
+            for variant, names in self.variants_of(axes, signature):
+                if any(self.truth(rule, names) for rule in self.exclude):
+                    excluded += 1
+                elif self.truth(self.rule, names) and (facts := repr((variant.config, variant.derived))) not in seen:
+                    if (reason := self._left_out(variant, names)) is None:
+                        seen.add(facts)
+                        variants.append(variant)
+                    else:
+                        pruned.append(Pruned(variant.kernel, variant.label(), reason, ""))
+        return SpaceExpansion(tuple(variants), excluded, tuple(pruned))
+
+    def fits(self, way: Way, names: Names) -> bool:
+        """Say whether a config is looked at; one that its space leaves out is, to be listed."""
+        return way.number >= self.own or super().fits(way, names)
+
+    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
+        """List the fullest set of hints alone."""
+        return [max(super().hint_sets_of(way, types), key=len)]
+
+    def _left_out(self, variant: Variant, names: Names) -> str | None:
+        rule = self.ways[variant.config_number].when
+        return None if self.truth(rule, names) else f"left out by {rule.text!r}"

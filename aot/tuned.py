@@ -1,0 +1,181 @@
+"""Tuned tables at build time: read and checked against the manifests, and which variants come of them.
+
+A meaning that a tuned table covers is built with the configs that the table uses for it, and no others; every other
+meaning keeps the manifest's configs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nojit.aot.axes import read_value
+from nojit.aot.config_rules import constexprs_in
+from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names
+from nojit.aot.manifest import KernelSpec
+from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.ways import Way, make_way, parse_rule
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
+from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable, read_tuned
+from nojit.runtime.values import Value, identity
+
+__all__ = ["FOLDER", "check_tuned", "expand_tuned", "read_folder"]
+
+FOLDER = "tuned"
+"""Where tuned tables lie, beside the manifests."""
+
+
+def read_folder(folder: Path) -> tuple[TunedTable, ...]:
+    """Read the tuned tables beside the manifests of a folder, sorted by file name.
+
+    Raises:
+        TuningError: a file that is none, or two tables of one kernel and device.
+    """
+    tables: dict[tuple[str, str], TunedTable] = {}
+    for path in sorted((folder / FOLDER).glob("*.toml")):
+        try:
+            table = read_tuned(path)
+        except OSError as error:
+            raise TuningError("expected a readable file", got=str(error), where=str(path)) from None
+        other = tables.setdefault((table.kernel, repr(table.device)), table)
+        if other is not table:
+            what = f"expected one table of kernel {table.kernel!r} for {table.device.name}"
+            raise TuningError(what, got=f"{other.path} too", where=str(path))
+    return tuple(tables.values())
+
+
+def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
+    """Hold a tuned table to the manifest's entry, and spell each of its configs out.
+
+    Returns:
+        The table, each config with every constexpr and every option that tells configs apart.
+
+    Raises:
+        TuningError: another key than the entry's, an axis, a value of one or a setting that the entry lacks; names the
+            file.
+    """
+    key = tuple(spec.tuning.key) if spec.tuning else ()
+    if tuple(map(expr.parse, table.key)) != tuple(map(expr.parse, key)):
+        what = f"expected the key that the manifest has for {spec.name}: {', '.join(key) or 'none'}"
+        raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
+    for number, entry in enumerate(table.entries):
+        _check_axes(entry, spec, f"{table.path} $.entry[{number}].where")
+    configs = [
+        _spelled_out(config, spec, f"{table.path} $.config[{number}]") for number, config in enumerate(table.configs)
+    ]
+    return replace(table, configs=tuple(configs))
+
+
+def _check_axes(entry: TunedEntry, spec: KernelSpec, where: str) -> None:
+    for axis, values in entry.where:
+        if axis not in spec.matrix:
+            near = did_you_mean(axis, tuple(spec.matrix))
+            raise TuningError(f"expected an axis of kernel {spec.name}", got=f"{axis!r}{near}", where=where)
+        known = [identity(read_value(raw, where)) for raw in spec.matrix[axis]]
+        for value in values:
+            if identity(value) not in known:
+                what = f"expected a value of axis {axis!r} of kernel {spec.name}, {spec.matrix[axis]}"
+                raise TuningError(what, got=repr(value), where=f"{where}.{axis}")
+
+
+def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConfig:
+    known = dict.fromkeys(name for raw in spec.configs for name in constexprs_in(raw))
+    given = dict(config.settings)
+    for name in given:
+        if name not in known and name not in TUNABLE:
+            near = did_you_mean(name, (*known, *TUNABLE))
+            raise TuningError(
+                f"expected a tunable of kernel {spec.name}", got=f"{name!r}{near}", where=f"{where}.{name}"
+            )
+    for name in known:
+        if name not in given:
+            raise TuningError(f"expected a value for {name!r}, as the manifest's configs have", got="none", where=where)
+    try:
+        for name, value in given.items():
+            if name in OPTIONS and value is not None:
+                OPTIONS[name].check(value, f"{where}.{name}")
+        built = _way(spec, 0, config, "", where).config
+    except ManifestError as error:
+        raise TuningError(error.what, got=error.got, where=error.where) from None
+    return TunedConfig(built.constexprs + built.options, config.requires)
+
+
+def _way(spec: KernelSpec, number: int, config: TunedConfig, arch: str, where: str) -> Way:
+    return make_way(
+        spec,
+        number,
+        dict(config.settings),
+        requires=config.requires,
+        archs=(arch,),
+        when=parse_rule("true", where),
+        where=where,
+    )
+
+
+def expand_tuned(spec: KernelSpec, arch: str, where: str, profile: str, tables: Sequence[TunedTable]) -> Expansion:
+    """List the variants of one kernel for `arch`, as `nojit.aot.expand.expand_kernel` does, by its tuned tables.
+
+    Args:
+        spec: the manifest's entry.
+        arch: one of `nojit.aot.target.ARCHS`.
+        where: manifest and kernel, for messages.
+        profile: ``core`` keeps one config of a tuned meaning; ``full`` keeps all.
+        tables: those of the kernel and the arch, each checked; at least one.
+
+    Raises:
+        ManifestError: as `expand_kernel`.
+    """
+    return _TunedExpander(spec, arch, where, profile, tables).run(profile)
+
+
+class _TunedExpander(Expander):
+    """Builds covered meanings with the configs of tuned tables."""
+
+    def __init__(self, spec: KernelSpec, arch: str, where: str, profile: str, tables: Sequence[TunedTable]) -> None:
+        super().__init__(spec, arch, where)
+        self._tables = tables
+        self._profile = profile
+        self._tuned: dict[str, Way] = {}
+        self._serving: frozenset[int] | None = None
+        """Configs whose variants serve every call, of the meaning at hand; None if it is not tuned."""
+        for config in (config for table in tables for config in table.configs):
+            number = len(self.ways) + len(self._tuned)
+            self._tuned.setdefault(repr(config), _way(spec, number, config, arch, f"{where} {FOLDER}"))
+
+    def ways_for(self, axes: Axes) -> Sequence[Way]:
+        """List a covered meaning's configs, the one that is most often best first; the manifest's for any other."""
+        tuned = [self._tuned[facts] for facts in _by_merit(self._tables, dict(axes))]
+        if not tuned:
+            self._serving = None
+            return self.ways
+        free = [way for way in tuned if not way.config.requires]
+        serving = free[:1] or [way for way in self.ways if not way.config.requires]
+        self._serving = frozenset(way.number for way in serving)
+        kept = tuned[:1] if self._profile == "core" else tuned
+        return kept + [way for way in serving if way not in kept]
+
+    def fits(self, way: Way, names: Names) -> bool:
+        """Say whether a config is for a point of the matrix: a tuned one is, wherever a table uses it."""
+        return way.number >= len(self.ways) or super().fits(way, names)
+
+    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
+        """List the sets of hints; only the configs that serve every call are built without hints."""
+        sets = super().hint_sets_of(way, types)
+        if self._serving is None or way.number in self._serving:
+            return sets
+        least = min(sets, key=len)
+        return [hints for hints in sets if hints != least] or sets
+
+
+def _by_merit(tables: Iterable[TunedTable], axes: Mapping[str, Value]) -> list[str]:
+    """List the configs that cover a meaning: first those that are most often best, then in order of appearance."""
+    best: dict[str, int] = {}
+    for table in tables:
+        entry = next((entry for entry in table.entries if entry.covers(axes)), None)
+        for row in entry.rows if entry else ():
+            for place, number in enumerate(row.use):
+                facts = repr(table.configs[number])
+                best[facts] = best.get(facts, 0) + (place == 0)
+    return sorted(best, key=lambda facts: -best[facts])

@@ -1,0 +1,119 @@
+"""The rules of ``[kernel.tuning]`` that a manifest can be held to without its kernel's source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nojit.aot.config_rules import CONFIG_RULES, check_rules, constexprs_in
+from nojit.aot.manifest_text import ManifestText
+from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.types import FLOATS, NONE
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError, did_you_mean
+
+if TYPE_CHECKING:
+    from nojit.aot.manifest import KernelSpec, TuningSpec
+
+__all__ = ["check_tuning", "choices"]
+
+
+def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
+    """Refuse a key, a group of alike values or a space that fits no call of the kernel.
+
+    Args:
+        kernel: the entry.
+        tuning: its tuning.
+        place: key path of the entry.
+        source: turns key paths into lines.
+
+    Raises:
+        ManifestError: it does not fit; with the nearest right spelling.
+    """
+    where = f"{place}.tuning"
+    _check_key(kernel, tuning, source.where(f"{where}.key"))
+    for axis, groups in tuning.alike.items():
+        _check_alike(kernel.matrix, axis, groups, source.where(f"{where}.alike.{axis}"))
+    known = dict.fromkeys(name for config in kernel.configs for name in constexprs_in(config))
+    for number, table in enumerate(tuning.space):
+        _check_space(table, tuple(known), f"{where}.space[{number}]", source)
+
+
+def choices(value: Any) -> Sequence[Any]:
+    """List the values that a space tries for one key; a scalar is fixed."""
+    return value if isinstance(value, list) else (value,)
+
+
+def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
+    ints = tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
+    for text in tuning.key:
+        try:
+            names = sorted(expr.parse(text).names)
+        except expr.ExpressionError as error:
+            raise ManifestError(str(error), where=where) from None
+        if not names:
+            raise ManifestError("expected an expression over int params", got=repr(text), where=where)
+        for name in names:
+            if name not in ints:
+                near = did_you_mean(name, ints)
+                raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
+    if len(set(tuning.key)) != len(tuning.key):
+        raise ManifestError("expected each expression once", got=repr(tuning.key), where=where)
+
+
+def _is_int(spelling: str) -> bool:
+    return not (spelling[:1] in "*(" or spelling.startswith("tensordesc") or spelling in (*FLOATS, NONE, ""))
+
+
+def _check_alike(matrix: Mapping[str, list[Any]], axis: str, groups: list[list[Any]], where: str) -> None:
+    if axis not in matrix:
+        near = did_you_mean(axis, tuple(matrix))
+        raise ManifestError("expected an axis of the matrix", got=f"{axis!r}{near}", where=where)
+    known = [(type(value), value) for value in matrix[axis]]
+    seen: list[Any] = []
+    for value in (value for group in groups for value in group):
+        if (type(value), value) not in known:
+            raise ManifestError(f"expected a value of axis {axis!r}, {matrix[axis]}", got=repr(value), where=where)
+        if (type(value), value) in seen:
+            raise ManifestError("expected each value in one group", got=repr(value), where=where)
+        seen.append((type(value), value))
+
+
+def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, source: ManifestText) -> None:
+    check_rules(table, place, source)
+    for key, raw in table.items():
+        if key in CONFIG_RULES:
+            continue
+        where = source.where(f"{place}.{key}")
+        if key not in known and key not in TUNABLE:
+            raise ManifestError(
+                f"expected a constexpr of the configs or one of {', '.join(TUNABLE)}",
+                got=f"{key!r}{_near(key, known)}",
+                where=where,
+            )
+        values = choices(raw)
+        if not values:
+            raise ManifestError("expected a value, or a list of them", got="[]", where=where)
+        if repeated := next(_repeated(values), None):
+            raise ManifestError("expected each value once", got=repeated, where=where)
+        for value in values if key in OPTIONS else ():
+            OPTIONS[key].check(value, where)
+    for name in known:
+        if name not in table:
+            raise ManifestError(
+                f"expected a value for {name!r}, as the configs have", got="none", where=source.where(place)
+            )
+
+
+def _near(key: str, known: tuple[str, ...]) -> str:
+    if key in OPTIONS:
+        return ", which tells no configs apart at a call: it belongs in [kernel.options]"
+    return did_you_mean(key, (*known, *TUNABLE, *CONFIG_RULES))
+
+
+def _repeated(values: Sequence[Any]) -> Iterator[str]:
+    seen = []
+    for value in values:
+        if (type(value), value) in seen:
+            yield repr(value)
+        seen.append((type(value), value))

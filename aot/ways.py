@@ -1,0 +1,127 @@
+"""The configs of a kernel, taken apart: what each sets, where it may run, and what it promises the compiler. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nojit.aot.axes import read_value
+from nojit.aot.config_rules import constexprs_in
+from nojit.aot.manifest import KernelSpec
+from nojit.aot.options import OPTIONS, TUNABLE, option_value
+from nojit.aot.target import check_arch
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError
+from nojit.runtime.table import Config
+from nojit.runtime.values import Value, identity
+
+__all__ = ["Way", "check_ways", "make_way", "parse_rule", "way_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One config of a kernel."""
+
+    number: int
+    """Its place in the order of preference."""
+    config: Config
+    options: tuple[tuple[str, Value], ...]
+    """Every compiler option, spelled out."""
+    archs: tuple[str, ...]
+    when: expr.Expression
+    implied: tuple[tuple[str, int], ...]
+    """Hints that `requires` already guarantees: compiled into every variant of the config."""
+
+
+def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> Way:
+    """Take a config of a manifest apart.
+
+    Args:
+        spec: the kernel's entry.
+        number: the config's place in the order of preference.
+        raw: as the manifest has it; its options are checked.
+        arch: the one that is built for.
+        where: the config, for messages.
+
+    Raises:
+        ManifestError: a value, an arch or a rule that is none.
+    """
+    for named in raw.get("archs", []):
+        check_arch(named, f"{where}.archs")
+    constexprs = {key: read_value(raw[key], f"{where}.{key}") for key in constexprs_in(raw)}
+    options = {key: option_value(value) for key, value in raw.items() if key in OPTIONS}
+    return make_way(
+        spec,
+        number,
+        constexprs | options,
+        requires=raw.get("requires", ""),
+        archs=tuple(raw.get("archs", (arch,))),
+        when=parse_rule(raw.get("when", "true"), f"{where}.when"),
+        where=where,
+    )
+
+
+def make_way(
+    spec: KernelSpec,
+    number: int,
+    settings: Mapping[str, Value],
+    *,
+    requires: str,
+    archs: tuple[str, ...],
+    when: expr.Expression,
+    where: str,
+) -> Way:
+    """Make a config of its settings: constexprs, and the options that it does not take from the kernel or by default.
+
+    Raises:
+        ManifestError: a `requires` that is no expression.
+    """
+    defaults = {name: option.default for name, option in OPTIONS.items()}
+    given = {key: value for key, value in settings.items() if key in OPTIONS}
+    options = {name: option_value(value) for name, value in (defaults | spec.options | given).items()}
+    constexprs = tuple(sorted((key, value) for key, value in settings.items() if key not in OPTIONS))
+    return Way(
+        number,
+        Config(constexprs, tuple((name, options[name]) for name in TUNABLE), requires),
+        tuple(sorted(options.items())),
+        archs,
+        when,
+        _implied(spec, requires, f"{where}.requires"),
+    )
+
+
+def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, int], ...]:
+    if not requires:
+        return ()
+    hints = map(expr.implied_hint, parse_rule(requires, where).conjuncts())
+    return tuple(hint for hint in hints if hint and hint[0] in spec.params)
+
+
+def check_ways(ways: Iterable[Way], where: str) -> None:
+    """Refuse a config that stands there twice.
+
+    Raises:
+        ManifestError: one does.
+    """
+    seen: dict[tuple[Any, ...], int] = {}
+    for way in ways:
+        settings = tuple((name, identity(value)) for name, value in way.config.constexprs + way.options)
+        key = (settings, way.config.requires, way.archs, way.when.text)
+        if key in seen:
+            raise ManifestError(
+                f"expected configs to differ, got configs[{seen[key]}] again", where=f"{where}.configs[{way.number}]"
+            )
+        seen[key] = way.number
+
+
+def parse_rule(text: str, where: str) -> expr.Expression:
+    """Parse a rule of a manifest.
+
+    Raises:
+        ManifestError: it is no expression.
+    """
+    try:
+        return expr.parse(text)
+    except expr.ExpressionError as error:
+        raise ManifestError(str(error), where=where) from None
