@@ -139,6 +139,26 @@ class Kernel(_core.Dispatcher):
         source = self._source_for(self._capability(arch, there if device is None else device))
         return explain(self._table(source), self._call_facts(source, facts))
 
+    def choices(
+        self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any
+    ) -> tuple[KernelTable, tuple[int, ...]]:
+        """Return the table for a call, and each of its rows that could serve it, the best first; the tuner tries them.
+
+        Args:
+            args: as in a call.
+            device: as for `explain`.
+            arch: likewise.
+            kwargs: as in a call.
+
+        Raises:
+            ArgumentError: as a call.
+            NoMatchingVariantError: as a call.
+        """
+        there, facts = self._facts(*args, **kwargs)
+        source = self._source_for(self._capability(arch, there if device is None else device))
+        table = self._table(source)
+        return table, choose(table, self._call_facts(source, facts)).considered
+
     def warmup(self, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
         """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
 

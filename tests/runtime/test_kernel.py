@@ -324,6 +324,16 @@ def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
         add.explain(x, x, 16, arch="hopper")
 
 
+def test_choices_are_the_rows_that_could_serve_a_call(make: Make, tensor: Any) -> None:
+    add = make()
+    table, rows = add.choices(tensor(0x10000), tensor(0x20000), 16, arch="sm_90")
+    chosen = add.explain(tensor(0x10000), tensor(0x20000), 16, arch="sm_90")
+    assert rows[0] == chosen.row
+    assert len(rows) == len(set(rows)) <= len(table)
+    with pytest.raises(NoMatchingVariantError):
+        add.choices(tensor(0x10000), tensor(0x20000), 16, arch="sm_90", BLOCK=7)
+
+
 def test_params_must_agree_between_archs(tmp_path: Path, fakecuda: FakeCuda, tensor: Any) -> None:
     make_bundle(tmp_path / "a.nojit", kernel("add", {"x": "*fp16"}, on=target("sm_80")), on=target("sm_80"))
     make_bundle(tmp_path / "b.nojit", kernel("add", {"y": "*fp16"}))
