@@ -36,12 +36,15 @@ from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_y
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import arch_number
+from nojit.runtime.type_names import descriptor_parts, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions, get_ptxas
 from triton.compiler import ASTSource, make_backend
+from triton.experimental.gluon._runtime import GluonASTSource
+from triton.experimental.gluon.language import NVMMASharedLayout
 from triton.language.core import constexpr, dtype
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -50,6 +53,11 @@ __all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_drive
 
 # before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
+
+# a type's spelling in a signature, and the name of the dtype where that is another
+_ELEMENT_NAMES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)} | {
+    f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)
+}
 
 # written into every key: raise it when this module changes what it makes of the same inputs
 _KEY_VERSION = 2
@@ -369,12 +377,24 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     for number, param in enumerate(function.params):
         if param.is_constexpr:
             constants.setdefault((number,), param.default)
-    return ASTSource(
-        function,
-        signature={name: nested(types.get(name, ""), (number,), constants) for number, name in enumerate(order)},
-        constexprs=constants,
-        attrs={place_in(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16},
-    )
+    spelled = {name: nested(types.get(name, ""), (number,), constants) for number, name in enumerate(order)}
+    attrs = {place_in(path, order): [["tt.divisibility", 16]] for path, hint in variant.hints if hint == 16}
+    if not function.is_gluon():
+        return ASTSource(function, spelled, constants, attrs)
+    spelled = {name: _with_layouts(kind) for name, kind in spelled.items()}
+    return GluonASTSource(function, spelled, constants, attrs)
+
+
+def _with_layouts(kind: Any) -> Any:
+    """Give each descriptor in a type the layout in shared memory that Gluon wants to know: the default for its block."""
+    if isinstance(kind, tuple):
+        members = [_with_layouts(member) for member in kind]
+        return type(kind)(*members) if hasattr(kind, "_fields") else tuple(members)
+    if not is_descriptor(kind):
+        return kind
+    element, block = descriptor_parts(kind)
+    layout = NVMMASharedLayout.get_default_for(list(block), dtype(_ELEMENT_NAMES.get(element, element)))
+    return f"{kind.removesuffix('>')},{layout!r}>"
 
 
 def _to_triton(value: Value, place: SourcePlace) -> Any:

@@ -651,6 +651,34 @@ class TestOptions:
         assert compile_variant(variant_of("sm_80", **entry), where).launch.global_scratch_bytes == 0
 
 
+GLUON = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def look(a, pair, out_ptr):
+    gl.static_assert(a.layout == gl.NVMMASharedLayout.get_default_for(a.block_shape, a.dtype))
+    memory = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
+    gl.store(out_ptr, a.shape[0] + pair[0].shape[0] + pair[1])
+"""
+
+
+class TestGluon:
+    @pytest.mark.parametrize("element", ["fp16", "bf16", "fp32", "i8", "u16", "i64", "fp8e5"])
+    def test_descriptors_have_the_default_layout_of_their_block(self, place, element):
+        kind = f"tensordesc<{element}[64,32]>"
+        params = {"a": kind, "pair": "(tensordesc<bf16[8,128]>, i32)", "out_ptr": "*i32"}
+        entry = {"source": "source.py:look", "params": params, "configs": [{}]}
+        launch = compile_variant(variant_of(**entry), place(GLUON, "look")).launch
+        assert [slot.source for slot in launch.layout if slot.type == "tensormap"] == ["a.map", "pair.0.map"]
+        assert [each.block for each in launch.tensor_maps] == [(64, 16 if element == "i64" else 32), (8, 64)]
+
+    def test_its_source_is_in_the_key(self, place):
+        as_gluon = place(GLUON.replace("static_assert(a.layout ==", "static_assert(True or a.layout =="), "look")
+        assert describe(as_gluon).digest != describe(place(GLUON, "look")).digest
+
+
 @pytest.mark.usefixtures("temporary")
 class TestFailures:
     def fail(self, place: Place, body: str, **fields: Any) -> CompileError:

@@ -283,6 +283,16 @@ def test_copies_through_descriptors(kernels, dtype, shape):
         assert same_bits(out, x)
 
 
+@pytest.mark.skipif(CAPABILITY < (9, 0), reason="needs sm_90")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int32], ids=str)
+@pytest.mark.parametrize("rows", [64, 128])
+def test_copies_in_gluon(kernels, dtype, rows):
+    x = random((200, 192), dtype)
+    out = torch.zeros_like(x)
+    kernels("gluon_copy")[cdiv(200, rows), 3](describe(x, [rows, 64]), describe(out, [rows, 64]))
+    assert same_bits(out, x)
+
+
 def test_blocks_that_one_map_does_not_hold(kernels):
     x = random((300, 100 * 16), torch.float16)
     out = torch.zeros_like(x)

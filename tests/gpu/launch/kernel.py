@@ -4,6 +4,9 @@
 
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.language.extra import cuda
 
 # -- scalars and pointers --------------------------------------------------------------------------------------------
@@ -340,3 +343,24 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, inner, BLOCK: tl.constexpr, BLOCK_K: tl.c
         b = tl.load(b_ptr + (place + inners[:, None]) * BLOCK + rows[None, :])
         total = tl.dot(a, b, total)
     tl.store(c_ptr + rows[:, None] * BLOCK + rows[None, :], total.to(tl.float16))
+
+
+# -- Gluon -----------------------------------------------------------------------------------------------------------
+
+# their names before and after Triton 3.7
+_copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+_copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
+
+
+@gluon.jit
+def gluon_copy_kernel(a, b):
+    """Copy a block through shared memory, which tensor maps fill and empty. Grid: blocks along each dimension."""
+    row, col = gl.program_id(0) * a.block_shape[0], gl.program_id(1) * a.block_shape[1]
+    memory = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
+    full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(full, count=1)
+    mbarrier.expect(full, a.block_type.nbytes)
+    _copy_in(a, [row, col], full, memory)
+    mbarrier.wait(full, 0)
+    _copy_out(b, [row, col], memory)
+    tma.store_wait(0)
