@@ -7,7 +7,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Self
 
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean
@@ -19,7 +18,7 @@ from nojit.runtime.format import (
     decode_header,
     decode_index,
 )
-from nojit.runtime.payload import Group, Groups, decode_groups, decode_images
+from nojit.runtime.payload import Group, Groups, decode_groups
 from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
@@ -69,7 +68,7 @@ class BundleFile:
         # a pipe must not make the caller wait for its other end
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._tables: dict[str, KernelTable] = {}
-        self._images: _Images | None = None
+        self._groups: Groups | None = None
         self._last_group: tuple[int, bytes] = (-1, b"")
         try:
             self._open()
@@ -195,7 +194,7 @@ class BundleFile:
 
     def place(self, number: int) -> ImagePlace:
         """Say where an image lies."""
-        return ImagePlace(*self._placement().groups.place(number))
+        return ImagePlace(*self._placement().place(number))
 
     def images(self) -> Iterator[bytes]:
         """Read every image in order, each group once."""
@@ -204,7 +203,7 @@ class BundleFile:
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups in file order."""
-        groups = self._placement().groups
+        groups = self._placement()
         return tuple([groups.group(number) for number in range(len(groups))])
 
     def verify(self) -> None:
@@ -229,28 +228,29 @@ class BundleFile:
         for number in range(self.index.group_count):
             self._group(number)
 
-    def _placement(self) -> _Images:
+    def _placement(self) -> Groups:
         with self._lock:
-            if self._images is None:
-                self._images = self._read_placement()
-            return self._images
+            if self._groups is None:
+                self._groups = self._read_groups()
+            return self._groups
 
-    def _read_placement(self) -> _Images:
-        where = self.path
-        start = self._start + sum([entry.table.stored_bytes for entry in self.index.kernels])
-        sizes = decode_images(self._section(start, self.index.images, f"{where} images"), f"{where} images")
-        start += self.index.images.stored_bytes
-        raw = self._section(start, self.index.groups, f"{where} groups")
-        return _Images(decode_groups(raw, self.index, sizes, where), start + self.index.groups.stored_bytes)
+    def _read_groups(self) -> Groups:
+        where, index = self.path, self.index
+        start = self._start + sum([entry.table.stored_bytes for entry in index.kernels])
+        images = self._section(start, index.images, f"{where} images")
+        start += index.images.stored_bytes
+        groups = decode_groups(images, self._section(start, index.groups, f"{where} groups"), index, where)
+        self._payload_start = start + index.groups.stored_bytes
+        return groups
 
     def _group(self, number: int) -> bytes:
         held, raw = self._last_group
         if held == number:
             return raw
-        placement = self._placement()
-        group = placement.groups.group(number)
+        groups = self._placement()
+        group = groups.group(number)
         where = f"{self.path} group {number}"
-        packed = self._read(placement.starts[number], group.stored_bytes, where)
+        packed = self._read(self._payload_start + groups.stored_starts[number], group.stored_bytes, where)
         _check_digest(packed, group.sha256, where)
         raw = decompress(packed, group.raw_bytes, where)
         # neighbours are often asked for one after the other; one group is an eighth of a megabyte
@@ -273,14 +273,6 @@ class BundleFile:
         if len(data) != length:
             raise BundleIntegrityError(f"expected {length} bytes at {start}", got=str(len(data)), where=where)
         return data
-
-
-class _Images:
-    """The images and groups sections, decoded."""
-
-    def __init__(self, groups: Groups, start: int) -> None:
-        self.groups = groups
-        self.starts = list(accumulate(groups.stored_bytes, initial=start))
 
 
 def _sha256(content: bytes) -> bytes:

@@ -6,15 +6,15 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
-from itertools import accumulate, chain
-from operator import sub
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
+from nojit.runtime import _core
 from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, BundleIndex
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 
-__all__ = ["Group", "Groups", "decode_groups", "decode_images", "encode_groups", "encode_images", "u32_array"]
+__all__ = ["Group", "Groups", "decode_groups", "encode_groups", "encode_images", "u32_array"]
 
 _GROUP = struct.Struct("<III32s")
 
@@ -33,19 +33,19 @@ class Group(Record):
 
 
 class Groups(Record):
-    """The groups section, checked."""
+    """The images section and the groups section, checked."""
 
     raw: bytes
-    """As it was read: each group's record."""
-    stored_bytes: array[int]
-    """Of each group."""
-    firsts: list[int]
+    """The groups section as it was read: each group's record."""
+    firsts: Sequence[int]
     """The number of the first image of each group, then the count of all images."""
-    image_starts: list[int]
+    image_starts: Sequence[int]
     """Where each image starts if all groups lay one after the other, decompressed, then where the last ends."""
+    stored_starts: Sequence[int]
+    """Where each group starts in the payload, then where the last ends."""
 
     def __len__(self) -> int:
-        return len(self.stored_bytes)
+        return len(self.firsts) - 1
 
     def group(self, number: int) -> Group:
         """Return one group."""
@@ -72,23 +72,6 @@ def encode_images(sizes: Iterable[int]) -> bytes:
     return lengths.tobytes()
 
 
-def decode_images(raw: bytes, where: str) -> array[int]:
-    """Read the images section.
-
-    Raises:
-        BundleFormatError: an image that is empty or past the limit.
-    """
-    lengths = u32_array(raw)
-    if lengths and not 0 < min(lengths) <= max(lengths) <= IMAGE_BYTES_MAX:
-        raise refuse(
-            "size",
-            f"expected images of 1 to {IMAGE_BYTES_MAX} bytes",
-            got=f"{min(lengths)} to {max(lengths)}",
-            where=where,
-        )
-    return lengths
-
-
 def u32_array(raw: bytes | memoryview) -> array[int]:
     """Read little-endian unsigned 32-bit integers."""
     values = array("I")
@@ -103,28 +86,43 @@ def encode_groups(groups: Iterable[Group]) -> bytes:
     return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)
 
 
-def decode_groups(raw: bytes, index: BundleIndex, sizes: array[int], where: str) -> Groups:
-    """Read the groups section and check it against the index and the images' `sizes`.
+def decode_groups(images: bytes, raw: bytes, index: BundleIndex, where: str) -> Groups:
+    """Read the images section and the groups section, and check them against one another and the index.
 
     Raises:
-        BundleFormatError: groups that do not hold exactly the images listed, or do not fill the file.
+        BundleFormatError: an image that is empty or past the limit, or groups that do not hold exactly the images listed
+            or do not fill the file.
     """
-    # the digests are left where they are: few groups are ever asked for
-    words = u32_array(raw)
+    sums = _core.sum_groups(images, raw)
+    if sums is None:
+        _refuse_groups(images, raw, where)
+        raise refuse("groups", "expected whole images and groups", where=where)
+    firsts, image_starts, stored_starts = [memoryview(numbers).cast("Q") for numbers in sums]
+    if stored_starts[-1] != index.payload_bytes:
+        what = f"expected groups of {index.payload_bytes} bytes in all"
+        raise refuse("groups", what, got=stored_starts[-1], where=f"{where} groups")
+    return Groups(raw, firsts, image_starts, stored_starts)
+
+
+def _refuse_groups(images: bytes, raw: bytes, where: str) -> None:
+    """Go through images and groups one by one, to name what is wrong.
+
+    Raises:
+        BundleFormatError: what is wrong.
+    """
+    sizes, words = u32_array(images), u32_array(raw)
+    if sizes and not 0 < min(sizes) <= max(sizes) <= IMAGE_BYTES_MAX:
+        what, got = f"expected images of 1 to {IMAGE_BYTES_MAX} bytes", f"{min(sizes)} to {max(sizes)}"
+        raise refuse("size", what, got=got, where=f"{where} images")
     counts, stored, raws = words[:: _GROUP.size // 4], words[1 :: _GROUP.size // 4], words[2 :: _GROUP.size // 4]
-    firsts = list(accumulate(counts, initial=0))
-    ends = list(accumulate(sizes, initial=0))
-    if firsts[-1] != len(sizes) or 0 in counts:
+    if sum(counts) != len(sizes) or 0 in counts:
         what = f"expected groups of at least one image each, {len(sizes)} in all"
-        raise refuse("groups", what, got=firsts[-1], where=where)
-    marks = [ends[first] for first in firsts]
-    held = list(map(sub, marks[1:], marks))
-    if held != raws.tolist() or max(chain(held, stored), default=0) > GROUP_BYTES_MAX:
-        # something is wrong: go through them one by one, to name it
-        for number, (said, holds, packed) in enumerate(zip(raws, held, stored, strict=True)):
-            if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
-                what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
-                raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
-    if (total := sum(stored)) != index.payload_bytes:
-        raise refuse("groups", f"expected groups of {index.payload_bytes} bytes in all", got=total, where=where)
-    return Groups(raw, stored, firsts, ends)
+        raise refuse("groups", what, got=sum(counts), where=f"{where} groups")
+    ends = [0, *accumulate(sizes)]
+    for number, (first, count, said, packed) in enumerate(
+        zip(accumulate(counts, initial=0), counts, raws, stored, strict=False)
+    ):
+        holds = ends[first + count] - ends[first]
+        if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
+            what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
+            raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} groups group {number}")

@@ -17,6 +17,7 @@ def set_hooks(
 def check_image(
     image: bytes, symbol: str, sizes: tuple[int, ...], num_warps: int, num_ctas: int, image_arch: str, /
 ) -> list[tuple[int, int]] | None: ...
+def sum_groups(images: bytes, groups: bytes, /) -> tuple[bytes, bytes, bytes] | None: ...
 def read_table(
     raw: bytes,
     rows: int,
