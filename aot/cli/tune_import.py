@@ -1,0 +1,170 @@
+"""``nojit tune import``: tuned tables from what others measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.tune_common import TUNED
+from nojit.aot.target import ARCHS
+from nojit.aot.tune.adopt import Wanted, adopt
+from nojit.aot.tune.importers import ForeignFile, read_foreign
+from nojit.aot.tune.select import Bounds
+from nojit.aot.tune.tuned_file import write_tuned
+from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.tuned import TunedDevice
+from nojit.runtime.values import Value
+
+__all__ = ["command"]
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _pairs(context: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
+    pairs = tuple(value.partition("=")[::2] for value in values)
+    for (name, value), whole in zip(pairs, values, strict=True):
+        if not name.isidentifier() or not value:
+            raise click.BadParameter(f"expected NAME=VALUE, got {whole!r}", context, param)
+    return pairs
+
+
+def _expressions(context: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        try:
+            parse(value)
+        except ExpressionError as error:
+            raise click.BadParameter(str(error), context, param) from None
+    return values
+
+
+@click.command("import")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--kernel", required=True, help="The kernel that they are for.")
+@click.option(
+    "--key",
+    multiple=True,
+    required=True,
+    metavar="EXPR",
+    callback=_expressions,
+    help="What the best config depends on, as the manifest's tuning has it; repeatable, in order.",
+)
+@click.option(
+    "--take",
+    metavar="NAME,NAME",
+    help="Which value of a file each --key is: places of a cache's key from 0, or M, E, N; default: all of a cache's, a server's M.",
+)
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="AXIS=VALUE",
+    callback=_pairs,
+    help="What calls they hold for; an axis again for another value.",
+)
+@click.option(
+    "--rename", multiple=True, metavar="OLD=NEW", callback=_pairs, help="The kernel's name of a constexpr; repeatable."
+)
+@click.option("--device-name", help="As the driver spells it; default: as the file's name says.")
+@click.option(
+    "--arch", type=click.Choice(ARCHS), metavar="ARCH", required=True, help="Its architecture, such as sm_90."
+)
+@click.option("--multiprocessors", type=click.IntRange(1), required=True, help="How many it has.")
+@click.option("--memory-bytes", type=click.IntRange(1), required=True, help="Its memory.")
+@click.option(
+    "--loss",
+    type=click.FloatRange(0),
+    default=5.0,
+    help="Percent that a problem may stay behind its best, if there are times; default 5.",
+)
+@click.option(
+    "--max-configs", "most", type=click.IntRange(1), default=6, help="Configs at most, if there are times; default 6."
+)
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=TUNED,
+    help=f"Folder of the tuned tables; default {TUNED}.",
+)
+@click.option("--force", is_flag=True, help="Replace a table that another tool, or a person, wrote.")
+@output_options
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    files: tuple[Path, ...],
+    kernel: str,
+    key: tuple[str, ...],
+    take: str | None,
+    where: Pairs,
+    rename: Pairs,
+    device_name: str | None,
+    arch: str,
+    multiprocessors: int,
+    memory_bytes: int,
+    loss: float,
+    most: int,
+    folder: Path,
+    force: bool,
+) -> None:
+    """Make a tuned table of Triton's autotune caches, or of the per-device config files of LLM servers.
+
+    Triton writes caches (NAME.autotune.json) for kernels with `cache_results`; vLLM and SGLang keep files such as
+    E=8,N=14336,device_name=NVIDIA_H100_80GB_HBM3.json. Several files make one table. Nothing is measured: what is
+    written is as good as the files are for this kernel.
+    """
+    foreign = [read_foreign(path) for path in files]
+    device = TunedDevice(_device_name(device_name, foreign), arch, multiprocessors, memory_bytes)
+    axes: dict[str, tuple[Value, ...]] = {}
+    for axis, value in where:
+        axes[axis] = (*axes.get(axis, ()), _value(value))
+    taken = tuple(take.split(",")) if take else ()
+    wanted = Wanted(kernel, key, taken, tuple(axes.items()), device, dict(rename), _origin(foreign))
+    table = adopt(foreign, wanted, Bounds(loss / 100, most))
+    path = write_tuned(table, folder, force=force)
+    (entry,) = table.entries
+    formats = sorted({file.format for file in foreign})
+    out.emit(
+        "tune import",
+        {
+            "path": str(path),
+            "kernel": kernel,
+            "formats": formats,
+            "configs": len(table.configs),
+            "rows": len(entry.rows),
+        },
+    )
+    out.line(f"{path}: {counted(len(table.configs), 'config')}, {counted(len(entry.rows), 'row')}")
+
+
+def _device_name(given: str | None, files: Sequence[ForeignFile]) -> str:
+    if given:
+        return given
+    names = {file.device_name for file in files}
+    if len(names) != 1 or "" in names:
+        got = ", ".join(sorted(filter(None, names))) or "none"
+        raise click.UsageError(f"expected --device-name, for the files name {got}")
+    return names.pop()
+
+
+def _origin(files: Sequence[ForeignFile]) -> tuple[tuple[str, str], ...]:
+    origin = {
+        "files": ", ".join(Path(file.path).name for file in files),
+        "format": ", ".join(sorted({file.format for file in files})),
+        "tool": f"nojit tune import {version('nojit')}",
+        "triton": ", ".join(sorted({file.triton for file in files if file.triton})),
+    }
+    return tuple((name, value) for name, value in origin.items() if value)
+
+
+def _value(text: str) -> Value:
+    """Read a value as a command line spells it: a number, ``true``, ``none``, else a string."""
+    words: dict[str, Value] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    readers: tuple[Callable[[str], Value], ...] = (int, float)
+    for pattern, reader in zip((r"-?[0-9]{1,18}", r"-?[0-9]*\.[0-9]+(e-?[0-9]+)?"), readers, strict=True):
+        if re.fullmatch(pattern, text):
+            return reader(text)
+    return text

@@ -1,0 +1,117 @@
+"""From what others measured to a tuned table. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.importers import ForeignFile, ForeignRow, Settings
+from nojit.aot.tune.portfolio import loss_curve, smallest
+from nojit.aot.tune.select import Bounds
+from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.values import Value
+
+__all__ = ["Wanted", "adopt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a table is to be: what the files do not say."""
+
+    kernel: str
+    key: tuple[str, ...]
+    """Expressions over the kernel's params."""
+    take: tuple[str, ...]
+    """Which of a file's values each key expression is; empty for the usual ones."""
+    where: tuple[tuple[str, tuple[Value, ...]], ...]
+    """The meanings that were measured."""
+    device: TunedDevice
+    rename: Mapping[str, str]
+    """From a file's name of a constexpr to the kernel's."""
+    origin: tuple[tuple[str, str], ...]
+
+
+def adopt(files: Sequence[ForeignFile], wanted: Wanted, bounds: Bounds) -> TunedTable:
+    """Make one table of all files; where they have times, of the portfolio that is best for all problems.
+
+    Raises:
+        TuningError: a value or a name that is not there, or two files that speak of one problem.
+    """
+    _check_names(files, wanted.rename)
+    found: dict[tuple[int, ...], tuple[str, dict[Settings, float | None]]] = {}
+    for file in files:
+        for row in file.rows:
+            at = _key_of(row, file, wanted)
+            times = {_renamed(settings, wanted.rename, file.path): us for settings, us in row.times}
+            if at in found and (found[at][0] == file.path or found[at][1] != times):
+                what = f"expected each problem once; {at} is in {found[at][0]} too"
+                raise TuningError(what, where=f"{file.path}: take more of its values with --take, or import it apart")
+            found[at] = (file.path, times)
+    rows = {at: times for at, (_, times) in sorted(found.items())}
+    return _table(rows, _kept(list(rows.values()), bounds), wanted)
+
+
+def _key_of(row: ForeignRow, file: ForeignFile, wanted: Wanted) -> tuple[int, ...]:
+    take = wanted.take or file.default
+    if len(take) != len(wanted.key):
+        got = f"{len(take)} ({', '.join(take) or 'none'}); its values are {', '.join(row.values) or 'none'}: --take"
+        raise TuningError(f"expected {len(wanted.key)} values, one for each --key", got=got, where=file.path)
+    for name in take:
+        if name not in row.values:
+            got = f"{name!r}{did_you_mean(name, tuple(row.values))}"
+            raise TuningError(f"expected values of {', '.join(row.values) or 'none'}", got=got, where=file.path)
+    return tuple(row.values[name] for name in take)
+
+
+def _check_names(files: Sequence[ForeignFile], rename: Mapping[str, str]) -> None:
+    known = {name for file in files for row in file.rows for settings, _ in row.times for name, _ in settings}
+    for name in rename:
+        if name not in known:
+            got = f"{name!r}{did_you_mean(name, sorted(known))}"
+            raise TuningError(f"expected --rename of settings {', '.join(sorted(known))}", got=got)
+
+
+def _renamed(settings: Settings, rename: Mapping[str, str], where: str) -> Settings:
+    renamed = {rename.get(name, name): value for name, value in settings}
+    if len(renamed) < len(settings):
+        raise TuningError("expected --rename to keep names apart", got=", ".join(rename.values()), where=where)
+    return tuple(sorted(renamed.items(), key=lambda setting: (setting[0].islower(), setting[0])))
+
+
+def _kept(rows: Sequence[Mapping[Settings, float | None]], bounds: Bounds) -> list[Settings]:
+    """Choose the configs to keep: of rows without times all, for nobody knows how the others do."""
+    configs = list(dict.fromkeys(settings for times in rows for settings in times))
+    if any(us is None for times in rows for us in times.values()):
+        return configs
+    costs = [[_cost(times, config) for config in configs] for times in rows]
+    curve = loss_curve(costs, bounds.loss, bounds.configs)
+    if not curve:
+        what = f"expected {bounds.configs} configs or fewer to serve every problem: --max-configs"
+        raise TuningError(what, got=f"{len(configs)} in {len(rows)} problems")
+    return [configs[place] for place in smallest(curve, bounds.loss).configs]
+
+
+def _cost(times: Mapping[Settings, float | None], config: Settings) -> float:
+    us = times.get(config)
+    return math.inf if us is None else us / min(known for known in times.values() if known is not None)
+
+
+def _table(
+    rows: Mapping[tuple[int, ...], Mapping[Settings, float | None]], kept: Iterable[Settings], wanted: Wanted
+) -> TunedTable:
+    numbers = {settings: number for number, settings in enumerate(kept)}
+    made = []
+    for at, times in rows.items():
+        order = [settings for settings in times if settings in numbers]
+        us = tuple(round(known, 2) for known in map(times.__getitem__, order) if known is not None)
+        made.append(TunedRow(at, tuple(numbers[settings] for settings in order), us))
+    return TunedTable(
+        kernel=wanted.kernel,
+        key=wanted.key,
+        device=wanted.device,
+        origin=wanted.origin,
+        configs=tuple(TunedConfig(settings, "") for settings in numbers),
+        entries=(TunedEntry(wanted.where, tuple(made)),),
+    )
