@@ -46,6 +46,8 @@ class _Request:
     jobs: int
     timeout_s: float
     keep_going: bool
+    tuning: bool
+    tuned: bool
 
 
 @click.command("build")
@@ -55,6 +57,8 @@ class _Request:
 )
 @click.option("--profile", type=click.Choice(["core", "full"]), default="full", help="How many variants; full: all.")
 @click.option("--kernel", "kernels", multiple=True, metavar="K", help="Build this kernel only; repeatable.")
+@click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the kernels' spaces.")
+@click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
 @click.option("--out", "folder", type=click.Path(path_type=Path), default="artifacts", help="Folder of the bundles.")
 @click.option("-j", "--jobs", type=click.IntRange(1), help="How many compile at once; default: every CPU.")
 @click.option("-k", "--keep-going", is_flag=True, help="Leave out variants that fail and build the rest.")
@@ -74,6 +78,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     archs: tuple[str, ...],
     profile: str,
     kernels: tuple[str, ...],
+    tuning: bool,
+    untuned: bool,
     folder: Path,
     jobs: int | None,
     keep_going: bool,
@@ -85,7 +91,13 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     Without arguments: every manifest in manifests/, for the architectures that the manifests name. What the cache has
     is not compiled again, and a bundle that is up to date is left alone. Needs no GPU.
+
+    Kernels with tuned tables, in a folder tuned/ beside their manifest, are built with the configs of these tables. With
+    --tuning each kernel that has a space is built with all its configs, aligned calls only, into a bundle
+    <name>-tuning that `nojit tune run` measures; configs that cannot run or spill too much are left out and counted.
     """
+    if tuning and profile == "core":
+        raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
     request = _Request(
         places=places or (_MANIFESTS,),
         archs=tuple(dict.fromkeys(archs)),
@@ -96,6 +108,8 @@ def command(  # noqa: PLR0917 - click passes each by name
         jobs=jobs or len(os.sched_getaffinity(0)),
         timeout_s=timeout,
         keep_going=keep_going,
+        tuning=tuning,
+        tuned=not untuned,
     )
     started = time.monotonic()
     # kernel sources are imported, and what they print has no place between our lines
@@ -121,12 +135,19 @@ def load_compiler() -> Compiler:
 
 def _plan(request: _Request, out: Output) -> list[Plan]:
     unique = {path.resolve(): path for path in find_manifests(request.places)}
-    planned = make_plans(list(unique.values()), request.archs, request.profile, load_compiler(), request.kernels)
+    planned = make_plans(
+        list(unique.values()),
+        request.archs,
+        request.profile,
+        load_compiler(),
+        request.kernels,
+        tuning=request.tuning,
+        tuned=request.tuned,
+    )
     for plan in planned:
         if not plan.kernels:
-            out.warn(
-                f"{plan.bundle.name} has no variant for {plan.arch} in profile {request.profile}: nothing to build"
-            )
+            what = "config to measure" if request.tuning else "variant"
+            out.warn(f"{plan.bundle.name} has no {what} for {plan.arch} in profile {request.profile}: nothing to build")
     plans = [plan for plan in planned if plan.kernels]
     if not plans:
         raise ManifestError("expected a variant to build", got="none", where=", ".join(map(str, unique.values())))
@@ -138,7 +159,7 @@ def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
 
     def on_event(finished: Finished) -> None:
         counts.add(finished)
-        if finished.error is not None:
+        if finished.error is not None and not request.tuning:
             view.failure(f"FAILED {finished.job.variant.label()}: {finished.error.what}, got {finished.error.got}")
         view.changed(counts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -11,7 +12,7 @@ from typing import Any
 from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.plan import Plan
-from nojit.aot.report import BundleReport, Failure, VariantReport
+from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 
 __all__ = ["build_document", "plan_document", "show_build", "show_plans"]
 
@@ -33,9 +34,15 @@ def plan_document(plans: Sequence[Plan]) -> dict[str, Any]:
                 "variants": plan.count(),
                 "excluded": sum(kernel.excluded for kernel in plan.kernels),
                 "kernels": [
-                    {"name": kernel.spec.name, "variants": len(kernel.variants), "excluded": kernel.excluded}
+                    {
+                        "name": kernel.spec.name,
+                        "variants": len(kernel.variants),
+                        "excluded": kernel.excluded,
+                        "tuned": [table.device.name for table in kernel.tuned],
+                    }
                     for kernel in plan.kernels
                 ],
+                "pruned": [asdict(pruned) for kernel in plan.kernels for pruned in kernel.pruned],
             }
             for plan in plans
         ],
@@ -61,6 +68,7 @@ def show_plans(out: Output, plans: Sequence[Plan]) -> None:
             for variant in (variant for kernel in plan.kernels for variant in kernel.variants):
                 out.line(variant.label())
         out.line()
+    _show_pruned(out, [pruned for plan in plans for kernel in plan.kernels for pruned in kernel.pruned])
     total = sum(plan.count() for plan in plans)
     out.line(f"{counted(total, 'variant')} in {counted(len(plans), 'bundle')}; nothing was compiled or written")
 
@@ -102,6 +110,20 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
         out.table(headers, [_kernel_row(name, variants) for name, variants in kernels], indent=2)
     if out.verbosity > 0:
         _show_variants(out, report.variants)
+    out.line()
+    _show_pruned(out, report.pruned)
+
+
+def _show_pruned(out: Output, pruned: Sequence[Pruned]) -> None:
+    """Show what is not worth measuring: counts by kernel and reason, or every config."""
+    if not pruned:
+        return
+    if out.verbosity > 0:
+        rows = [(each.reason, each.detail or "-", each.label) for each in pruned]
+        out.table(("pruned because", "found", "variant"), rows, indent=2)
+    else:
+        counts = Counter((each.kernel, each.reason) for each in pruned)
+        out.table(("kernel", ">pruned", "because"), [(k, f"{n:,}", why) for (k, why), n in counts.items()], indent=2)
     out.line()
 
 

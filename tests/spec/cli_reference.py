@@ -20,6 +20,7 @@ FACTS = (
     report.BundleReport,
     report.VariantReport,
     report.Failure,
+    report.Pruned,
     inspection.BundleFacts,
     inspection.KernelFacts,
     inspection.VariantFacts,
