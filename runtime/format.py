@@ -13,13 +13,10 @@ tables (`nojit.runtime.table_codec`); compression and files are `nojit.runtime.b
 from __future__ import annotations
 
 import struct
-from itertools import islice
-from operator import ge, itemgetter
-from typing import Any
 
+from nojit.runtime import _core
 from nojit.runtime.record import Record
-from nojit.runtime.strict import Json, are_counts, are_digests, are_lines, are_names, canonical_json, parse_json, refuse
-from nojit.runtime.target import arch_number, parse_image_arch
+from nojit.runtime.strict import Json, canonical_json, parse_json, refuse
 
 __all__ = [
     "FORMAT_VERSION",
@@ -91,10 +88,6 @@ INDEX_FIELDS = (
 SECTION_FIELDS = ("stored_bytes", "raw_bytes", "sha256")
 ENTRY_FIELDS = ("name", "variants", "table")
 TARGET_FIELDS = ("backend", "arch", "image_arch", "warp_size")
-_INDEX, _SECTION = itemgetter(*INDEX_FIELDS), itemgetter(*SECTION_FIELDS)
-_ENTRY, _TARGET = itemgetter(*ENTRY_FIELDS), itemgetter(*TARGET_FIELDS)
-# of the index, of its target, of each kernel and of each section
-_LENGTHS = (len(INDEX_FIELDS), len(TARGET_FIELDS), {len(ENTRY_FIELDS)}, {len(SECTION_FIELDS)})
 
 
 class Header(Record):
@@ -244,59 +237,13 @@ def decode_index(raw: bytes, where: str) -> BundleIndex:
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    value = parse_json(raw, where)
-    try:
-        index = _whole_index(value)
-    except (KeyError, TypeError, ValueError):
-        index = None
-    if index is None:
-        # something is wrong: go through it one by one, to name it
+    read = _core.read_index(raw, Section, KernelEntry, TargetInfo)
+    if read is None:
+        # something is wrong, or rarely seen: go through it one by one, to name it
         from nojit.runtime.index_rules import read_index  # noqa: PLC0415 - few indices are
 
-        index = read_index(value, where)
-    return index
-
-
-def _whole_index(value: Any) -> BundleIndex | None:
-    """Read an index that keeps every rule, everything of a kind at once; None or an error for any other."""
-    bundle, version, target, toolchain, min_driver, inputs, *rest = _INDEX(value)
-    kernels, images, image_count, groups, group_count, payload_bytes = rest
-    backend, arch, image_arch, warp_size = _TARGET(target)
-    names, variants, tables = zip(*map(_ENTRY, kernels), strict=True)
-    stored, raws, digests = zip(*map(_SECTION, (*tables, images, groups)), strict=True)
-    tools = dict(toolchain)
-    arch_number(arch)
-    parse_image_arch(image_arch)
-    if not (
-        (len(value), len(target), {*map(len, kernels)}, {*map(len, (*tables, images, groups))}) == _LENGTHS
-        and are_names((bundle, backend, arch, image_arch, *names))
-        and not any(map(ge, names, islice(names, 1, None)))
-        and len(names) <= KERNELS_MAX
-        and are_digests((inputs, *digests))
-        and are_lines((version, *tools, *tools.values()))
-        and {type(toolchain), *map(type, toolchain)} == {list}
-        and sorted(tools) == [tool for tool, _ in toolchain]
-        and len(tools) <= TOOLS_MAX
-        and are_counts((*stored, *raws), SECTION_RAW_BYTES_MAX)
-        and are_counts((*variants, image_count, group_count), VARIANTS_MAX)
-        and are_counts((warp_size,), WARP_MAX)
-        and are_counts((min_driver,), DRIVER_MAX)
-        and are_counts((payload_bytes,), PAYLOAD_BYTES_MAX)
-        and raws[-2:] == (4 * image_count, GROUP_RECORD_BYTES * group_count)
-    ):
-        return None
-    *sections, images, groups = map(Section, stored, raws, digests)
-    return BundleIndex(
-        bundle,
-        version,
-        TargetInfo(backend, arch, image_arch, warp_size),
-        tuple(tools.items()),
-        min_driver,
-        inputs,
-        tuple(map(KernelEntry, names, variants, sections)),
-        images,
-        image_count,
-        groups,
-        group_count,
-        payload_bytes,
-    )
+        return read_index(parse_json(raw, where), where)
+    group_count, groups, image_count, images, inputs, kernels, min_driver, bundle, payload_bytes, *rest = read
+    target, toolchain, version = rest
+    facts = (bundle, version, target, toolchain, min_driver, inputs, kernels)
+    return BundleIndex(*facts, images, image_count, groups, group_count, payload_bytes)

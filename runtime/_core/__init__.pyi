@@ -17,6 +17,9 @@ def set_hooks(
 def check_image(
     image: bytes, symbol: str, sizes: tuple[int, ...], num_warps: int, num_ctas: int, image_arch: str, /
 ) -> list[tuple[int, int]] | None: ...
+def read_index(
+    raw: bytes, section: type[Any], entry: type[Any], target: type[Any], /
+) -> tuple[Any, ...] | None: ...
 def sum_groups(images: bytes, groups: bytes, /) -> tuple[bytes, bytes, bytes] | None: ...
 def read_table(
     raw: bytes,

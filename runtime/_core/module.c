@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "hooks.h"
 #include "image.h"
+#include "index.h"
 #include "launch_table.h"
 #include "launcher.h"
 #include "placement.h"
@@ -110,6 +111,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Call `enter(kernel, plan, grid, stream)` before and `leave(entered)` after every launch.")},
     {"check_image", nj_check_image, METH_VARARGS,
      PyDoc_STR("The (offset, size) of each param, if the image is surely what the rest says; else None.")},
+    {"read_index", nj_read_index, METH_VARARGS,
+     PyDoc_STR("The fields of the index of a bundle, if it surely keeps every rule; else None.")},
     {"sum_groups", nj_sum_groups, METH_VARARGS,
      PyDoc_STR("Sums over the images and the groups of a bundle, if all of them surely keep every rule; else None.")},
     {"read_table", nj_read_table, METH_VARARGS,

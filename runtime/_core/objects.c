@@ -49,25 +49,43 @@ PyObject *nj_items_end(nj_items *items, bool whole)
     return tuple;
 }
 
-int nj_record_find(PyObject *module, const char *name, nj_record *record)
+void nj_record_clear(nj_record *record)
 {
-    PyObject *type = PyObject_GetAttrString(module, name);
-    PyObject *names = type == NULL ? NULL : PyObject_GetAttrString(type, "__match_args__");
-    if (names == NULL || !PyType_Check(type) || PyTuple_GET_SIZE(names) > NJ_RECORD_FIELDS_MAX) {
-        Py_XDECREF(type);
-        Py_XDECREF(names);
-        return -1;
+    while (record->field_count > 0) {
+        Py_CLEAR(record->fields[--record->field_count]);
     }
-    record->type = (PyTypeObject *)type;
-    record->field_count = PyTuple_GET_SIZE(names);
-    for (Py_ssize_t i = 0; i < record->field_count; i++) {
-        Py_XSETREF(record->fields[i], PyObject_GetAttr(type, PyTuple_GET_ITEM(names, i)));
-        if (record->fields[i] == NULL) {
-            record->field_count = i;
+    Py_CLEAR(record->type);
+}
+
+/* Takes the descriptor of each field; false with an exception raised. */
+static bool take_fields(PyObject *type, PyObject *names, nj_record *record)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *field = PyObject_GetAttr(type, PyTuple_GET_ITEM(names, i));
+        if (field == NULL) {
+            return false;
         }
+        record->fields[record->field_count++] = field;
     }
-    Py_DECREF(names);
-    return PyErr_Occurred() ? -1 : 0;
+    return true;
+}
+
+int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
+{
+    PyObject *names = PyObject_GetAttrString(type, "__match_args__");
+    nj_record_clear(record);
+    bool fits = names != NULL && PyType_Check(type) && PyTuple_Check(names) && PyTuple_GET_SIZE(names) == field_count;
+    bool taken = fits && take_fields(type, names, record);
+    if (taken) {
+        record->type = (PyTypeObject *)Py_NewRef(type);
+    } else {
+        nj_record_clear(record);
+    }
+    if (!fits && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError, "expected a record of %zd fields, got %R", field_count, type);
+    }
+    Py_XDECREF(names);
+    return taken ? 0 : -1;
 }
 
 PyObject *nj_record_make(const nj_record *record, PyObject **values)

@@ -8,7 +8,7 @@
 
 enum {
     NJ_FEW = 32,
-    NJ_RECORD_FIELDS_MAX = 16,
+    NJ_RECORD_FIELDS_MAX = 4,
 };
 
 /* What a tuple will hold. */
@@ -34,8 +34,9 @@ typedef struct {
     PyObject *fields[NJ_RECORD_FIELDS_MAX]; /* their descriptors */
 } nj_record;
 
-/* Finds a class of records in a module; 0, or -1 with an exception raised. */
-int nj_record_find(PyObject *module, const char *name, nj_record *record);
+/* Takes the fields of a class of records, which has so many; 0, or -1 with an exception raised. */
+int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record);
+void nj_record_clear(nj_record *record);
 
 /* Makes a record of as many values as it has fields, which it steals; NULL where one is NULL, or with an exception raised. */
 PyObject *nj_record_make(const nj_record *record, PyObject **values);

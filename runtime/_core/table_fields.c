@@ -15,6 +15,14 @@ static struct {
     PyObject *missing;
 } classes;
 
+static int find_record(PyObject *module, const char *name, Py_ssize_t field_count, nj_record *record)
+{
+    PyObject *type = PyObject_GetAttrString(module, name);
+    int status = type == NULL ? -1 : nj_record_of(type, field_count, record);
+    Py_XDECREF(type);
+    return status;
+}
+
 int nj_table_fields_init(void)
 {
     PyObject *module = PyImport_ImportModule("nojit.runtime.table");
@@ -22,15 +30,13 @@ int nj_table_fields_init(void)
         return -1;
     }
     Py_XSETREF(classes.missing, PyObject_GetAttrString(module, "MISSING"));
-    int status = classes.missing == NULL || nj_record_find(module, "Param", &classes.param) < 0 ||
-                         nj_record_find(module, "Axis", &classes.axis) < 0 ||
-                         nj_record_find(module, "Derived", &classes.derived) < 0 ||
-                         nj_record_find(module, "Meaning", &classes.meaning) < 0 ||
-                         nj_record_find(module, "Config", &classes.config) < 0
-                     ? -1
-                     : 0;
+    bool found = classes.missing != NULL && find_record(module, "Param", 3, &classes.param) == 0 &&
+                 find_record(module, "Axis", 3, &classes.axis) == 0 &&
+                 find_record(module, "Derived", 2, &classes.derived) == 0 &&
+                 find_record(module, "Meaning", 2, &classes.meaning) == 0 &&
+                 find_record(module, "Config", 3, &classes.config) == 0;
     Py_DECREF(module);
-    return status;
+    return found ? 0 : -1;
 }
 
 /* An expression, or nothing. */

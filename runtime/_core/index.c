@@ -1,0 +1,249 @@
+#include "index.h"
+
+#include "objects.h"
+#include "reading.h"
+
+enum {
+    SECTION_BYTES_MAX = 64 << 20,
+    INDEX_BYTES_MAX = 16 << 20,
+    KERNELS_MAX = 65536,
+    VARIANTS_MAX = 1000000,
+    TOOLS_MAX = 64,
+    WARP_MAX = 64,
+    DRIVER_MAX = 1000000,
+    LENGTH_BYTES = 4,
+    RECORD_BYTES = 44,
+    DIGEST_CHARS = 64,
+};
+
+#define PAYLOAD_BYTES_MAX ((int64_t)1 << 40)
+
+typedef struct {
+    nj_reading reading; /* first: readers of arrays get no more */
+    nj_record section, entry, target;
+    nj_span last; /* what a name must come behind, in arrays that are sorted by name */
+    int64_t raw_bytes; /* of the section that was read last */
+} nj_index;
+
+static nj_index *index_of(nj_reading *it)
+{
+    return (nj_index *)it;
+}
+
+static PyObject *read_digest(nj_reading *it)
+{
+    nj_span text;
+    bool right = nj_json_text(&it->json, DIGEST_CHARS, &text) && text.size == DIGEST_CHARS;
+    for (size_t i = 0; right && i < text.size; i++) {
+        right = (text.at[i] >= '0' && text.at[i] <= '9') || (text.at[i] >= 'a' && text.at[i] <= 'f');
+    }
+    return right ? nj_read_word(it, text) : NULL;
+}
+
+static PyObject *read_count(nj_reading *it, int64_t most)
+{
+    int64_t number;
+    return nj_json_count(&it->json, 0, most, &number) ? PyLong_FromLongLong(number) : NULL;
+}
+
+/* Takes a section: stored bytes, raw bytes, digest. */
+static PyObject *read_section(nj_reading *it)
+{
+    nj_json *json = &it->json;
+    PyObject *values[3] = {NULL};
+    int64_t stored, raw;
+    if (nj_json_is(json, "{\"raw_bytes\":") && nj_json_count(json, 0, SECTION_BYTES_MAX, &raw) &&
+        nj_json_is(json, ",\"sha256\":")) {
+        values[2] = read_digest(it);
+    }
+    if (values[2] != NULL && nj_json_is(json, ",\"stored_bytes\":") &&
+        nj_json_count(json, 0, SECTION_BYTES_MAX, &stored) && nj_json_char(json, '}')) {
+        values[0] = PyLong_FromLongLong(stored);
+        values[1] = PyLong_FromLongLong(raw);
+        index_of(it)->raw_bytes = raw;
+    }
+    return nj_record_make(&index_of(it)->section, values);
+}
+
+static bool comes_behind(nj_span text, nj_span last)
+{
+    size_t common = text.size < last.size ? text.size : last.size;
+    int order = common == 0 ? 0 : memcmp(text.at, last.at, common);
+    return last.at == NULL || order > 0 || (order == 0 && text.size > last.size);
+}
+
+/* The text that was just taken, if it comes behind the one before. */
+static PyObject *in_order(nj_reading *it, nj_span text)
+{
+    nj_span last = index_of(it)->last;
+    index_of(it)->last = text;
+    return comes_behind(text, last) ? nj_read_word(it, text) : NULL;
+}
+
+static PyObject *read_entry(nj_reading *it)
+{
+    nj_span name;
+    PyObject *values[3] = {NULL};
+    if (nj_json_is(&it->json, "{\"name\":") && nj_json_name(&it->json, &name)) {
+        values[0] = in_order(it, name);
+    }
+    if (values[0] != NULL && nj_json_is(&it->json, ",\"table\":")) {
+        values[2] = read_section(it);
+    }
+    if (values[2] != NULL && nj_json_is(&it->json, ",\"variants\":")) {
+        values[1] = read_count(it, VARIANTS_MAX);
+    }
+    return nj_read_closed(it, nj_record_make(&index_of(it)->entry, values), '}');
+}
+
+/* Takes ``"sm_90"``; with one of the letters `suffixes` behind it or not. */
+static PyObject *read_arch(nj_reading *it, const char *suffixes)
+{
+    nj_span text;
+    if (!nj_json_text(&it->json, 7, &text) || text.size < 5 || memcmp(text.at, "sm_", 3) != 0) {
+        return NULL;
+    }
+    size_t digits = text.size - 3;
+    digits -= memchr(suffixes, text.at[text.size - 1], strlen(suffixes)) != NULL;
+    for (size_t i = 0; i < digits; i++) {
+        if (text.at[3 + i] < '0' || text.at[3 + i] > '9') {
+            return NULL;
+        }
+    }
+    return digits == 2 || digits == 3 ? nj_read_word(it, text) : NULL;
+}
+
+static PyObject *read_target(nj_reading *it)
+{
+    PyObject *values[4] = {NULL};
+    if (nj_json_is(&it->json, "{\"arch\":")) {
+        values[1] = read_arch(it, "");
+    }
+    if (values[1] != NULL && nj_json_is(&it->json, ",\"backend\":")) {
+        values[0] = nj_read_name(it);
+    }
+    if (values[0] != NULL && nj_json_is(&it->json, ",\"image_arch\":")) {
+        values[2] = read_arch(it, "af");
+    }
+    if (values[2] != NULL && nj_json_is(&it->json, ",\"warp_size\":")) {
+        values[3] = read_count(it, WARP_MAX);
+    }
+    return nj_read_closed(it, nj_record_make(&index_of(it)->target, values), '}');
+}
+
+static PyObject *read_tool(nj_reading *it)
+{
+    nj_span name;
+    PyObject *tool = NULL, *version = NULL;
+    if (nj_json_char(&it->json, '[') && nj_json_text(&it->json, NJ_TEXT_MAX, &name)) {
+        tool = in_order(it, name);
+    }
+    if (tool != NULL && nj_json_char(&it->json, ',')) {
+        version = nj_read_text(it);
+    }
+    PyObject *pair = version == NULL ? NULL : PyTuple_Pack(2, tool, version);
+    Py_XDECREF(tool);
+    Py_XDECREF(version);
+    return nj_read_closed(it, pair, ']');
+}
+
+static PyObject *read_entries(nj_reading *it)
+{
+    index_of(it)->last = (nj_span){0};
+    return nj_read_array(it, KERNELS_MAX, read_entry);
+}
+
+static PyObject *read_tools(nj_reading *it)
+{
+    index_of(it)->last = (nj_span){0};
+    return nj_read_array(it, TOOLS_MAX, read_tool);
+}
+
+/* A count of things that take so many bytes each of the section that was read last, or will be read next. */
+static PyObject *read_images(nj_reading *it)
+{
+    int64_t count = index_of(it)->raw_bytes;
+    PyObject *section = read_section(it);
+    if (section != NULL && index_of(it)->raw_bytes != LENGTH_BYTES * count) {
+        Py_CLEAR(section);
+    }
+    return section;
+}
+
+static PyObject *read_groups(nj_reading *it)
+{
+    int64_t count = index_of(it)->raw_bytes;
+    PyObject *section = read_section(it);
+    if (section != NULL && index_of(it)->raw_bytes != RECORD_BYTES * count) {
+        Py_CLEAR(section);
+    }
+    return section;
+}
+
+/* A count, kept until the section that it is of. */
+static PyObject *read_section_count(nj_reading *it)
+{
+    bool right = nj_json_count(&it->json, 0, VARIANTS_MAX, &index_of(it)->raw_bytes);
+    return right ? PyLong_FromLongLong(index_of(it)->raw_bytes) : NULL;
+}
+
+static PyObject *read_min_driver(nj_reading *it)
+{
+    return read_count(it, DRIVER_MAX);
+}
+
+static PyObject *read_payload_bytes(nj_reading *it)
+{
+    return read_count(it, PAYLOAD_BYTES_MAX);
+}
+
+static const struct {
+    const char *key;
+    nj_reader read;
+} fields[] = {
+    {"{\"group_count\":", read_section_count},
+    {",\"groups\":", read_groups},
+    {",\"image_count\":", read_section_count},
+    {",\"images\":", read_images},
+    {",\"inputs\":", read_digest},
+    {",\"kernels\":", read_entries},
+    {",\"min_driver\":", read_min_driver},
+    {",\"name\":", nj_read_name},
+    {",\"payload_bytes\":", read_payload_bytes},
+    {",\"target\":", read_target},
+    {",\"toolchain\":", read_tools},
+    {",\"version\":", nj_read_text},
+};
+
+static PyObject *read_index(nj_index *index)
+{
+    nj_json *json = &index->reading.json;
+    nj_items items;
+    bool whole = json->end - json->at <= INDEX_BYTES_MAX;
+    nj_items_init(&items);
+    for (size_t i = 0; whole && i < sizeof fields / sizeof *fields; i++) {
+        whole = nj_json_is(json, fields[i].key) && nj_items_add(&items, fields[i].read(&index->reading)) == 0;
+    }
+    return nj_items_end(&items, whole && nj_json_char(json, '}') && json->at == json->end);
+}
+
+PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    PyObject *section, *entry, *target, *read = NULL;
+    nj_index index = {0};
+    if (!PyArg_ParseTuple(args, "y*OOO:read_index", &raw, &section, &entry, &target)) {
+        return NULL;
+    }
+    if (nj_record_of(section, 3, &index.section) == 0 && nj_record_of(entry, 3, &index.entry) == 0 &&
+        nj_record_of(target, 4, &index.target) == 0) {
+        index.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
+        read = read_index(&index);
+    }
+    nj_reading_end(&index.reading);
+    nj_record_clear(&index.section);
+    nj_record_clear(&index.entry);
+    nj_record_clear(&index.target);
+    PyBuffer_Release(&raw);
+    return read != NULL || PyErr_Occurred() ? read : Py_NewRef(Py_None);
+}
