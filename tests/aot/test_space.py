@@ -1,0 +1,140 @@
+"""Tuning spaces: which configs they come to, with which hints, and what rules leave out."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot.manifest import load_manifest
+from nojit.aot.options import OPTIONS
+from nojit.aot.space import SpaceExpansion, configs_of, expand_space
+from nojit.runtime.errors import ManifestError
+
+from tests.aot.conftest import ROOT
+from tests.aot.entries import spec
+
+FIELDS: dict[str, Any] = {
+    "params": {"x": "*{dtype}", "n": "i32"},
+    "matrix": {"dtype": ["fp16", "bf16"]},
+    "hints": [{"x": 16}, {"x": 16, "n": 16}, {"n": 1}],
+    "configs": [{"BLOCK": 64}],
+}
+
+
+def expand(arch: str = "sm_90", *, tuning: dict[str, Any] | None = None, **fields: Any) -> SpaceExpansion:
+    return expand_space(spec(**(FIELDS | fields), tuning={"key": ["n"], **(tuning or {})}), arch, "here")
+
+
+def settings(expansion: SpaceExpansion) -> list[tuple[Any, Any]]:
+    """The block and the warps of each variant."""
+    return [(dict(v.config.constexprs)["BLOCK"], dict(v.config.options)["num_warps"]) for v in expansion.variants]
+
+
+class TestProducts:
+    def test_lists_are_multiplied_and_scalars_are_fixed(self):
+        table = {"A": [1, 2], "B": "x", "num_warps": [4, 8], "when": "A == 1", "archs": ["sm_90"]}
+        rules = {"when": "A == 1", "archs": ["sm_90"]}
+        expected = [{"A": a, "B": "x", "num_warps": w} | rules for a in (1, 2) for w in (4, 8)]
+        assert list(configs_of(table)) == expected
+
+    @given(st.dictionaries(st.sampled_from("ABCD"), st.lists(st.integers(), min_size=1, max_size=3, unique=True)))
+    def test_every_point_comes_once(self, table):
+        points = [tuple(config.values()) for config in configs_of(table)]
+        assert points == list(product(*table.values()))
+
+    def test_a_tuple_is_a_value_in_a_list(self):
+        assert list(configs_of({"SHAPE": [[1, 2], [3, 4]]})) == [{"SHAPE": [1, 2]}, {"SHAPE": [3, 4]}]
+
+
+class TestVariants:
+    def test_the_manifests_configs_come_first_then_the_space(self):
+        expansion = expand(tuning={"space": [{"BLOCK": [32, 128], "num_warps": [2, 4]}]})
+        assert settings(expansion) == [(64, 4), (32, 2), (32, 4), (128, 2), (128, 4)] * 2
+
+    def test_a_config_of_both_comes_once(self):
+        expansion = expand(tuning={"space": [{"BLOCK": [32, 64]}, {"BLOCK": [64, 128]}]})
+        assert settings(expansion) == [(64, 4), (32, 4), (128, 4)] * 2
+        assert not expansion.pruned
+
+    def test_only_the_fullest_hints_are_built(self):
+        expansion = expand(tuning={"space": [{"BLOCK": [32]}]})
+        assert {variant.hints for variant in expansion.variants} == {(("n", 16), ("x", 16))}
+
+    def test_without_hints_the_empty_set_is_built(self):
+        assert {v.hints for v in expand(hints=[], tuning={"space": [{"BLOCK": 32}]}).variants} == {()}
+
+    def test_requires_promises_what_it_says(self):
+        expansion = expand(hints=[], tuning={"space": [{"BLOCK": 32, "requires": "aligned(x, 16)"}]})
+        assert [variant.hints for variant in expansion.variants] == [(), (("x", 16),)] * 2
+
+    def test_when_chooses_variants_and_sees_derived_values(self):
+        derived = {"EVEN": "n % BLOCK == 0"}
+        tuning = {"space": [{"BLOCK": [32]}], "when": "dtype == 'bf16' and EVEN"}
+        variants = expand(derived=derived, tuning=tuning).variants
+        assert [(dict(v.axes)["dtype"], dict(v.derived)["EVEN"]) for v in variants] == [("bf16", True)] * 2
+
+    def test_exclude_counts(self):
+        tuning = {"space": [{"BLOCK": [32, 128]}]}
+        expansion = expand(exclude=[{"when": "BLOCK == 128"}], tuning=tuning)
+        assert (settings(expansion), expansion.excluded) == ([(64, 4), (32, 4)] * 2, 2)
+
+    def test_of_other_archs_nothing_is_said(self):
+        expansion = expand(tuning={"space": [{"BLOCK": 32, "archs": ["sm_80"]}]})
+        assert (settings(expansion), expansion.pruned) == ([(64, 4)] * 2, ())
+
+    def test_options_of_the_kernel_hold(self):
+        (first, *_) = expand(options={"enable_fp_fusion": False}, tuning={"space": [{"BLOCK": 32}]}).variants
+        assert dict(first.options)["enable_fp_fusion"] is False
+        assert dict(first.options).keys() == OPTIONS.keys()
+
+    @pytest.mark.parametrize("tuning", [None, {"key": ["n"]}])
+    def test_without_a_space_there_is_nothing_to_measure(self, tuning):
+        assert expand_space(spec(**FIELDS, tuning=tuning), "sm_90", "here") == SpaceExpansion((), 0, ())
+
+
+class TestRules:
+    def test_what_a_rule_leaves_out_is_listed_with_the_rule(self):
+        expansion = expand(tuning={"space": [{"BLOCK": [32, 128], "when": "BLOCK < 100"}], "when": "dtype == 'fp16'"})
+        assert settings(expansion) == [(64, 4), (32, 4)]
+        (pruned,) = expansion.pruned
+        assert (pruned.kernel, pruned.reason, pruned.detail) == ("k", "left out by 'BLOCK < 100'", "")
+        assert pruned.label.startswith("k sm_90 dtype='fp16' BLOCK=128 num_warps=4")
+
+    def test_what_one_table_leaves_out_another_may_have(self):
+        space = [{"BLOCK": [32, 128], "when": "BLOCK < 100"}, {"BLOCK": [128]}]
+        assert settings(expand(tuning={"space": space, "when": "dtype == 'fp16'"})) == [(64, 4), (32, 4), (128, 4)]
+
+    def test_a_manifests_config_that_does_not_fit_is_not_pruned(self):
+        configs = [{"BLOCK": 64}, {"BLOCK": 512, "when": "dtype == 'fp32'"}]
+        expansion = expand(configs=configs, tuning={"space": [{"BLOCK": 32}]})
+        assert (settings(expansion), expansion.pruned) == ([(64, 4), (32, 4)] * 2, ())
+
+    @pytest.mark.parametrize(
+        ("tuning", "where"),
+        [
+            ({"space": [{"BLOCK": 32, "when": "BLOCK <"}]}, "here.tuning.space[0].when"),
+            ({"space": [{"BLOCK": 32}], "when": "dtype =="}, "here.tuning.when"),
+            ({"space": [{"BLOCK": 32}, {"BLOCK": 33, "archs": ["sm_91"]}]}, "here.tuning.space[1].archs"),
+        ],
+    )
+    def test_a_rule_that_is_none_says_where(self, tuning, where):
+        with pytest.raises(ManifestError) as caught:
+            expand(tuning=tuning)
+        assert caught.value.where == where
+
+
+KERNELS = [kernel for path in sorted((ROOT / "manifests").glob("*.toml")) for kernel in load_manifest(path).kernel]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_every_kernel_of_the_library_has_a_space(kernel):
+    """With some to spare: compiling prunes a few."""
+    meanings: dict[str, int] = {}
+    for variant in expand_space(kernel, "sm_90", kernel.name).variants:
+        meaning = repr((variant.axes, variant.signature, variant.derived))
+        meanings[meaning] = meanings.get(meaning, 0) + 1
+    assert min(meanings.values()) >= 64
+    assert sum(meanings.values()) <= 400
