@@ -2,14 +2,129 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
+from pathlib import Path
+
 import click
-from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.console import Output, counted, duration, output_options
+from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.tune_progress import follow_tuning
+from nojit.aot.tune.database import open_database
+from nojit.aot.tune.run import Order, ProblemRun, TuneRun, tune
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.errors import NojitError
+from nojit.runtime.format import SUFFIX
 
 __all__ = ["command"]
 
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_STAGE = "nojit.aot.tune.torch_stage:open_stage"
+
+
+def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Read a time such as ``90s`` or ``10m``."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(s|m|h|)", value)
+    if not found or not float(found[1]):
+        raise click.BadParameter(f"expected a time such as 90s, 10m or 1h, got {value!r}", context, param)
+    return float(found[1]) * _UNITS[found[2]]
+
 
 @click.command("run")
+@click.argument("bundle", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--problems",
+    multiple=True,
+    required=True,
+    metavar="P[:USE]",
+    help="A family of kernels, a module or a file, and which of its problems, tune if not said; repeatable.",
+)
+@click.option(
+    "--out",
+    "database",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Database of measurements; made or added to.",
+)
+@click.option(
+    "--budget", callback=_seconds, metavar="TIME", help="Stop after 90s, 10m or 1h; default: when all is done."
+)
+@click.option("--kernel", "kernels", multiple=True, metavar="K", help="Problems of this kernel only; repeatable.")
+@click.option("--exhaustive", is_flag=True, help="Measure every config to the end, the slow ones too.")
+@click.option("--seed", type=int, default=0, metavar="N", help="Of the order in which configs are timed; default 0.")
 @output_options
-def command(out: Output) -> None:
-    """Time every config of a tuning bundle on this GPU."""
-    raise click.ClickException(f"not there yet: {out}")
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    bundle: Path,
+    problems: tuple[str, ...],
+    database: Path,
+    budget: float | None,
+    kernels: tuple[str, ...],
+    exhaustive: bool,
+    seed: int,
+) -> int:
+    """Check every config of a tuning bundle against a reference, time the right ones, and keep all in a database.
+
+    Needs a GPU and torch, and no compiler. Each problem starts with all configs; the slow ones are dropped as soon as
+    they cannot be the best, and the rest is timed for longer. What the database has of this bundle and kind of GPU is
+    not measured again: run it once more to go on where it was stopped.
+    """
+    order = Order(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
+    with open_database(database, create=True) as opened, follow_tuning(out) as view:
+        summary = tune(order, opened, view)
+    out.emit("tune run", asdict(summary))
+    _show(out, summary, database)
+    return 0 if summary.known or any(problem.best_us is not None for problem in summary.problems) else EXIT_FAILED
+
+
+def _bundle(path: Path) -> Path:
+    """Take a file, or the one bundle of a folder."""
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob(f"*{SUFFIX}"))
+    if len(found) != 1:
+        names = ", ".join(one.name for one in found) or "none"
+        raise NojitError("expected one tuning bundle for this GPU", got=names, where=str(path))
+    return found[0]
+
+
+def _show(out: Output, summary: TuneRun, database: Path) -> None:
+    by_kernel: dict[str, list[ProblemRun]] = {}
+    for problem in summary.problems:
+        by_kernel.setdefault(problem.kernel, []).append(problem)
+    rows = [_row(kernel, problems) for kernel, problems in by_kernel.items()]
+    if rows:
+        out.table(("kernel", ">problems", ">pairs", ">wrong", ">failed", ">time"), rows)
+        out.line()
+    quick = summary.quick_pairs_per_s
+    fast = f", {quick:,.0f} where a kernel takes less than 100 us" if quick else ""
+    out.line(
+        f"{summary.pairs:,} pairs of config and problem in {duration(summary.seconds)}: "
+        f"{summary.pairs_per_s:,.0f} a second{fast}"
+    )
+    _show_rest(out, summary)
+    out.line(f"in {database}")
+
+
+def _show_rest(out: Output, summary: TuneRun) -> None:
+    """Say what was not measured."""
+    if summary.known:
+        out.line(f"{counted(summary.known, 'problem')} measured before")
+    if summary.left:
+        out.line(f"{counted(summary.left, 'problem')} left, for which there was no time: run it again to go on")
+    if summary.missing:
+        out.line(f"not in the bundle: {', '.join(summary.missing)}")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for problem in summary.problems:
+        if problem.reason:
+            reasons.setdefault((problem.kernel, problem.reason), []).append(f"{problem.name} ({problem.dtype})")
+    for (kernel, reason), names in reasons.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        out.line(f"left out: {kernel}, {names[0]}{more}: {reason}", style="yellow")
+
+
+def _row(kernel: str, problems: list[ProblemRun]) -> tuple[str, ...]:
+    counts = [len(problems), *(sum(getattr(p, name) for p in problems) for name in ("configs", "wrong", "failed"))]
+    return kernel, *(f"{count:,}" for count in counts), duration(sum(problem.seconds for problem in problems))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -95,6 +96,20 @@ class Database:
 
     # writing
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Keep all that the block writes, or nothing if it raises; a block inside another is part of that one."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._connection.commit()
+
     def add_device(self, device: Device) -> int:
         """Find or add a device; return its number."""
         return self._add("device", _device_row(device))
@@ -143,8 +158,7 @@ class Database:
         self._record("pruned", ({name: getattr(item, name) for name in item.__slots__} for item in pruned))
 
     def _record(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        with self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self.transaction():
             for row in rows:
                 self._insert(table, row)
 

@@ -13,6 +13,7 @@ import click
 from nojit.aot import diff, doctor, inspection, report
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
+from nojit.aot.tune import records, run
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 
@@ -39,6 +40,9 @@ FACTS = (
     cold_start.StartFigure,
     cold_start.StartStage,
     cold_start.Unstarted,
+    run.TuneRun,
+    run.ProblemRun,
+    records.Device,
 )
 
 _COMMON = {"as_json", "quiet", "verbose", "help"}
@@ -124,5 +128,6 @@ def _kind(annotation: str) -> str:
         return f"array of {_kind(items[1])}"
     words = {"str": "string", "int": "int", "bool": "bool", "int | None": "int or null", "Json": "any"}
     words |= {"float": "number", "float | None": "number or null"}
+    words |= {"bool | None": "bool or null", "str | None": "string or null"}
     words["dict[str, str]"] = "object of strings"
     return words.get(annotation, annotation)

@@ -28,7 +28,7 @@ PAGE = ROOT / "docs/cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 SAID = dict(rows(PAGE, "documents"))
 # what these write has types of its own, which the page explains field by field
-MEASURED = ("bench launch", "bench cold-start", "bench bundles")
+MEASURED = ("bench launch", "bench cold-start", "bench bundles", "tune run")
 
 
 @pytest.fixture

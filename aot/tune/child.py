@@ -1,0 +1,96 @@
+"""The other end of `nojit.aot.tune.worker`: starts the process that measures, hears it, and ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+from nojit.aot.tune.events import Event, Hello, Lost, Refused, Task
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.errors import NojitError
+
+__all__ = ["Child"]
+
+# importing torch and starting CUDA takes long on a cold disk; a reference of a large problem, seconds
+_PATIENCE_S = 180.0
+_ENDING_S = 5.0
+_STANDARD_ERROR = 2
+
+
+class Child:
+    """A worker process, replaced when it dies.
+
+    Attributes:
+        hello: what the worker has said of itself.
+
+    Args:
+        setup: what it is to measure.
+        patience_s: a worker that is silent for longer hangs, and is ended.
+    """
+
+    def __init__(self, setup: Setup, patience_s: float = _PATIENCE_S) -> None:
+        self._setup = setup
+        self._patience_s = patience_s
+        self.hello = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _start(self) -> Hello:
+        connection, theirs = Pipe()
+        with theirs:
+            command = [sys.executable, "-m", "nojit.aot.tune.worker", str(theirs.fileno())]
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdout=_STANDARD_ERROR)
+        self._connection: Connection[Any, Any] = connection
+        try:
+            connection.send(self._setup)
+            event = self.hear()
+        except BaseException:
+            self.kill()
+            raise
+        if isinstance(event, Hello):
+            return event
+        self.kill()
+        reason = event.reason if isinstance(event, Refused | Lost) else type(event).__name__
+        raise NojitError(reason)
+
+    def ask(self, task: Task) -> None:
+        """Give it a problem; a dead worker is replaced first, and one that dies of it is found out by `hear`."""
+        if self._connection.closed:
+            self._start()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(task)
+
+    def hear(self) -> Event:
+        """Wait for the next event; a worker that died or hangs is ended, which is an event too."""
+        try:
+            if self._connection.poll(self._patience_s):
+                event: Event = self._connection.recv()
+                if isinstance(event, Lost):
+                    self.kill()
+                return event
+            reason = f"the process that measures said nothing for {self._patience_s:.0f} s"
+        except (EOFError, ConnectionResetError):
+            reason = f"the process that measures ended: {self._last_words()}"
+        self.kill()
+        return Lost(reason)
+
+    def _last_words(self) -> str:
+        try:
+            code = self._process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            return "its socket is closed"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def kill(self) -> None:
+        """End it now."""
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()

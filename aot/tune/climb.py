@@ -1,0 +1,129 @@
+"""Takes one problem up the rungs: checks every candidate, then times fewer and fewer of them for longer and longer."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nojit.aot.tune.events import Done, Event, Fault, Measured, Task, Trying
+from nojit.aot.tune.halving import EXHAUSTIVE, FINAL, RUNGS, Rung, Timing, keep, order, sample_count, summarize
+from nojit.aot.tune.stage import Stage, Trial
+
+__all__ = ["climb"]
+
+# how many go on where time is short
+_FEW = 4
+# a config this many times as slow as the best gets no second sample in the first rung
+_HOPELESS = 3.0
+# the last rung goes on until the noise is this small, or for so many turns
+_QUIET = 0.01
+_TURNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Climb:
+    stage: Stage
+    trial: Trial
+    task: Task
+    send: Callable[[Event], None]
+    rng: random.Random
+    started: float
+
+    def spent_s(self) -> float:
+        return time.monotonic() - self.started
+
+
+def climb(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
+    """Measure one problem; everything found is sent as it comes.
+
+    Raises:
+        ContextLost: a launch took the context down; the last `Trying` says whose, if it is known.
+    """
+    rng = random.Random(f"{task.seed}/{task.problem}")  # noqa: S311 - an order that can be repeated, no secret
+    state = _Climb(stage, trial, task, send, rng, time.monotonic())
+    left = _checked(state)
+    if left is None:
+        send(Done(complete=False))
+        return
+    if task.exhaustive:
+        _measure(state, EXHAUSTIVE, left)
+        send(Done(complete=True))
+        return
+    send(Done(complete=_halve(state, left)))
+
+
+def _checked(state: _Climb) -> list[int] | None:
+    """Check every candidate; return those that are right, or None if time is up."""
+    good = []
+    for candidate, config in enumerate(state.trial.opened.candidates):
+        if config.identity in state.task.skip:
+            continue
+        if state.spent_s() > state.task.limit_s:
+            return None
+        state.send(Trying(candidate))
+        status, detail = state.trial.check(candidate)
+        if status == "ok":
+            good.append(candidate)
+        else:
+            state.send(Fault(candidate, status, detail))
+    return good
+
+
+def _halve(state: _Climb, left: list[int]) -> bool:
+    """Go up the rungs; say whether the last one was reached."""
+    for rung in RUNGS:
+        if not left:
+            return True
+        if state.spent_s() > state.task.limit_s:
+            return False
+        timings = _measure(state, rung, left)
+        left = keep(timings, rung.slack)
+        if state.spent_s() > state.task.allowance_s:
+            left = left[:_FEW]
+    return True
+
+
+def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
+    """Time the candidates of one rung and send what came out."""
+    if not left:
+        return {}
+    samples = _time(state, dict.fromkeys(left, 1))
+    known = {candidate: summarize(values).median_us for candidate, values in samples.items()}
+    counts = {candidate: sample_count(rung, us + state.stage.flush_us) for candidate, us in known.items()}
+    if rung is RUNGS[0]:
+        hopeless = _HOPELESS * min(known.values())
+        counts = {candidate: count if known[candidate] <= hopeless else 1 for candidate, count in counts.items()}
+    # the very first sample of each warms up, and counts only where it is the only one
+    samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
+    if rung in {FINAL, EXHAUSTIVE}:
+        _settle(state, samples, counts)
+    timings = {candidate: summarize(values) for candidate, values in samples.items()}
+    state.send(Measured(rung.number, timings, state.stage.clock_mhz()))
+    return timings
+
+
+def _settle(state: _Climb, samples: dict[int, list[float]], counts: dict[int, int]) -> None:
+    """Add samples where the noise is still too great."""
+    for _ in range(_TURNS - 1):
+        noisy = {one: counts[one] for one, values in samples.items() if summarize(values).noise > _QUIET}
+        if not noisy or state.spent_s() > state.task.allowance_s:
+            return
+        for candidate, more in _time(state, noisy).items():
+            samples[candidate] += more
+
+
+def _time(state: _Climb, counts: dict[int, int]) -> dict[int, list[float]]:
+    """Take so many samples of each candidate, interleaved."""
+    samples: dict[int, list[float]] = {candidate: [] for candidate in counts}
+    turns = order(counts, state.rng)
+    if not state.task.careful:
+        state.send(Trying(None))
+        for candidate, us in zip(turns, state.trial.time(turns), strict=True):
+            samples[candidate].append(us)
+        return samples
+    for candidate in turns:
+        state.send(Trying(candidate))
+        samples[candidate] += state.trial.time([candidate])
+    return samples

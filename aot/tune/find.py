@@ -1,0 +1,87 @@
+"""Finds the problems that a command line names: a family, a module or a file, with a use if it is not ``tune``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nojit.aot.tune.events import Listed
+from nojit.runtime.errors import NojitError
+
+__all__ = ["Found", "find_problems"]
+
+_FAMILY = "nojit.kernels.{}.problems"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A problem and where it comes from."""
+
+    listed: Listed
+    problem: Any
+    """A ``nojit.kernels.problem.TuningProblem``."""
+    roles: dict[str, tuple[str, ...]]
+    """Of its kernel's constexprs."""
+
+
+def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
+    """List the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``.
+
+    Raises:
+        NojitError: there is no such module, it has no problems of that use, or it breaks.
+    """
+    found: dict[tuple[str, ...], Found] = {}
+    for name in names:
+        place, _, use = name.partition(":")
+        module = _module(place)
+        if not hasattr(module, "problems"):
+            raise NojitError("expected a function problems(use)", got="none", where=place)
+        try:
+            problems = module.problems(use or "tune")
+        except ValueError as error:
+            raise NojitError(str(error), where=name) from None
+        for problem in problems:
+            one = _found(module, problem, use or "tune")
+            found.setdefault((one.listed.kernel, one.listed.use, one.listed.name, one.listed.dtype), one)
+    return tuple(found.values())
+
+
+def _module(place: str) -> ModuleType:
+    if place.endswith(".py"):
+        return _file(Path(place))
+    name = place if "." in place else _FAMILY.format(place)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        what = "expected a family of kernels, a module or a file of problems"
+        raise NojitError(what, got=f"{place!r}: no module {error.name}", where="--problems") from None
+
+
+def _file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"nojit_problems_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise NojitError("expected a file of problems", got="none", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _found(module: ModuleType, problem: Any, use: str) -> Found:
+    listed = Listed(
+        kernel=problem.kernel,
+        name=problem.name,
+        use=use,
+        shape_class=problem.shape_class,
+        dtype=problem.dtype,
+        sizes=dict(problem.sizes),
+    )
+    roles = getattr(module, "ROLES", {}).get(problem.kernel)
+    kinds = ("tunables", "numerics", "semantics")
+    return Found(listed, problem, {kind: tuple(getattr(roles, kind)) for kind in kinds} if roles else {})

@@ -1,0 +1,139 @@
+"""Writes down what a run finds, and knows what earlier runs found."""
+
+from __future__ import annotations
+
+from nojit.aot.tune.database import Database, now
+from nojit.aot.tune.events import Candidate, Fault, Listed, Measured, Opened
+from nojit.aot.tune.halving import Timing
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Run, Status
+
+__all__ = ["Log"]
+
+# kernel, use, name, dtype: what a problem is known by
+_Name = tuple[str, str, str, str]
+
+
+class Log:
+    """One run's pages of the database.
+
+    What runs of the same bundle on the same kind of device have measured counts as done.
+
+    Args:
+        database: where to write.
+        device: what is measured on.
+        run: this run; its device is filled in.
+    """
+
+    def __init__(self, database: Database, device: Device, run: Run) -> None:
+        self._database = database
+        self._rungs: dict[_Name, int] = {}
+        self._faults: dict[_Name, set[str]] = {}
+        self._read(device, run.bundle_digest)
+        with database.transaction():
+            number = database.add_device(device)
+            facts = {name: getattr(run, name) for name in run.__slots__} | {"device": number}
+            self._run = database.start_run(Run(**facts))
+        self._problem = 0
+        self._configs: tuple[int, ...] = ()
+        self._opened: Opened | None = None
+
+    def _read(self, device: Device, digest: str) -> None:
+        """Gather what is known of this bundle on this kind of device."""
+        alike = {number for number, other in self._database.devices().items() if _kind(other) == _kind(device)}
+        runs = {
+            number
+            for number, run in self._database.runs().items()
+            if run.bundle_digest == digest and run.device in alike
+        }
+        kernels, problems = self._database.kernels(), self._database.problems()
+        configs = self._database.configs()
+        for item in self._database.measurements():
+            if item.run not in runs:
+                continue
+            problem, config = problems[item.problem], configs[item.config]
+            name = (kernels[problem.kernel].name, problem.use, problem.name, problem.dtype)
+            if item.status == "ok":
+                self._rungs[name] = max(item.rung, self._rungs.get(name, 0))
+            else:
+                identity = Candidate(config.settings, config.requires, item.image).identity
+                self._faults.setdefault(name, set()).add(identity)
+
+    def knows(self, listed: Listed, rung: int) -> bool:
+        """Say whether a problem was measured up to a rung."""
+        return self._rungs.get(_name(listed), -1) >= rung
+
+    def faults(self, listed: Listed) -> set[str]:
+        """Return the candidates, by identity, that were wrong or failed."""
+        return self._faults.get(_name(listed), set())
+
+    def open(self, listed: Listed, opened: Opened) -> None:
+        """Write down a problem and its candidates."""
+        with self._database.transaction():
+            kernel = self._database.add_kernel(KernelFacts(listed.kernel, opened.key_names, {}, opened.roles))
+            self._problem = self._database.add_problem(
+                Problem(
+                    kernel=kernel,
+                    name=listed.name,
+                    use=listed.use,
+                    shape_class=listed.shape_class,
+                    dtype=listed.dtype,
+                    meaning=opened.meaning,
+                    key=opened.key,
+                    sizes=listed.sizes,
+                    moved_bytes=opened.moved_bytes,
+                    flops=opened.flops,
+                )
+            )
+            self._configs = tuple(
+                self._database.add_config(Config(kernel, one.settings, one.requires)) for one in opened.candidates
+            )
+        self._opened = opened
+
+    def measured(self, event: Measured) -> None:
+        """Write down a rung."""
+        self._database.record(
+            self._measurement(candidate, "ok", event.rung, timing=timing, clock_mhz=event.clock_mhz)
+            for candidate, timing in event.timings.items()
+        )
+
+    def fault(self, fault: Fault) -> None:
+        """Write down that a candidate must not be chosen."""
+        self._database.record([self._measurement(fault.candidate, fault.status, 0, detail=fault.detail)])
+
+    def _measurement(
+        self,
+        candidate: int,
+        status: Status,
+        rung: int,
+        *,
+        timing: Timing | None = None,
+        clock_mhz: int | None = None,
+        detail: str = "",
+    ) -> Measurement:
+        return Measurement(
+            run=self._run,
+            problem=self._problem,
+            config=self._configs[candidate],
+            image=self._opened.candidates[candidate].image if self._opened else "",
+            status=status,
+            rung=rung,
+            samples=timing.samples if timing else 0,
+            median_us=timing.median_us if timing else None,
+            noise=timing.noise if timing else None,
+            best_us=timing.best_us if timing else None,
+            clock_mhz=clock_mhz,
+            taken=now(),
+            detail=detail,
+        )
+
+    def end(self) -> None:
+        """Say that the run has ended well."""
+        self._database.end_run(self._run)
+
+
+def _name(listed: Listed) -> _Name:
+    return listed.kernel, listed.use, listed.name, listed.dtype
+
+
+def _kind(device: Device) -> tuple[str, str, int, int]:
+    return device.name, device.arch, device.multiprocessors, device.memory_bytes

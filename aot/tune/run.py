@@ -1,0 +1,288 @@
+"""Runs a tuning: which problem comes when, for how long, and what becomes of all that is measured."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Protocol
+
+from nojit.aot.tune.child import Child
+from nojit.aot.tune.database import Database, now
+from nojit.aot.tune.events import Done, Event, Fault, Listed, Lost, Measured, Opened, Refused, Task, Trying
+from nojit.aot.tune.halving import EXHAUSTIVE, FINAL
+from nojit.aot.tune.log import Log
+from nojit.aot.tune.records import Device, Run
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import NojitError
+
+__all__ = ["Order", "ProblemRun", "TuneRun", "View", "tune"]
+
+# how often the process that measures may die of one problem
+_DEATHS = 16
+# how much more than its share of the time that is left a problem may take
+_GENEROSITY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done."""
+
+    setup: Setup
+    budget_s: float | None
+    """None: as long as it takes."""
+    exhaustive: bool
+    """Measure every config of every problem to the end."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRun:
+    """What became of one problem."""
+
+    kernel: str
+    name: str
+    use: str
+    dtype: str
+    configs: int
+    """Checked and measured, those that were wrong or failed included."""
+    wrong: int
+    failed: int
+    complete: bool
+    """Whether its last rung was reached."""
+    best_us: float | None
+    seconds: float
+    reason: str
+    """Why it was left out; empty if it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRun:
+    """What ``nojit tune run`` did."""
+
+    device: Device
+    started_s: float
+    """Until the process that measures was up."""
+    seconds: float
+    """All in all."""
+    pairs: int
+    """Of a config and a problem."""
+    pairs_per_s: float
+    """Everything counted."""
+    quick_pairs_per_s: float | None
+    """Likewise, of problems whose best config takes less than 100 us; null if there is none."""
+    problems: tuple[ProblemRun, ...]
+    known: int
+    """Problems that the database had already."""
+    left: int
+    """Problems for which there was no time."""
+    missing: tuple[str, ...]
+    """Kernels that problems are for and the bundle lacks."""
+
+
+class View(Protocol):
+    """Shows how a run goes."""
+
+    def begin(self, device: Device, todo: int, known: int) -> None:
+        """Start: so many problems, so many of them measured before."""
+
+    def problem(self, listed: Listed) -> None:
+        """A problem begins."""
+
+    def event(self, listed: Listed, event: Event) -> None:
+        """Something was found out."""
+
+    def ended(self, summary: ProblemRun, left_s: float) -> None:
+        """A problem has ended; the run may take so much longer."""
+
+
+@dataclass(slots=True)
+class _State:
+    """A problem under way."""
+
+    task: Task
+    opened: Opened | None = None
+    trying: int | None = None
+    """The candidate whose launch would explain a death."""
+    deaths: int = 0
+    faults: dict[str, str] = field(default_factory=dict)
+    """Status by identity."""
+    seen: set[str] = field(default_factory=set)
+    best_us: float | None = None
+    complete: bool = False
+    reason: str = ""
+
+
+def tune(order: Order, database: Database, view: View) -> TuneRun:
+    """Measure, and keep what comes out.
+
+    Raises:
+        NojitError: the bundle, the problems or the device are not what they need to be.
+    """
+    started = time.monotonic()
+    with BundleFile(order.setup.bundle) as file:
+        digest = file.digest
+    with Child(order.setup) as child:
+        hello, up = child.hello, time.monotonic() - started
+        run = _run_of(order, digest, hello.torch)
+        log = Log(database, hello.device, run)
+        wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
+        todo = [place for place in in_turn(hello.problems) if not log.knows(hello.problems[place], wanted)]
+        view.begin(hello.device, len(todo), len(hello.problems) - len(todo))
+        runner = _Runner(order, child, log, view, started)
+        done = runner.all(todo)
+        log.end()
+    quick = [item for item in done if item.best_us is not None and item.best_us < 100]
+    seconds = time.monotonic() - started
+    pairs = sum(item.configs for item in done)
+    return TuneRun(
+        device=hello.device,
+        started_s=up,
+        seconds=seconds,
+        pairs=pairs,
+        pairs_per_s=pairs / seconds,
+        quick_pairs_per_s=sum(i.configs for i in quick) / sum(i.seconds for i in quick) if quick else None,
+        problems=tuple(done),
+        known=len(hello.problems) - len(todo),
+        left=len(todo) - len(done),
+        missing=hello.missing,
+    )
+
+
+def _run_of(order: Order, digest: str, torch: str) -> Run:
+    name = order.setup.bundle.name
+    return Run(0, now(), name, digest, version("nojit"), torch, order.budget_s, order.seed)
+
+
+def in_turn(problems: Sequence[Listed]) -> list[int]:
+    """Let kernels take turns, each in its own order: whenever time is up, all have come equally far."""
+    by_kernel: dict[str, list[int]] = {}
+    for place, problem in enumerate(problems):
+        by_kernel.setdefault(problem.kernel, []).append(place)
+    rounds: Iterable[tuple[int | None, ...]] = itertools.zip_longest(*by_kernel.values())
+    return [place for turn in rounds for place in turn if place is not None]
+
+
+class _Runner:
+    """Goes through the problems."""
+
+    def __init__(self, order: Order, child: Child, log: Log, view: View, started: float) -> None:
+        self._order = order
+        self._child = child
+        self._log = log
+        self._view = view
+        self._started = started
+
+    def all(self, todo: Sequence[int]) -> list[ProblemRun]:
+        """Measure one problem after another while there is time."""
+        done: list[ProblemRun] = []
+        began = time.monotonic()
+        for place, problem in enumerate(todo):
+            left_s = self._left_s()
+            if left_s <= 0:
+                break
+            share = _GENEROSITY * left_s / (len(todo) - place)
+            done.append(self._one(problem, min(share, left_s), left_s))
+            guess = (time.monotonic() - began) / len(done) * (len(todo) - len(done))
+            self._view.ended(done[-1], min(guess, self._left_s()))
+        return done
+
+    def _left_s(self) -> float:
+        if self._order.budget_s is None:
+            return float("inf")
+        return self._order.budget_s - (time.monotonic() - self._started)
+
+    def _one(self, problem: int, allowance_s: float, limit_s: float) -> ProblemRun:
+        started = time.monotonic()
+        listed = self._child.hello.problems[problem]
+        self._view.problem(listed)
+        known = self._log.faults(listed)
+        task = Task(
+            problem=problem,
+            skip=frozenset(known),
+            exhaustive=self._order.exhaustive,
+            careful=False,
+            allowance_s=allowance_s,
+            limit_s=limit_s,
+            seed=self._order.seed,
+        )
+        state = _State(task)
+        while self._attempt(listed, state):
+            pass
+        statuses = list(state.faults.values())
+        return ProblemRun(
+            kernel=listed.kernel,
+            name=listed.name,
+            use=listed.use,
+            dtype=listed.dtype,
+            configs=len(state.seen | state.faults.keys()),
+            wrong=statuses.count("wrong"),
+            failed=statuses.count("failed"),
+            complete=state.complete,
+            best_us=state.best_us,
+            seconds=time.monotonic() - started,
+            reason=state.reason,
+        )
+
+    def _attempt(self, listed: Listed, state: _State) -> bool:
+        """Have the worker measure; say whether it died and must try again without what it died of."""
+        self._child.ask(state.task)
+        state.opened = state.trying = None
+        while True:
+            event = self._child.hear()
+            self._view.event(listed, event)
+            if isinstance(event, Lost):
+                return self._died(listed, state, event.reason)
+            if isinstance(event, Refused):
+                state.reason = event.reason
+                return False
+            if isinstance(event, Done):
+                state.complete = event.complete
+                return False
+            self._note(listed, state, event)
+
+    def _note(self, listed: Listed, state: _State, event: Event) -> None:
+        """Keep what a living worker says."""
+        if isinstance(event, Opened):
+            state.opened = event
+            self._log.open(listed, event)
+        elif isinstance(event, Trying):
+            state.trying = event.candidate
+        elif isinstance(event, Fault):
+            self._fault(state, event)
+        elif isinstance(event, Measured) and state.opened:
+            self._log.measured(event)
+            state.seen |= {state.opened.candidates[one].identity for one in event.timings}
+            state.best_us = min(timing.median_us for timing in event.timings.values())
+
+    def _fault(self, state: _State, fault: Fault) -> None:
+        if state.opened is None:
+            raise NojitError("expected a problem to be set up before its configs fail")
+        self._log.fault(fault)
+        state.faults[state.opened.candidates[fault.candidate].identity] = fault.status
+
+    def _died(self, listed: Listed, state: _State, reason: str) -> bool:
+        """Find out who is to blame for a death; say whether to try again."""
+        state.deaths += 1
+        if state.opened is None or state.deaths > _DEATHS:
+            state.reason = reason
+            return False
+        if state.trying is None:
+            if state.task.careful:
+                state.reason = reason
+                return False
+            state.task = _again(state.task, careful=True)
+            return True
+        fault = Fault(state.trying, "failed", reason)
+        self._fault(state, fault)
+        self._view.event(listed, fault)
+        state.task = _again(state.task, careful=state.task.careful, skip=state.opened.candidates[state.trying].identity)
+        return True
+
+
+def _again(task: Task, *, careful: bool, skip: str = "") -> Task:
+    more = {skip} if skip else set()
+    return Task(task.problem, task.skip | more, task.exhaustive, careful, task.allowance_s, task.limit_s, task.seed)

@@ -1,0 +1,239 @@
+"""Measures on a real GPU, through torch: the one module of the tuner that imports it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import torch
+from nojit import runtime
+from nojit.aot.tune.events import Candidate, Hello, Opened
+from nojit.aot.tune.find import Found, find_problems
+from nojit.aot.tune.nvml import Nvml
+from nojit.aot.tune.records import Device, Status
+from nojit.aot.tune.stage import ContextLost, Unready
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
+from nojit.runtime.table import KernelTable
+
+__all__ = ["TorchStage", "open_stage"]
+
+_FLUSHES = 20
+# elements that are compared at once, so that a comparison takes no more memory than a few of these
+_COMPARED = 1 << 27
+
+
+def open_stage(setup: Setup) -> TorchStage:
+    """Make the stage of a worker.
+
+    Raises:
+        NojitError: there is no GPU, the bundle does not fit it, or the problems are not to be found.
+    """
+    if not torch.cuda.is_available():
+        raise NojitError("expected a CUDA device that torch can use", got="none")
+    return TorchStage(setup)
+
+
+class TorchStage:
+    """The current CUDA device, a tuning bundle and its problems."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._bundle = runtime.load(setup.bundle)
+        self._hashes: dict[tuple[str, int], str] = {}
+        known = self._bundle.kernels
+        found = find_problems(setup.problems)
+        asked = [one for one in found if not setup.kernels or one.listed.kernel in setup.kernels]
+        self._problems = [one for one in asked if one.listed.kernel in known]
+        self._missing = tuple(dict.fromkeys(one.listed.kernel for one in asked if one.listed.kernel not in known))
+        if not self._problems:
+            what = f"expected problems for some of {', '.join(known)}"
+            raise NojitError(what, got=", ".join(self._missing) or "none", where=str(setup.bundle))
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        uuid = str(getattr(properties, "uuid", ""))
+        self._nvml = Nvml(f"GPU-{uuid}" if uuid and not uuid.startswith("GPU-") else uuid)
+        self._device = _describe(properties, uuid, self._nvml.driver())
+        # a buffer of twice the L2 leaves nothing of what was there; writing is faster than reading and as thorough
+        self._flushed = torch.empty(2 * properties.L2_cache_size, dtype=torch.int8, device="cuda")
+        self.flush_us = self._measure_flush()
+
+    def _measure_flush(self) -> float:
+        """Time the flush, and bring the clocks up."""
+        for _ in range(_FLUSHES):
+            self.flush()
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        for _ in range(_FLUSHES):
+            self.flush()
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) * 1000 / _FLUSHES
+
+    def flush(self) -> None:
+        """Make the L2 cold."""
+        self._flushed.zero_()
+
+    def hello(self) -> Hello:
+        """Say what is here."""
+        return Hello(self._device, torch.__version__, tuple(one.listed for one in self._problems), self._missing)
+
+    def clock_mhz(self) -> int | None:
+        """Return the clock of the multiprocessors."""
+        return self._nvml.clock_mhz()
+
+    def image_hash(self, kernel: str, image: int) -> str:
+        """Return the SHA-256 of an image of the file that holds a kernel."""
+        if (kernel, image) not in self._hashes:
+            file = next(file for file in self._bundle.files if kernel in file.kernels)
+            self._hashes[kernel, image] = hashlib.sha256(file.image(image)).hexdigest()
+        return self._hashes[kernel, image]
+
+    def open(self, problem: int) -> TorchTrial:
+        """Set up a problem."""
+        try:
+            return TorchTrial(self, self._bundle.kernel(self._problems[problem].listed.kernel), self._problems[problem])
+        except torch.OutOfMemoryError as error:
+            raise Unready(_words(error)) from None
+        except NoMatchingVariantError as error:
+            raise Unready(f"no variant of the bundle serves it: {error.reasons[:1] or error.what}") from None
+        except (RuntimeError, ValueError, TypeError) as error:
+            _refuse(error)
+
+
+def _describe(properties: Any, uuid: str, driver: str) -> Device:
+    return Device(
+        name=properties.name,
+        arch=f"sm_{properties.major}{properties.minor}",
+        multiprocessors=properties.multi_processor_count,
+        memory_bytes=properties.total_memory,
+        driver=driver,
+        uuid=uuid,
+    )
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Tell an error of one problem from one that took the context down.
+
+    Raises:
+        ContextLost: the context is gone.
+        Unready: it is not.
+    """
+    if _is_lost():
+        raise ContextLost(_words(error)) from None
+    raise Unready(f"{type(error).__name__}: {_words(error)}") from None
+
+
+def _is_lost() -> bool:
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return not runtime.healthy()
+
+
+def _words(error: Exception) -> str:
+    """Return the first line of what an error says."""
+    return " ".join(str(error).split("\n")[0].split())[:300]
+
+
+class TorchTrial:
+    """One problem, set up on the device.
+
+    Attributes:
+        opened: what is said of it.
+    """
+
+    def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: Found) -> None:
+        self._stage = stage
+        self._work = found.problem.prepare("cuda")
+        args, named = self._work.args, self._work.named
+        table, rows = kernel.choices(*args, **named)
+        explained = kernel.explain(*args, **named)
+        self.opened = Opened(
+            key_names=tuple(explained.key),
+            key=tuple(explained.key.values()),
+            meaning=explained.meaning,
+            moved_bytes=self._work.moved_bytes,
+            flops=self._work.flops,
+            roles=found.roles,
+            candidates=tuple(_candidate(stage, table, row) for row in _one_per_config(table, rows)),
+        )
+        self._launchers = [kernel.bind(**named, **candidate.settings) for candidate in self.opened.candidates]
+        self._expected = [value.contiguous() for value in self._work.expected]
+
+    def check(self, candidate: int) -> tuple[Status, str]:
+        """Launch a candidate once, over outputs that hold NaN, and compare."""
+        for output in self._work.outputs:
+            output.fill_(float("nan") if output.is_floating_point() else -1)
+        try:
+            self._launchers[candidate](*self._work.args)
+            torch.cuda.current_stream().synchronize()
+        except (NojitError, RuntimeError) as error:
+            if isinstance(error, DriverError) or not isinstance(error, NojitError):
+                _lose_if_lost(error)
+            return "failed", f"{type(error).__name__}: {_words(error)}"
+        return self._compare()
+
+    def _compare(self) -> tuple[Status, str]:
+        """Compare what was written with what was expected, waiting for the device once."""
+        pairs = zip(self._work.outputs, self._expected, strict=True)
+        errors = torch.stack([_error(output, expected) for output, expected in pairs]).tolist()
+        for place, (error, tolerance) in enumerate(zip(errors, self._work.tolerances, strict=True)):
+            # a NaN, which is greater than nothing, is wrong too
+            if not error <= tolerance:
+                return "wrong", f"output {place} is off by {error:.3g}, at most {tolerance:.3g} allowed"
+        return "ok", ""
+
+    def time(self, order: Sequence[int]) -> list[float]:
+        """Launch in this order, each after a flush, and read all events after a single wait."""
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in order]
+        launchers, args, flush = self._launchers, self._work.args, self._stage.flush
+        try:
+            for candidate, (first, last) in zip(order, events, strict=True):
+                flush()
+                first.record()
+                launchers[candidate](*args)
+                last.record()
+            torch.cuda.synchronize()
+        except (NojitError, RuntimeError) as error:
+            # each was launched once and well: what fails now leaves nothing to go on with
+            raise ContextLost(_words(error)) from None
+        return [float(first.elapsed_time(last)) * 1000 for first, last in events]
+
+    def close(self) -> None:
+        """Give back the memory."""
+        self._launchers, self._expected = [], []
+        del self._work
+
+
+def _lose_if_lost(error: Exception) -> None:
+    if _is_lost():
+        raise ContextLost(_words(error)) from None
+
+
+def _error(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Find the largest distance, a piece at a time; equal infinities are no distance apart."""
+    if not expected.numel():
+        return torch.zeros((), device=expected.device)
+    worst = []
+    got, wanted = output.reshape(-1), expected.reshape(-1)
+    for first in range(0, wanted.numel(), _COMPARED):
+        mine, theirs = got[first : first + _COMPARED].float(), wanted[first : first + _COMPARED].float()
+        worst.append(torch.where(mine == theirs, 0.0, (mine - theirs).abs()).amax())
+    return torch.stack(worst).amax()
+
+
+def _one_per_config(table: KernelTable, rows: Sequence[int]) -> list[int]:
+    """Keep the best row of each config, of the meaning that the best of all has."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if table.columns["meaning"][row] == table.columns["meaning"][rows[0]]:
+            # two configs of the same settings differ in when they may run, and both may
+            found.setdefault(repr(sorted(table.settings(row).items())), row)
+    return list(found.values())
+
+
+def _candidate(stage: TorchStage, table: KernelTable, row: int) -> Candidate:
+    requires = table.configs[table.columns["config"][row]].requires
+    image = stage.image_hash(table.kernel, table.columns["image"][row])
+    return Candidate(table.settings(row), requires, image)

@@ -1,0 +1,90 @@
+"""The process that measures: it may die of a kernel without taking a measurement along.
+
+    python -m nojit.aot.tune.worker FD
+
+The one at the other end of socket FD sends a `Setup`, then tasks; the answers are events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.tune.climb import climb
+from nojit.aot.tune.events import Event, Lost, Refused, Task
+from nojit.aot.tune.stage import ContextLost, Stage, Unready
+from nojit.runtime.errors import NojitError
+
+__all__ = ["Setup", "main", "serve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker is to measure."""
+
+    stage: str
+    """``module:function`` that makes the stage of this."""
+    bundle: Path
+    problems: tuple[str, ...]
+    """Where they are found, as the command line has it."""
+    kernels: tuple[str, ...]
+    """Of these only; of all if empty."""
+
+
+def serve(connection: Connection[Any, Any]) -> int:
+    """Answer until the other end is closed; return the exit code."""
+    try:
+        stage = _open(connection.recv())
+        connection.send(stage.hello())
+    except (NojitError, OSError, ImportError, ContextLost) as error:
+        connection.send(Refused(f"{error}"))
+        return 1
+    while True:
+        task: Task = connection.recv()
+        try:
+            _answer(stage, task, connection.send)
+        except ContextLost as error:
+            connection.send(Lost(str(error)))
+            return 1
+
+
+def _open(setup: Setup) -> Stage:
+    module, _, name = setup.stage.partition(":")
+    make: Callable[[Setup], Stage] = getattr(importlib.import_module(module), name)
+    return make(setup)
+
+
+def _answer(stage: Stage, task: Task, send: Callable[[Event], None]) -> None:
+    try:
+        trial = stage.open(task.problem)
+    except Unready as error:
+        send(Refused(str(error)))
+        return
+    try:
+        send(trial.opened)
+        climb(stage, trial, task, send)
+    finally:
+        trial.close()
+
+
+def main() -> int:
+    """Serve the socket that the command line names."""
+    # Ctrl-C is the parent's to answer: it ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with (
+        Connection(int(sys.argv[1])) as connection,
+        contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError),
+    ):
+        return serve(connection)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

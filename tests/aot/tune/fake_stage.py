@@ -1,0 +1,110 @@
+"""A GPU that is made up: times that follow from the config, and configs that are wrong, fail, or take the device down.
+
+The bundle's path names a JSON file beside it, which says what there is::
+
+    {"problems": 3, "configs": 8, "noise": 0.02, "faults": {"2": "wrong"}, "sleep_s": 0.0}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.tune.events import Candidate, Hello, Listed, Opened
+from nojit.aot.tune.records import Device, Status
+from nojit.aot.tune.stage import ContextLost, Unready
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.errors import NojitError
+
+DEVICE = Device("Fake", "sm_90", 132, 1 << 30, "1.0", "GPU-0")
+
+
+def true_us(problem: int, candidate: int) -> float:
+    """The time of a config without noise; another one is the best for each problem."""
+    return 10.0 * (1 + problem % 3) * (1 + 0.07 * ((candidate - problem) % 13))
+
+
+class FakeTrial:
+    def __init__(self, stage: FakeStage, problem: int) -> None:
+        self._stage = stage
+        self._problem = problem
+        candidates = [
+            Candidate({"BLOCK": 1 << n, "num_warps": 4}, "", f"{n:064x}") for n in range(stage.said["configs"])
+        ]
+        self.opened = Opened(
+            ("n",), (1 << problem,), {"dtype": "bf16"}, 1000, 10, {"tunables": ("BLOCK",)}, tuple(candidates)
+        )
+
+    def check(self, candidate: int) -> tuple[Status, str]:
+        self._stage.log("check", self._problem, candidate)
+        fault = self._stage.fault(candidate)
+        if fault == "wrong":
+            return "wrong", "output 0 is off by 3"
+        if fault == "failed":
+            return "failed", "DriverError: refused"
+        if fault == "lost":
+            raise ContextLost("CUDA error: an illegal memory access was encountered")
+        if fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "hangs":
+            time.sleep(3600)
+        return "ok", ""
+
+    def time(self, order: Sequence[int]) -> list[float]:
+        time.sleep(self._stage.said.get("sleep_s", 0.0))
+        for candidate in order:
+            self._stage.log("time", self._problem, candidate)
+            if self._stage.fault(candidate) == "late":
+                raise ContextLost("CUDA error: unspecified launch failure")
+        noise = self._stage.said.get("noise", 0.0)
+        return [true_us(self._problem, one) * (1 + abs(self._stage.rng.gauss(0, noise))) for one in order]
+
+    def close(self) -> None:
+        self._stage.log("close", self._problem, 0)
+
+
+class FakeStage:
+    flush_us = 40.0
+
+    def __init__(self, setup: Setup) -> None:
+        self._facts = Path(f"{setup.bundle}.json")
+        self.said: dict[str, Any] = json.loads(self._facts.read_text(encoding="utf-8"))
+        if "refuses" in self.said:
+            raise NojitError(self.said["refuses"])
+        self.rng = random.Random(7)
+        self._setup = setup
+
+    def log(self, *words: object) -> None:
+        with Path(f"{self._facts}.log").open("a", encoding="utf-8") as file:
+            file.write(" ".join(map(str, words)) + "\n")
+
+    def fault(self, candidate: int) -> str:
+        found: str = self.said.get("faults", {}).get(str(candidate), "")
+        return found
+
+    def hello(self) -> Hello:
+        kernels = self.said.get("kernels", ["add"])
+        listed = [
+            Listed(kernel, f"problem {n}", "tune", "some", "bf16", {"n": 1 << n})
+            for kernel in kernels
+            for n in range(self.said["problems"])
+        ]
+        return Hello(DEVICE, "2.11", tuple(listed), ())
+
+    def open(self, problem: int) -> FakeTrial:
+        if problem == self.said.get("unready"):
+            raise Unready("no variant of the bundle serves it")
+        return FakeTrial(self, problem)
+
+    def clock_mhz(self) -> int | None:
+        return 1980
+
+
+def open_stage(setup: Setup) -> FakeStage:
+    return FakeStage(setup)

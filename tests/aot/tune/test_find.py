@@ -1,0 +1,55 @@
+"""Problems are found by family, module and file, and what is not there is named."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from nojit.aot.tune.find import find_problems
+from nojit.runtime.errors import NojitError
+
+
+def test_a_family_and_its_module_are_one() -> None:
+    by_family = find_problems(["flash_attention"])
+    assert find_problems(["nojit.kernels.flash_attention.problems:tune", "flash_attention"]) == by_family
+    assert {one.listed.use for one in by_family} == {"tune"}
+    assert by_family[0].roles["tunables"] == ("BLOCK_M", "BLOCK_N")
+
+
+def test_a_use_is_another_set() -> None:
+    held_out = find_problems(["flash_attention:held_out"])
+    assert {one.listed.use for one in held_out} == {"held_out"}
+    assert len(find_problems(["flash_attention", "flash_attention:held_out"])) == len(held_out) + len(
+        find_problems(["flash_attention"])
+    )
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    source = """
+        from types import SimpleNamespace
+
+        def problems(use):
+            return [SimpleNamespace(name="a", kernel="add", shape_class="c", dtype="fp32", sizes={"n": 3})]
+    """
+    path.write_text(textwrap.dedent(source), encoding="utf-8")
+    (found,) = find_problems([f"{path}:bars"])
+    assert (found.listed.kernel, found.listed.use, found.listed.sizes, found.roles) == ("add", "bars", {"n": 3}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("flash_atention", "expected a family of kernels, a module or a file of problems, got 'flash_atention'"),
+        ("nojit.kernels.nothing.problems", "no module nojit.kernels.nothing"),
+        ("json", "no module nojit.kernels.json"),
+        ("os.path", "expected a function"),
+        ("flash_attention:tuning", "expected tune, held_out or bars, got 'tuning' - at flash_attention:tuning"),
+        ("nowhere.py", "expected a file of problems"),
+    ],
+)
+def test_what_is_not_there(name: str, words: str) -> None:
+    with pytest.raises(NojitError) as error:
+        find_problems([name])
+    assert words in str(error.value)
