@@ -39,7 +39,8 @@ class Argument(Record):
 
     kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple"]
     value: int | float | bool | tuple[int, ...] | None = None
-    """The address in bytes, the number, the bool, the block shape of a descriptor; None for none and for a tuple."""
+    """The address in bytes, the number, the bool, the block of a descriptor (zeros if it leaves that to the config); None
+    for none and for a tuple."""
     dtype: str = ""
     """What a pointer or descriptor points to, in Triton's spelling (``fp16``); empty for an address that does not say."""
     items: tuple[Argument, ...] = ()
@@ -52,7 +53,7 @@ class Argument(Record):
             return f"a tuple ({', '.join(map(str, self.items))})"
         if self.kind == "descriptor":
             shape = self.value if isinstance(self.value, tuple) else ()
-            return f"a tensor descriptor of {self.dtype}[{','.join(map(str, shape))}]"
+            return f"a tensor descriptor of {self.dtype}[{','.join(str(size or 'any') for size in shape)}]"
         return "None" if self.kind == "none" else f"{self.kind} {self.value!r}"
 
 
@@ -93,10 +94,15 @@ def mismatch(slot_type: str, argument: Argument) -> str:
     elif is_tuple(slot_type):
         return _tuple_mismatch(slot_type, argument)
     elif is_descriptor(slot_type):
-        fits = kind == "descriptor" and descriptor_parts(slot_type) == (argument.dtype, argument.value)
+        fits = kind == "descriptor" and _describes(slot_type, argument)
     else:
         return _int_mismatch(slot_type, argument)
     return "" if fits else f"expected {slot_type}, got {argument}"
+
+
+def _describes(slot_type: str, argument: Argument) -> bool:
+    element, block = descriptor_parts(slot_type)
+    return element == argument.dtype and argument.value in (block, (0,) * len(block))
 
 
 def _tuple_mismatch(slot_type: str, argument: Argument) -> str:

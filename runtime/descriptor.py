@@ -22,7 +22,8 @@ class TensorDescriptor:
         base: the tensor, its address aligned to 16 bytes.
         shape: elements along each of 1 to 5 dimensions.
         strides: elements from one to the next along each dimension; multiples of 16 bytes, but for the last, which is 1.
-        block_shape: elements of a block along each dimension, as the kernel was built for.
+        block_shape: elements of a block along each dimension, as the kernel was built for; None leaves the block to the
+            config that is chosen.
         padding: what reads outside of the tensor give: ``zero`` or, for floats, ``nan``.
         round_f32_to_tf32: whether reads of float32 are rounded to TF32.
 
@@ -37,17 +38,17 @@ class TensorDescriptor:
         base: Any,
         shape: Sequence[int],
         strides: Sequence[int],
-        block_shape: Sequence[int],
+        block_shape: Sequence[int] | None = None,
         padding: str = "zero",
         round_f32_to_tf32: bool = False,
     ) -> None:
         self.base = base
         self.shape = tuple(shape)
         self.strides = tuple(strides)
-        self.block_shape = tuple(block_shape)
+        self.block_shape = None if block_shape is None else tuple(block_shape)
         self.padding = padding
         self.round_f32_to_tf32 = round_f32_to_tf32
-        ranks = (len(self.shape), len(self.strides), len(self.block_shape))
+        ranks = (len(self.shape), len(self.strides), len(self.shape if block_shape is None else block_shape))
         if len(set(ranks)) > 1 or not 1 <= ranks[0] <= _RANK_MAX:
             got = "shape, strides and block_shape of rank {}, {} and {}".format(*ranks)
             raise ArgumentError(f"expected one rank of 1 to {_RANK_MAX}", got=got, where="TensorDescriptor")
@@ -60,7 +61,7 @@ class TensorDescriptor:
     def from_tensor(
         cls,
         tensor: Any,
-        block_shape: Sequence[int],
+        block_shape: Sequence[int] | None = None,
         padding: str = "zero",
         round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:
@@ -68,7 +69,7 @@ class TensorDescriptor:
 
         Args:
             tensor: has ``shape`` and ``stride()``, as torch's do.
-            block_shape: elements of a block along each dimension.
+            block_shape: elements of a block along each dimension, or None.
             padding: ``zero`` or ``nan``.
             round_f32_to_tf32: whether reads are rounded.
         """

@@ -62,12 +62,33 @@ static int refuse_ranks(int shape, int strides, int block)
     return -1;
 }
 
+/* Reads the block, zeros for None: how many dimensions, or -1 with an exception raised. */
+static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
+{
+    PyObject *given = PyObject_GetAttr(object, names.block_shape);
+    if (given == Py_None) {
+        memset(descriptor->block, 0, sizeof descriptor->block);
+        Py_DECREF(given);
+        return rank;
+    }
+    Py_XDECREF(given);
+    int64_t block[NJ_RANK_MAX];
+    int blocks = given == NULL ? -1 : read_ints(object, names.block_shape, block);
+    for (int i = 0; i < blocks; i++) {
+        if (block[i] < 1 || block[i] > UINT32_MAX) {
+            PyErr_Format(PyExc_ValueError, "block_shape: expected positive sizes, got %lld", (long long)block[i]);
+            return -1;
+        }
+        descriptor->block[i] = (uint32_t)block[i];
+    }
+    return blocks;
+}
+
 static int read_geometry(PyObject *object, nj_descriptor *descriptor)
 {
-    int64_t block[NJ_RANK_MAX];
     int rank = read_ints(object, names.shape, descriptor->shape);
     int strides = rank < 0 ? -1 : read_ints(object, names.strides, descriptor->strides);
-    int blocks = strides < 0 ? -1 : read_ints(object, names.block_shape, block);
+    int blocks = strides < 0 ? -1 : read_block(object, rank, descriptor);
     if (blocks < 0) {
         return -1;
     }
@@ -76,15 +97,10 @@ static int read_geometry(PyObject *object, nj_descriptor *descriptor)
     }
     descriptor->rank = (uint8_t)rank;
     for (int i = 0; i < rank; i++) {
-        if (block[i] < 1 || block[i] > UINT32_MAX) {
-            PyErr_Format(PyExc_ValueError, "block_shape: expected positive sizes, got %lld", (long long)block[i]);
-            return -1;
-        }
         if (descriptor->shape[i] < 1) {
             PyErr_Format(PyExc_ValueError, "shape: expected positive sizes, got %lld", (long long)descriptor->shape[i]);
             return -1;
         }
-        descriptor->block[i] = (uint32_t)block[i];
     }
     if (descriptor->strides[rank - 1] != 1) {
         PyErr_Format(PyExc_ValueError, "strides: expected the last to be 1, got %lld",

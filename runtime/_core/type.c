@@ -142,7 +142,11 @@ void nj_type_clear(nj_type *type)
 
 static bool accepts_descriptor(const nj_type *type, const nj_descriptor *descriptor)
 {
-    return descriptor->base.dtype == type->pointee && descriptor->rank == type->rank &&
+    if (descriptor->base.dtype != type->pointee || descriptor->rank != type->rank) {
+        return false;
+    }
+    /* zeros leave the block to the config */
+    return descriptor->block[0] == 0 ||
            memcmp(descriptor->block, type->block, type->rank * sizeof *type->block) == 0;
 }
 

@@ -73,6 +73,16 @@ def test_a_wrong_descriptor_is_refused_by_name(make: Make, tensor: Any, fakecuda
     assert fakecuda.calls("cuTensorMapEncodeTiled") == (2 if case == "large for the kernel" else 1)
 
 
+def test_a_descriptor_can_leave_its_block_open(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    copy = make(PARAMS)
+    for block in (None, (64, 64), None):
+        copy[(1,)](1, described(tensor(0x1000), block_shape=block))
+        assert fakecuda.last_launch().tensor_map(1).box == (64, 64)
+    rank = described(tensor(0x1000), block_shape=None, shape=(5, 6, 64), strides=(384, 64, 1))
+    with pytest.raises(NojitError, match=re.escape("got a tensor descriptor of fp16[any,any,any]")):
+        copy[(1,)](1, rank)
+
+
 BASES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "unaligned": (lambda tensor: tensor(0x1008), "base aligned to 16 bytes, got 0x1008"),
     "unaligned offset": (lambda tensor: tensor(0x1000, byte_offset=8), "base aligned to 16 bytes"),
