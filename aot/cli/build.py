@@ -31,6 +31,7 @@ __all__ = ["command"]
 
 T = TypeVar("T")
 _MANIFESTS = Path("manifests")
+_ARTIFACTS = Path("artifacts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,12 @@ class _Request:
 @click.option("--kernel", "kernels", multiple=True, metavar="K", help="Build this kernel only; repeatable.")
 @click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the kernels' spaces.")
 @click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
-@click.option("--out", "folder", type=click.Path(path_type=Path), default="artifacts", help="Folder of the bundles.")
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the bundles; default artifacts, with --tuning artifacts/tuning.",
+)
 @click.option("-j", "--jobs", type=click.IntRange(1), help="How many compile at once; default: every CPU.")
 @click.option("-k", "--keep-going", is_flag=True, help="Leave out variants that fail and build the rest.")
 @click.option("-n", "--dry-run", is_flag=True, help="Check manifests against sources and count; write nothing.")
@@ -80,7 +86,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     kernels: tuple[str, ...],
     tuning: bool,
     untuned: bool,
-    folder: Path,
+    folder: Path | None,
     jobs: int | None,
     keep_going: bool,
     dry_run: bool,
@@ -103,7 +109,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         archs=tuple(dict.fromkeys(archs)),
         profile=profile,
         kernels=kernels,
-        folder=folder,
+        folder=folder or (_ARTIFACTS / "tuning" if tuning else _ARTIFACTS),
         cache_folder=cache_dir or default_cache_folder(),
         jobs=jobs or len(os.sched_getaffinity(0)),
         timeout_s=timeout,

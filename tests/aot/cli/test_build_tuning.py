@@ -136,6 +136,15 @@ def test_refusals(run: Run, use_compiler: Use, tuned: Path, words: tuple[str, ..
     assert expected in result.stderr
 
 
+def test_goes_into_a_folder_of_its_own(
+    run: Run, use_compiler: Use, tuned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_compiler()
+    monkeypatch.chdir(tuned.parent)
+    assert run("build", tuned, "--tuning", "-j", 1).exit_code == 0
+    assert (tuned.parent / "artifacts" / "tuning" / BUNDLE).is_file()
+
+
 def test_without_any_space_there_is_nothing_to_build(run: Run, use_compiler: Use, manifest: Path) -> None:
     use_compiler()
     result = run("build", manifest, "--tuning", "--dry-run")
