@@ -23,7 +23,7 @@ from nojit.runtime.table_rules import check_row
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 from nojit.runtime.values import Value
 
-__all__ = ["Kernel", "Source", "Warmed"]
+__all__ = ["Choices", "Kernel", "Source", "Warmed"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
 """What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
@@ -60,6 +60,16 @@ class Warmed(Record):
     """Its id, config, and the bundle that it came from."""
     device: int
     """The ordinal."""
+
+
+class Choices(Record):
+    """What could serve a call."""
+
+    table: KernelTable
+    rows: tuple[int, ...]
+    """Of the table, the best first."""
+    key: dict[str, int]
+    """Each expression of the tuning key with its value; empty if there is no key."""
 
 
 class _Label(Record):
@@ -139,10 +149,8 @@ class Kernel(_core.Dispatcher):
         source = self._source_for(self._capability(arch, there if device is None else device))
         return explain(self._table(source), self._call_facts(source, facts))
 
-    def choices(
-        self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any
-    ) -> tuple[KernelTable, tuple[int, ...]]:
-        """Return the table for a call, and each of its rows that could serve it, the best first; the tuner tries them.
+    def choices(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
+        """List every variant that could serve a call, the best first: what a tuner tries. Launches and loads nothing.
 
         Args:
             args: as in a call.
@@ -156,8 +164,8 @@ class Kernel(_core.Dispatcher):
         """
         there, facts = self._facts(*args, **kwargs)
         source = self._source_for(self._capability(arch, there if device is None else device))
-        table = self._table(source)
-        return table, choose(table, self._call_facts(source, facts)).considered
+        table, call = self._table(source), self._call_facts(source, facts)
+        return Choices(table, choose(table, call).considered, _key_of(table, call))
 
     def warmup(self, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
         """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
@@ -358,6 +366,15 @@ class Kernel(_core.Dispatcher):
     def _meta(self, table: KernelTable, row: int) -> dict[str, Value]:
         types: Mapping[str, None] = {axis.name: None for axis in table.axes if axis.is_type}
         return {name: value for name, value in row_names(table, row).items() if name not in types}
+
+
+def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
+    from nojit.runtime.tuning import key_values  # noqa: PLC0415 - only the tuner asks
+
+    if table.tuning is None:
+        return {}
+    names = {name: expression_value(argument) for name, argument in call.arguments.items()}
+    return dict(zip(table.tuning.key, key_values(tuple(map(expr.parse, table.tuning.key)), names), strict=True))
 
 
 def _stand_in(argument: Any) -> Any:

@@ -147,12 +147,12 @@ class TorchTrial:
         self._stage = stage
         self._work = found.problem.prepare("cuda")
         args, named = self._work.args, self._work.named
-        table, rows = kernel.choices(*args, **named)
-        explained = kernel.explain(*args, **named)
+        choices = kernel.choices(*args, **named)
+        table, rows = choices.table, choices.rows
         self.opened = Opened(
-            key_names=tuple(explained.key),
-            key=tuple(explained.key.values()),
-            meaning=explained.meaning,
+            key_names=tuple(choices.key),
+            key=tuple(choices.key.values()),
+            meaning=table.axis_values(table.columns["meaning"][rows[0]]),
             moved_bytes=self._work.moved_bytes,
             flops=self._work.flops,
             roles=found.roles,

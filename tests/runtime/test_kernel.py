@@ -326,10 +326,11 @@ def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
 
 def test_choices_are_the_rows_that_could_serve_a_call(make: Make, tensor: Any) -> None:
     add = make()
-    table, rows = add.choices(tensor(0x10000), tensor(0x20000), 16, arch="sm_90")
+    choices = add.choices(tensor(0x10000), tensor(0x20000), 16, arch="sm_90")
     chosen = add.explain(tensor(0x10000), tensor(0x20000), 16, arch="sm_90")
-    assert rows[0] == chosen.row
-    assert len(rows) == len(set(rows)) <= len(table)
+    assert choices.rows[0] == chosen.row
+    assert len(choices.rows) == len(set(choices.rows)) <= len(choices.table)
+    assert choices.key == chosen.key == {}
     with pytest.raises(NoMatchingVariantError):
         add.choices(tensor(0x10000), tensor(0x20000), 16, arch="sm_90", BLOCK=7)
 
