@@ -14,6 +14,7 @@ from nojit.aot.axes import axes_of
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import load_manifest
 from nojit.aot.source import SourcePlace, check_variant
+from nojit.aot.space import expand_space
 from nojit.aot.variant import Variant
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.triton
 
 
 def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
-    """Take of each kernel, arch and choice of type axes the first variant, which has every hint."""
+    """Take of each kernel, arch and choice of type axes the first variant, which has every hint; and one to tune."""
     for path in sorted(MANIFESTS.glob("*.toml")):
         for spec in load_manifest(path).kernel:
             place = SourcePlace(spec.source, path.parent, f"{path.name} kernel {spec.name}")
@@ -34,6 +35,9 @@ def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
                     firsts.setdefault(tuple(dict(variant.axes)[name] for name in type_axes), variant)
                 for types, variant in firsts.items():
                     yield "-".join([spec.name, arch, *map(str, types)]), place, variant
+            # the end of a space is far from the configs that are written by hand
+            for variant in expand_space(spec, "sm_90", place.where).variants[-1:]:
+                yield f"{spec.name}-space", place, variant
 
 
 SAMPLES = tuple(samples())
