@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleIntegrityError, DriverError
+from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError
 from nojit.runtime.table import Launch
 
 __all__ = ["Images"]
@@ -35,22 +35,21 @@ class Images:
         self._libraries: dict[int, _core.Library] = {}
         self._functions: dict[tuple[int, _Entry], _core.Function] = {}
 
-    def function(self, image: int, launch: Launch, device: int) -> _core.Function:
+    def function(self, image: int, launch: Launch, device: int, sizes: tuple[int, ...] | None = None) -> _core.Function:
         """Return the kernel of an image, loaded and checked.
 
         Args:
             image: as a table's ``image`` column gives it.
             launch: what the same row says of it.
             device: whose driver cross-checks the parameters; any that runs the image will do.
+            sizes: bytes of each parameter, where the caller knows them.
 
         Raises:
             BundleError: the image is not what the bundle pins, or not what `launch` describes.
             DriverError: the driver is too old for it, or refuses it.
         """
-        try:
-            sizes = tuple([slot.size_bytes for slot in launch.layout])
-        except ValueError as error:
-            raise BundleIntegrityError(str(error), where=self._where(image)) from None
+        if sizes is None:
+            sizes = self._sizes(image, launch)
         # launches that differ in nothing else share the kernel, and with it the limits that were raised for it
         entry = (launch.symbol, sizes, launch.num_warps, launch.num_ctas)
         with self._lock:
@@ -58,6 +57,14 @@ class Images:
             if function is None:
                 function = self._functions[image, entry] = self._load(image, entry, device)
         return function
+
+    def _sizes(self, image: int, launch: Launch) -> tuple[int, ...]:
+        try:
+            return tuple([slot.size_bytes for slot in launch.layout])
+        except BundleError:
+            raise
+        except ValueError as error:
+            raise BundleIntegrityError(str(error), where=self._where(image)) from None
 
     def _load(self, image: int, entry: _Entry, device: int) -> _core.Function:
         content = self.file.image(image)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import starmap
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from nojit.runtime import _core
 from nojit.runtime.strict import POOL_MAX, Json, count, fields, flag, items, line, parse_json, refuse, text
 from nojit.runtime.table import Launch, Slot, TensorMap
 from nojit.runtime.type_names import RANK_MAX
 
-__all__ = ["LAUNCH_NUMBERS", "Launches", "encode_launches"]
+__all__ = ["LAUNCH_NUMBERS", "Launches", "Layout", "encode_launches"]
+
+_Item = TypeVar("_Item")
 
 SLOTS_MAX = 1024
 # the enums of cuda.h have fewer values; a driver that does not know one says so
@@ -37,7 +39,56 @@ _LAUNCH_FIELDS = ("symbol", "layout", "cooperative", "pdl", "tensor_maps", *_NUM
 _TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 
 
-class Launches(Sequence[Launch]):
+class _Later(Sequence[_Item]):
+    """What is taken apart when it is asked for; equal to a tuple of the same."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple | _Later) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class Layout(_Later[Slot]):
+    """The params of a compiled kernel, in order. To ask for one raises `BundleFormatError` if they are spelled wrong.
+
+    Attributes:
+        text: as a table spells them.
+
+    Args:
+        text: likewise.
+        where: the bundle and kernel, for errors.
+    """
+
+    __slots__ = ("_slots", "_where", "text")
+
+    def __init__(self, text: str, where: str) -> None:
+        self.text = text
+        self._where = where
+        self._slots: tuple[Slot, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Slot: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Slot, ...]: ...
+    def __getitem__(self, index: int | slice) -> Slot | tuple[Slot, ...]:
+        return self._all()[index]
+
+    def _all(self) -> tuple[Slot, ...]:
+        if self._slots is None:
+            self._slots = _slots(self.text, self._where)
+        return self._slots
+
+
+class Launches(_Later[Launch]):
     """The launches of a table, decoded one by one when they are asked for; equal to a tuple of them.
 
     To ask for one raises `BundleFormatError` if it breaks a rule. Safe to use from several threads.
@@ -48,14 +99,14 @@ class Launches(Sequence[Launch]):
         where: the bundle and kernel, for errors.
     """
 
-    __slots__ = ("_decoded", "_launches", "_layouts", "_slots", "_where")
+    __slots__ = ("_decoded", "_known", "_launches", "_layouts", "_where")
 
     def __init__(self, launches: Sequence[bytes | Json], layouts: Sequence[Json], where: str) -> None:
         self._launches = launches
         self._layouts = layouts
         self._where = where
         self._decoded: dict[int, Launch] = {}
-        self._slots: dict[int, tuple[Slot, ...]] = {}
+        self._known: dict[int, Layout] = {}
 
     def __len__(self) -> int:
         return len(self._launches)
@@ -73,15 +124,6 @@ class Launches(Sequence[Launch]):
             launch = self._decoded.setdefault(index, self._decode(self._launches[index]))
         return launch
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple | Launches) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return repr(tuple(self))
-
     def check(self) -> None:
         """Decode everything.
 
@@ -89,7 +131,7 @@ class Launches(Sequence[Launch]):
             BundleFormatError: a broken rule.
         """
         for number in range(len(self._layouts)):
-            self._layout(number)
+            len(self._layout(number))
         for number in range(len(self)):
             self[number]
 
@@ -121,17 +163,17 @@ class Launches(Sequence[Launch]):
             tuple([_tensor_map(item, where) for item in items(tensor_maps, SLOTS_MAX, where)]),
         )
 
-    def _layout(self, number: int) -> tuple[Slot, ...]:
+    def _layout(self, number: int) -> Layout:
         if number >= len(self._layouts):
             raise refuse("pool", f"expected one of {len(self._layouts)} layouts", got=number, where=self._where)
-        layout = self._slots.get(number)
+        layout = self._known.get(number)
         if layout is None:
-            layout = self._slots.setdefault(number, _slots(self._layouts[number], self._where))
+            spelled = text(self._layouts[number], self._where, most=_LAYOUT_CHARS_MAX)
+            layout = self._known.setdefault(number, Layout(spelled, self._where))
         return layout
 
 
-def _slots(value: Json, where: str) -> tuple[Slot, ...]:
-    words = text(value, where, most=_LAYOUT_CHARS_MAX)
+def _slots(words: str, where: str) -> tuple[Slot, ...]:
     pairs = [word.split(":") for word in words.split(" ")] if words else []
     if not words.isprintable() or len(pairs) > SLOTS_MAX or set(map(len, pairs)) - {2}:
         raise refuse("layout", f"expected at most {SLOTS_MAX} entries source:type", got=ascii(words[:80]), where=where)
@@ -180,7 +222,7 @@ def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]
     return encoded, [*layouts]
 
 
-def _spelled(layout: tuple[Slot, ...]) -> str:
+def _spelled(layout: Iterable[Slot]) -> str:
     return " ".join([f"{slot.source}:{slot.type}" for slot in layout])
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table import Launch, Slot, TensorMap
+from nojit.runtime.launch_codec import Layout
+from nojit.runtime.record import Record
+from nojit.runtime.table import KernelTable, Launch, Slot, TensorMap
+from nojit.runtime.table_rules import check_row
 from nojit.runtime.type_names import is_tuple, members
 
-__all__ = ["CoreMap", "CoreSlot", "core_maps", "core_slots", "places_of"]
+__all__ = ["CoreMap", "CoreSlot", "Packing", "core_maps", "core_slots", "packing_of", "places_of"]
 
 Place: TypeAlias = tuple[int, int]
 """An argument of a call by number, and which entry of its tuple; -1: the argument itself."""
@@ -22,6 +26,40 @@ _SCRATCH: dict[str, CoreSlot] = {GLOBAL_SCRATCH: (-1, -1, 0, 0, "*i8"), PROFILE_
 # the numbers are those of nj_part in _core/plan.h
 _VALUE, _MAP = 0, 1
 _PARTS = {"map": _MAP, "base": 2, "shape": 3, "stride": 4, "pads_nan": 5, "rounds_tf32": 6}
+
+
+class Packing(Record):
+    """How a row's parameters are packed."""
+
+    slots: tuple[CoreSlot, ...]
+    maps: tuple[CoreMap, ...]
+    sizes: tuple[int, ...] | None
+    """Bytes of each parameter; None where they are to be found in the layout."""
+
+
+def packing_of(table: KernelTable, row: int, arguments: Mapping[str, int], where: str) -> Packing:
+    """Check what a row packs, and say where each of its parameters comes from.
+
+    Args:
+        table: the kernel's variants.
+        row: one of them.
+        arguments: the number of each param among a call's arguments.
+        where: the bundle and kernel, for errors.
+
+    Raises:
+        BundleFormatError: as `nojit.runtime.table_rules.check_row`.
+    """
+    meaning, _, hint_set, _ = table.key(row)
+    names, types = table.runtime_params(), table.signatures[table.meanings[meaning].signature]
+    launch = table.launches[table.columns["launch"][row]]
+    if isinstance(launch.layout, Layout) and not launch.tensor_maps:
+        numbers = tuple([arguments[name] for name in names])
+        plain = _core.plain_slots(names, types, numbers, table.hint_sets[hint_set], launch.layout.text)
+        if plain is not None:
+            return Packing(plain[0], (), plain[1])
+    check_row(table, row, where)
+    places = places_of(arguments, dict(zip(names, types, strict=True)))
+    return Packing(core_slots(launch, places), core_maps(launch.tensor_maps, places), None)
 
 
 def places_of(arguments: Mapping[str, int], types: Mapping[str, str]) -> dict[str, Place]:

@@ -159,7 +159,8 @@ class Launch(Record):
     """What a launch needs beside its arguments."""
 
     symbol: str
-    layout: tuple[Slot, ...]
+    layout: Sequence[Slot]
+    """The params of the compiled kernel. A tuple, or as read from a bundle: taken apart when it is asked for."""
     num_warps: int
     """As compiled, which warp specialization can make more than asked: a block has 32 times as many threads."""
     num_ctas: int

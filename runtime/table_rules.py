@@ -5,7 +5,7 @@ What a row packs is what its signature says; what computes a grid is what the gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
@@ -111,5 +111,5 @@ def _is_part(part: Slot, kind: str) -> bool:
     return known and (field, part.type) in {("shape", "i32"), ("shape", "i64"), ("stride", "i64")}
 
 
-def _spelled(layout: tuple[Slot, ...]) -> str:
+def _spelled(layout: Iterable[Slot]) -> str:
     return ", ".join(f"{slot.source}: {slot.type}" for slot in layout)

@@ -31,6 +31,14 @@ def read_table(
     /,
 ) -> tuple[Any, ...] | None: ...
 def read_launch(launch: bytes, /) -> tuple[Any, ...] | None: ...
+def plain_slots(
+    names: tuple[str, ...],
+    types: tuple[str, ...],
+    places: tuple[int, ...],
+    hints: tuple[tuple[str, int], ...],
+    layout: str,
+    /,
+) -> tuple[tuple[tuple[int, int, int, int, str], ...], tuple[int, ...]] | None: ...
 def run_program(program: bytes, slots: tuple[tuple[int, int], ...], /) -> tuple[int, int] | None: ...
 
 class Library:

@@ -10,6 +10,7 @@
 #include "launcher.h"
 #include "placement.h"
 #include "scratch.h"
+#include "slots.h"
 #include "table.h"
 #include "table_fields.h"
 #include "tensor.h"
@@ -119,6 +120,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("The fields of a variant table, if it surely keeps every rule; else None.")},
     {"read_launch", nj_read_launch, METH_O,
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
+    {"plain_slots", nj_plain_slots, METH_VARARGS,
+     PyDoc_STR("What fills each parameter, and their bytes, if a layout is surely that of the types and hints; else None.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
     {NULL},
