@@ -39,12 +39,16 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
 
 
 def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str) -> None:
-    """Refuse names in braces that are no axes; a config's say why they cannot be."""
+    """Refuse names in braces that are neither axes nor, in a descriptor's block, constexprs of the configs."""
     for name in sorted(named - spec.matrix.keys()):
-        near = did_you_mean(name, tuple(spec.matrix))
-        if name in dims and any(name in config for config in spec.configs):
-            near = ", not a config's: a descriptor brings its block to the call, so no config can choose it"
-        raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
+        if name not in dims:
+            near = did_you_mean(name, tuple(spec.matrix))
+            raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
+        for number, config in enumerate(spec.configs):
+            if name not in config:
+                near = did_you_mean(name, (*spec.matrix, *config))
+                what = f"expected {{{name}}} to be an axis of the matrix, or a constexpr of every config{near}"
+                raise ManifestError(what, got=f"none in configs[{number}]", where=f"{where}.params")
 
 
 def read_value(raw: Any, where: str) -> Value:

@@ -11,7 +11,7 @@ from nojit.aot.axes import axes_of, read_value
 from nojit.aot.hints import hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.target import check_arch
-from nojit.aot.types import NONE, fill, is_hintable, plain, types_of
+from nojit.aot.types import NONE, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, check_ways, parse_rule, way_of
 from nojit.runtime import expr
@@ -127,7 +127,6 @@ class Expander:
 
     def variants_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> Iterator[tuple[Variant, Names]]:
         """List the variants of one meaning, each with what rules at build time see of it."""
-        types = dict(signature)
         matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
         base = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
         base.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
@@ -136,15 +135,16 @@ class Expander:
             names = base | {name: _plain(value) for name, value in settings}
             if self.arch not in way.archs or not self.fits(way, names):
                 continue
+            closed = self._closed(signature, way)
             for derived in self._derived_values(names):
                 known = names | dict(derived)
-                for hints in self.hint_sets_of(way, types):
+                for hints in self.hint_sets_of(way, dict(closed)):
                     yield (
                         Variant(
                             kernel=self.spec.name,
                             arch=self.arch,
                             axes=axes,
-                            signature=signature,
+                            signature=closed,
                             constexprs=matrix + way.config.constexprs + derived,
                             hints=hints,
                             options=way.options,
@@ -154,6 +154,18 @@ class Expander:
                         ),
                         known,
                     )
+
+    def _closed(self, signature: tuple[tuple[str, str], ...], way: Way) -> tuple[tuple[str, str], ...]:
+        """Give the descriptors whose block a config chooses that block."""
+        if not any(is_open(kind) for _, kind in signature):
+            return signature
+        sizes = {name: str(value) for name, value in way.config.constexprs}
+        types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
+        for name, kind in types:
+            if is_open(kind):
+                what = f"expected every config to set the dimensions of {kind}"
+                raise ManifestError(what, got="one that does not", where=f"{self.where}.params.{name}")
+        return tuple(types)
 
     def ways_for(self, axes: Axes) -> Sequence[Way]:  # noqa: ARG002 - for those who choose by it
         """List the configs to build a meaning with, in order of preference."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from itertools import product
 
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import NONE, RANK_MAX, members
 
-__all__ = ["NONE", "axes_in", "dims_in", "fill", "is_hintable", "members_of", "plain", "types_of"]
+__all__ = ["NONE", "axes_in", "dims_in", "fill", "is_hintable", "is_open", "members_of", "plain", "types_of"]
 
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 BOOLS = ("i1", "u1")
@@ -29,7 +30,8 @@ _ROW_BYTES = 16
 
 _AXIS = re.compile(r"\{([^{}]*)\}")
 _BLOCK = re.compile(r"\[[^\[\]]*\]")
-_DESCRIPTOR = re.compile(r"tensordesc<\s*(\w+)\s*\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]\s*>\Z")
+_DIM = r"(?:\d+|\{\w+\})"
+_DESCRIPTOR = re.compile(rf"tensordesc<\s*(\w+)\s*\[\s*({_DIM}(?:\s*,\s*{_DIM})*)\s*\]\s*>\Z")
 _MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
 
 
@@ -43,16 +45,21 @@ def dims_in(spelling: str) -> tuple[str, ...]:
     return tuple(axis for block in _BLOCK.findall(spelling) for axis in _AXIS.findall(block))
 
 
-def fill(spelling: str, axes: dict[str, str]) -> str:
-    """Put the values of matrix axes in place of their names."""
-    return _AXIS.sub(lambda match: axes[match[1]], spelling)
+def fill(spelling: str, values: Mapping[str, str]) -> str:
+    """Put values, of axes or of a config, in place of their names; a name that has none stays."""
+    return _AXIS.sub(lambda match: values.get(match[1], match[0]), spelling)
+
+
+def is_open(kind: str) -> bool:
+    """Say whether a type waits for a config to choose the block of a descriptor."""
+    return "{" in kind
 
 
 def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     """List the types that a spelling comes to: more than one where a part of it is optional.
 
     Args:
-        spelling: with its axes filled in.
+        spelling: with its axes filled in; dimensions of a block can wait for a config.
         where: the param, for messages.
         depth: in how many tuples it lies.
 
@@ -122,9 +129,11 @@ def _descriptor(spelling: str, where: str) -> str:
         near = did_you_mean(match[1], elements) if match else ""
         what = "expected a tensor descriptor of a Triton dtype but bool, such as 'tensordesc<fp16[64,64]>'"
         raise ManifestError(what, got=f"{spelling!r}{near}", where=where)
-    block = [int(size) for size in match[2].split(",")]
-    _check_block(match[1], block, spelling, where)
-    return f"tensordesc<{match[1]}[{','.join(map(str, block))}]>"
+    block = list(map(str.strip, match[2].split(",")))
+    if not is_open(match[2]):
+        _check_block(match[1], list(map(int, block)), spelling, where)
+        block = [str(int(size)) for size in block]
+    return f"tensordesc<{match[1]}[{','.join(block)}]>"
 
 
 def _check_block(element: str, block: list[int], spelling: str, where: str) -> None:

@@ -533,6 +533,17 @@ class TestTuplesAndDescriptors:
             "(*fp16,none)",
         ]
 
+    def test_a_config_can_choose_the_block(self):
+        params = {"a": "tensordesc<{dtype}[{M}, 64]>?", "b": "(i32, tensordesc<{dtype}[{M},{N}]>)"}
+        entry = spec(params=params, matrix={"dtype": ["fp16"], "N": [64]}, configs=[{"M": 64}, {"M": 128}])
+        variants = expand_kernel(entry, "sm_90", "here").variants
+        assert [(dict(variant.config.constexprs)["M"], *dict(variant.signature).values()) for variant in variants] == [
+            (64, "tensordesc<fp16[64,64]>", "(i32,tensordesc<fp16[64,64]>)"),
+            (128, "tensordesc<fp16[128,64]>", "(i32,tensordesc<fp16[128,64]>)"),
+            (64, "none", "(i32,tensordesc<fp16[64,64]>)"),
+            (128, "none", "(i32,tensordesc<fp16[128,64]>)"),
+        ]
+
     def test_spellings_of_one_type_are_one(self):
         message = refusal(params={"x": "{kind}"}, matrix={"kind": ["(a: i32)", "(i32,)"]})
         assert "expected each variant once, got twice: k sm_90 kind='(i32,)'" in message
@@ -540,8 +551,10 @@ class TestTuplesAndDescriptors:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 64}]},
-             "expected {M} to be an axis of the matrix, not a config's: a descriptor brings its block to the call, so no config can choose it - at demo.toml kernel k.params"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 64}, {"MM": 64}]},
+             "expected {M} to be an axis of the matrix, or a constexpr of every config; did you mean 'MM'?, got none in configs[1] - at demo.toml kernel k.params"),
+            ({"params": {"a": "tensordesc<fp16[{M}]>"}, "configs": [{"M": 48}]}, "expected a block whose dimensions are powers of two, got 'tensordesc<fp16[48]>' - at demo.toml kernel k.params.a"),
+            ({"params": {"a": "*{M}"}, "configs": [{"M": 48}]}, "expected {M} to be an axis of the matrix - at"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"N": [64]}}, "expected {M} to be an axis of the matrix"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [64, "64"]}}, "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr, got [64, '64']"),
             ({"params": {"a": "tensordesc<fp16[{M}]>"}, "matrix": {"M": [True]}}, "expected an axis that spells dimensions"),

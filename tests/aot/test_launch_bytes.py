@@ -26,7 +26,7 @@ pytestmark = pytest.mark.triton
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
 NAMES = ("arguments_30", "cluster", "constexprs", "cooperative", "copy_2d", "copy_in_a_tuple", "descriptors_in_a_tuple",
-         "device_descriptors", "matmul", "named_tuple", "pdl", "scalars", "tuple")  # fmt: skip
+         "descriptor_matmul_by_config", "device_descriptors", "matmul", "named_tuple", "pdl", "scalars", "tuple")  # fmt: skip
 
 Kernels = Callable[[str, int], Kernel]
 Tile = namedtuple("Tile", "ptr shape scale")  # noqa: PYI024 - as callers write it
@@ -67,7 +67,9 @@ def tensor(faketorch: ModuleType) -> Callable[..., Any]:
     return faketorch.Tensor
 
 
-def describe(tensor: Any, shape: tuple[int, ...], block: tuple[int, ...], **how: Any) -> runtime.TensorDescriptor:
+def describe(
+    tensor: Any, shape: tuple[int, ...], block: tuple[int, ...] | None, **how: Any
+) -> runtime.TensorDescriptor:
     strides = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
     return runtime.TensorDescriptor(tensor, shape, strides, block, **how)
 
@@ -160,6 +162,31 @@ def test_descriptors_as_tensor_maps(kernels, tensor, fakecuda, padding, facts):
             assert (found.dims, found.strides, found.swizzle) == ((320, 200), (320 * size,), 3)
             assert found.fill == (padding == "nan")
     assert fakecuda.calls("cuTensorMapEncodeTiled") == 2
+
+
+@pytest.mark.parametrize(("asked", "small"), [({}, False), ({"BLOCK_M": 64}, True), ({"num_warps": 8}, False)], ids=str)
+def test_a_block_that_the_config_chooses(kernels, tensor, fakecuda, asked, small):
+    matmul = kernels("descriptor_matmul_by_config", 90)
+    maps = [describe(tensor(4096 << place, "float16", (512, 512)), (512, 512), None) for place in range(3)]
+    seen = []
+    for _ in range(2):
+        matmul[lambda meta: seen.append((meta["BLOCK_M"], meta["BLOCK_K"])) or (4,)](*maps, 512, **asked)
+        launch = fakecuda.last_launch()
+        assert [launch.tensor_map(first).box[::-1] for first in (0, 5, 10)] == (
+            [(64, 32), (128, 32), (64, 64)] if small else [(128, 64), (128, 64), (128, 64)]
+        )
+    assert seen == [(64, 32) if small else (128, 64)] * 2
+
+
+def test_blocks_decide_where_they_are_given(kernels, tensor, fakecuda):
+    matmul = kernels("descriptor_matmul_by_config", 90)
+    tensors = [tensor(4096 << place, "float16", (512, 512)) for place in range(3)]
+    for blocks in ([(64, 32), None, None], [None, (128, 32), (64, 128)], [(128, 64)] + [None] * 2):
+        described = [describe(each, (512, 512), block) for each, block in zip(tensors, blocks, strict=True)]
+        matmul[4,](*described, 512)
+        assert fakecuda.last_launch().tensor_map(0).box == ((64, 128) if blocks[0] == (128, 64) else (32, 64))
+    with pytest.raises(runtime.NojitError, match="tensordesc"):
+        matmul[4,](*(describe(each, (512, 512), (64, 64)) for each in tensors), 512)
 
 
 @pytest.mark.parametrize("padding", ["zero", "nan"])
