@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, slot_kind
@@ -22,6 +22,11 @@ from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.table_rules import check_row
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 from nojit.runtime.values import Value
+
+if TYPE_CHECKING:
+    # most kernels are not tuned
+    from nojit.runtime.tuning import Lookup
+    from nojit.runtime.tuning_source import TuningSource
 
 __all__ = ["Choices", "Kernel", "Source", "Warmed"]
 
@@ -107,7 +112,7 @@ class Kernel(_core.Dispatcher):
     arguments; what it returns is called with the rest, and makes no Python object per launch. Without a grid, the
     bundle's is computed for each launch.
 
-    Get one from `nojit.runtime.loader.Bundle.kernel`. Safe to use from several threads.
+    Get one from `nojit.runtime.loader.Bundle.kernel`, which also reads what ``NOJIT_TUNING`` names. Safe to use from several threads.
 
     Raises:
         ArgumentError: on a call, for an argument that the kernel cannot take.
@@ -116,9 +121,13 @@ class Kernel(_core.Dispatcher):
         DriverError: where the CUDA driver refuses.
     """
 
-    def __init__(self, name: str, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, name: str, sources: Sequence[Source], overrides: Mapping[Source, TuningSource] | None = None
+    ) -> None:
         table = sources[0].table(name)
         self._sources = tuple(sources)
+        self._overrides = dict(overrides or {})
+        self._lookups: dict[tuple[ImageArch, int | None], Lookup] = {}
         self._params = table.params
         self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
         self._interner = Interner()
@@ -142,12 +151,15 @@ class Kernel(_core.Dispatcher):
         Args:
             args: as in a call; tensors may lie in host memory.
             device: instead of the tensors' own device.
-            arch: ``sm_90``; instead of a device, so that no driver is needed.
+            arch: ``sm_90``; instead of a device, so that no driver is needed. Of several devices that were tuned for,
+                the first in the bundle stands for it.
             kwargs: as in a call.
         """
         there, facts = self._facts(*args, **kwargs)
-        source = self._source_for(self._capability(arch, there if device is None else device))
-        return explain(self._table(source), self._call_facts(source, facts))
+        ordinal = there if device is None else device
+        source = self._source_for(self._capability(arch, ordinal))
+        lookup = self._lookup(source, ordinal if arch is None else None)
+        return explain(self._table(source), self._call_facts(source, facts), lookup)
 
     def choices(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
         """List every variant that could serve a call, the best first: what a tuner tries. Launches and loads nothing.
@@ -221,14 +233,16 @@ class Kernel(_core.Dispatcher):
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none."""
         source = self._source_for(_core.device_capability(device))
+        table, lookup = self._table(source), self._lookup(source, device)
+        tuning = None if lookup is None or lookup.table is None else lookup.tuning
         with self._lock:
-            return make_spec(self._table(source), self._options, self._interner, source.arch, self._where(source))
+            return make_spec(table, self._options, self._interner, source.arch, self._where(source), tuning=tuning)
 
     def _resolve(self, device: int, facts: Facts) -> _core.Plan:
         """Choose the variant for a call that has no plan."""
         source = self._source_for(_core.device_capability(device))
         table = self._table(source)
-        row = choose(table, self._call_facts(source, facts)).row
+        row = choose(table, self._call_facts(source, facts), self._lookup(source, device)).row
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:
@@ -297,6 +311,21 @@ class Kernel(_core.Dispatcher):
                 where=str(self._sources[0]),
             )
         return table
+
+    def _lookup(self, source: Source, device: int | None) -> Lookup | None:
+        """Find the kernel's tuning on a device; without a device, that of the first that was measured."""
+        known = self._lookups.get((source.image_arch, device))
+        tuning = self._table(source).tuning
+        if known is not None or (tuning is None and not self._overrides):
+            return known
+        from nojit.runtime.tuning_source import TuningSource, lookup_on  # noqa: PLC0415 - most kernels are not tuned
+
+        origin = self._overrides.get(source)
+        if origin is None and tuning is not None:
+            origin = TuningSource(tuning, (source.images.file.path,) * len(tuning.tables))
+        if origin is None:
+            return None
+        return self._lookups.setdefault((source.image_arch, device), lookup_on(origin, device))
 
     def _where(self, source: Source) -> str:
         return f"{source} kernel {self.name}"

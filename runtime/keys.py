@@ -16,7 +16,8 @@ from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr import Expression, ExpressionError, Tag
 from nojit.runtime.postfix import assemble
 from nojit.runtime.select import Interests, interests
-from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.table import KernelTable, Missing, Tuning
+from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = ["UNKNOWN", "Interner", "constexpr_value", "make_spec", "row_names", "row_programs"]
@@ -141,7 +142,15 @@ def _of_numpy(value: Any) -> tuple[Value] | None:
         return None
 
 
-def make_spec(table: KernelTable, options: Iterable[str], interner: Interner, arch: int, where: str) -> _core.Spec:
+def make_spec(
+    table: KernelTable,
+    options: Iterable[str],
+    interner: Interner,
+    arch: int,
+    where: str,
+    *,
+    tuning: Tuning | None = None,
+) -> _core.Spec:
     """Say what the key of a call consists of, for one table.
 
     Args:
@@ -150,6 +159,7 @@ def make_spec(table: KernelTable, options: Iterable[str], interner: Interner, ar
         interner: gets every value that a key can hold.
         arch: what ``arch`` stands for: 90.
         where: the bundle and kernel, for errors.
+        tuning: what orders the configs on the device; None if nothing was measured.
 
     Raises:
         BundleError: an expression of the table is too long, or asks for a name that is no param.
@@ -159,7 +169,9 @@ def make_spec(table: KernelTable, options: Iterable[str], interner: Interner, ar
     slots = {param.name: place for place, param in enumerate(table.params)}
     expressions = _without_type_axes(asked, table)
     programs = tuple(_compile(expression, slots, interner, where) for expression in expressions)
-    return _core.Spec((*_fields(table, asked, interner), *(_MISSING for _ in options)), programs)
+    key = tuple(_compile(expr.parse(text), slots, interner, where) for text in (tuning.key if tuning else ()))
+    bucket = BUCKETS.index(tuning.bucket) if tuning else 0
+    return _core.Spec((*_fields(table, asked, interner), *(_MISSING for _ in options)), programs, key, bucket)
 
 
 def _fields(table: KernelTable, asked: Interests, interner: Interner) -> list[Any]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, KernelNotFoundError, did_you_mean
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
+
+if TYPE_CHECKING:
+    from nojit.runtime.tuning_source import TuningSource
 
 __all__ = ["Bundle", "load"]
 
@@ -25,6 +28,7 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     Raises:
         FileNotFoundError: nothing is there, or the folder holds no bundle.
         BundleError: a file is no whole, unaltered bundle, or two of them hold the same kernel for one arch.
+        TuningError: what ``NOJIT_TUNING`` names is no tuned table, or not one of these kernels.
     """
     place = os.fsdecode(path)
     # not by pathlib: to import it takes longer than to open a bundle
@@ -54,6 +58,8 @@ class Bundle:
             for path in paths:
                 self.files += (BundleFile(path),)
             self._sources = _merge(self.files)
+            places = os.environ.get("NOJIT_TUNING")
+            self._overrides = _overrides(places, self._sources) if places else {}
         except BaseException:
             self.close()
             raise
@@ -76,7 +82,7 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                kernel = self._kernels.setdefault(name, Kernel(name, self._sources_of(name)))
+                kernel = self._kernels.setdefault(name, Kernel(name, self._sources_of(name), self._overrides.get(name)))
         return kernel
 
     def _sources_of(self, name: str) -> list[Source]:
@@ -122,6 +128,19 @@ class Bundle:
 
     def __repr__(self) -> str:
         return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
+
+
+def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:
+    """Read the tunings that stand in for the bundles' own, by kernel and file."""
+    from nojit.runtime.tuning_source import override_of, read_overrides  # noqa: PLC0415 - seldom set
+
+    overrides: dict[str, dict[Source, TuningSource]] = {}
+    for kernel, tuned in read_overrides(places).items():
+        for source in sources.get(kernel, ()):
+            override = override_of(tuned, source.table(kernel), source.images.file.index.target.arch)
+            if override is not None:
+                overrides.setdefault(kernel, {})[source] = override
+    return overrides
 
 
 def _merge(files: tuple[BundleFile, ...]) -> dict[str, list[Source]]:

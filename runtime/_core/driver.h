@@ -17,6 +17,8 @@
     X(cuDeviceGetCount, "cuDeviceGetCount", (int *count), true)                                                        \
     X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal), true)                                              \
     X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device), true)                \
+    X(cuDeviceGetName, "cuDeviceGetName", (char *name, int space, CUdevice device), true)                              \
+    X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device), true)                                \
     X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device), true)              \
     X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device), true)                              \
     X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context), true)                                                 \

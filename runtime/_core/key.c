@@ -127,6 +127,62 @@ static void add_programs(const nj_spec *spec, const nj_call *call, nj_key *key)
     }
 }
 
+void nj_tuning_key_shorten(nj_tuning_key *key)
+{
+    const nj_instruction *code = key->program.code;
+    /* LOAD, and then LOAD and MUL for each further one */
+    uint32_t count = (key->program.length + 1) / 2;
+    key->factor_count = 0;
+    if (count > NJ_FACTORS_MAX || key->program.length % 2 == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const nj_instruction *load = i == 0 ? code : &code[2 * i - 1];
+        if (load->op != NJ_OP_LOAD || (i > 0 && load[1].op != NJ_OP_MUL)) {
+            return;
+        }
+        key->factors[i] = (uint16_t)load->operand;
+    }
+    key->factor_count = (uint16_t)count;
+}
+
+/* As `bucket_of` in runtime/tuning.py. */
+static inline int64_t bucket_of(nj_bucket kind, int64_t value)
+{
+    if (value <= 0 || kind == NJ_BUCKET_EXACT) {
+        return value < 0 ? 0 : value;
+    }
+    if (value > (int64_t)1 << 62) {
+        return (int64_t)1 << 62;
+    }
+    int behind = 63 - __builtin_clzll((uint64_t)value); /* bits behind the leading one */
+    if (kind == NJ_BUCKET_POW2) {
+        return value == (int64_t)1 << behind ? value : (int64_t)2 << behind;
+    }
+    if (behind < 3) {
+        return value;
+    }
+    int64_t quarter = (int64_t)1 << (behind - 2);
+    return (value + quarter / 2) & -quarter;
+}
+
+int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj_value *slots)
+{
+    nj_value result;
+    if (key->factor_count == 0) {
+        bool done = nj_run(&key->program, slots, &result);
+        return done && result.tag == NJ_TAG_INT ? bucket_of(bucket, result.bits) : 0;
+    }
+    result = slots[key->factors[0]];
+    for (unsigned int i = 1; i < key->factor_count; i++) {
+        const nj_value *factor = &slots[key->factors[i]];
+        if (factor->tag != NJ_TAG_INT || __builtin_mul_overflow(result.bits, factor->bits, &result.bits)) {
+            return 0;
+        }
+    }
+    return result.tag == NJ_TAG_INT ? bucket_of(bucket, result.bits) : 0;
+}
+
 bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key)
 {
     memset(key->words, 0, spec->packed_words * sizeof *key->words);
@@ -135,6 +191,9 @@ bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key)
         return false;
     }
     add_programs(spec, call, key);
+    for (Py_ssize_t i = 0; i < spec->tuning_count; i++) {
+        key->words[key->count++] = (uint64_t)nj_tuning_key_value(&spec->tuning[i], spec->bucket, call->values);
+    }
     uint64_t hash = key->count;
     for (uint32_t i = 0; i < key->count; i++) {
         hash = (hash ^ key->words[i]) * UINT64_C(0x9e3779b97f4a7c15);

@@ -33,15 +33,35 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
     return PyLong_FromLong(count);
 }
 
-static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number)
+/* The driver's handle of a device; 0, or -1 with an exception raised. */
+static int find_device(PyObject *number, CUdevice *device)
 {
     long ordinal = PyLong_AsLong(number);
-    CUdevice device;
-    int major, minor;
     if ((ordinal == -1 && PyErr_Occurred()) || nj_driver_ready() < 0) {
+        return -1;
+    }
+    return NJ_CUDA(NULL, cuDeviceGet, device, ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : (int)ordinal);
+}
+
+static PyObject *device_facts(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    CUdevice device;
+    char name[256] = "";
+    int multiprocessors;
+    size_t memory_bytes;
+    if (find_device(number, &device) < 0 || NJ_CUDA(NULL, cuDeviceGetName, name, sizeof name, device) < 0 ||
+        NJ_CUDA(NULL, cuDeviceGetAttribute, &multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) < 0 ||
+        NJ_CUDA(NULL, cuDeviceTotalMem, &memory_bytes, device) < 0) {
         return NULL;
     }
-    if (NJ_CUDA(NULL, cuDeviceGet, &device, ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : (int)ordinal) < 0 ||
+    return Py_BuildValue("(sin)", name, multiprocessors, (Py_ssize_t)memory_bytes);
+}
+
+static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number)
+{
+    CUdevice device;
+    int major, minor;
+    if (find_device(number, &device) < 0 ||
         NJ_CUDA(NULL, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) < 0 ||
         NJ_CUDA(NULL, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) < 0) {
         return NULL;
@@ -98,10 +118,33 @@ static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
     return done ? Py_BuildValue("(iL)", result.tag, (long long)result.bits) : Py_NewRef(Py_None);
 }
 
+static PyObject *tuning_key(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *bytes, *slots;
+    int bucket;
+    nj_value values[NJ_ARGUMENTS_MAX];
+    nj_tuning_key key;
+    if (!PyArg_ParseTuple(args, "SiO!:tuning_key", &bytes, &bucket, &PyTuple_Type, &slots)) {
+        return NULL;
+    }
+    if (PyTuple_GET_SIZE(slots) > NJ_ARGUMENTS_MAX) {
+        return PyErr_Format(PyExc_ValueError, "expected at most %d slots", NJ_ARGUMENTS_MAX);
+    }
+    if (read_values(slots, values) < 0 || nj_program_from_bytes(bytes, PyTuple_GET_SIZE(slots), &key.program) < 0) {
+        return NULL;
+    }
+    nj_tuning_key_shorten(&key);
+    int64_t value = nj_tuning_key_value(&key, (nj_bucket)bucket, values);
+    PyMem_Free(key.program.code);
+    return PyLong_FromLongLong(value);
+}
+
 static PyMethodDef functions[] = {
     {"driver_version", driver_version, METH_NOARGS, PyDoc_STR("The CUDA version of the driver: 13000 for 13.0.")},
     {"device_count", device_count, METH_NOARGS, PyDoc_STR("How many devices the driver sees.")},
     {"device_capability", device_capability, METH_O, PyDoc_STR("The compute capability of a device: 90 for 9.0.")},
+    {"device_facts", device_facts, METH_O,
+     PyDoc_STR("The name of a device, how many multiprocessors and how many bytes of memory it has.")},
     {"current_device", current_device, METH_NOARGS,
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
@@ -122,6 +165,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
     {"plain_slots", nj_plain_slots, METH_VARARGS,
      PyDoc_STR("What fills each parameter, and their bytes, if a layout is surely that of the types and hints; else None.")},
+    {"tuning_key", tuning_key, METH_VARARGS,
+     PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or None where it fails.")},
     {NULL},

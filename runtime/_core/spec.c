@@ -104,7 +104,7 @@ static int lay_out(nj_spec *self)
         used += bits;
     }
     self->packed_words = word + 1;
-    if (self->packed_words + payloads > NJ_KEY_WORDS_MAX) {
+    if (self->packed_words + payloads + self->tuning_count > NJ_KEY_WORDS_MAX) {
         PyErr_SetString(PyExc_ValueError, "expected fewer facts that choose a variant");
         return -1;
     }
@@ -121,12 +121,37 @@ static int read_programs(nj_spec *self, PyObject *programs)
     return 0;
 }
 
+static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(tuning);
+    if (bucket < NJ_BUCKET_POW2 || bucket > NJ_BUCKET_EXACT) {
+        PyErr_Format(PyExc_ValueError, "expected a bucket of 0 to %d, got %d", NJ_BUCKET_EXACT, bucket);
+        return -1;
+    }
+    self->bucket = (nj_bucket)bucket;
+    self->tuning = PyMem_Calloc((size_t)count + 1, sizeof *self->tuning);
+    if (self->tuning == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; self->tuning_count < count; self->tuning_count++) {
+        nj_tuning_key *key = &self->tuning[self->tuning_count];
+        if (nj_program_from_bytes(PyTuple_GET_ITEM(tuning, self->tuning_count), self->argument_count,
+                                  &key->program) < 0) {
+            return -1;
+        }
+        nj_tuning_key_shorten(key);
+    }
+    return 0;
+}
+
 static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"params", "programs", NULL};
-    PyObject *params, *programs;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
-                                     &programs)) {
+    static char *names[] = {"params", "programs", "tuning", "bucket", NULL};
+    PyObject *params, *programs, *tuning = NULL;
+    int bucket = NJ_BUCKET_EXACT;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|O!i:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
+                                     &programs, &PyTuple_Type, &tuning, &bucket)) {
         return -1;
     }
     self->argument_count = PyTuple_GET_SIZE(params);
@@ -149,7 +174,10 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
     for (Py_ssize_t i = 0; i < self->program_count; i++) {
         self->fields[self->argument_count + i].kind = NJ_FIELD_CONSTEXPR;
     }
-    return read_programs(self, programs) < 0 ? -1 : lay_out(self);
+    if (read_programs(self, programs) < 0 || (tuning != NULL && read_tuning(self, tuning, bucket) < 0)) {
+        return -1;
+    }
+    return lay_out(self);
 }
 
 static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -188,8 +216,12 @@ static void spec_dealloc(nj_spec *self)
     for (Py_ssize_t i = 0; i < self->program_count; i++) {
         PyMem_Free(self->programs[i].code);
     }
+    for (Py_ssize_t i = 0; i < self->tuning_count; i++) {
+        PyMem_Free(self->tuning[i].program.code);
+    }
     PyMem_Free(self->fields);
     PyMem_Free(self->programs);
+    PyMem_Free(self->tuning);
     type->tp_free(self);
     Py_DECREF(type);
 }

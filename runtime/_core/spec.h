@@ -34,10 +34,29 @@ typedef struct {
     nj_value fallback; /* of a constexpr: what programs see where the call gives none */
 } nj_field;
 
+/* How the numbers of a tuning key are rounded; places in `BUCKETS` of runtime/tuning_table.py. */
+typedef enum {
+    NJ_BUCKET_POW2 = 0,
+    NJ_BUCKET_QUARTER_POW2 = 1,
+    NJ_BUCKET_EXACT = 2,
+} nj_bucket;
+
+#define NJ_FACTORS_MAX 4
+
+/* One number of a tuning key. */
+typedef struct {
+    nj_program program;
+    uint16_t factor_count; /* 0 unless the program is a product of so many arguments, as most are */
+    uint16_t factors[NJ_FACTORS_MAX];
+} nj_tuning_key;
+
 typedef struct {
     PyObject_HEAD
     Py_ssize_t argument_count;
     Py_ssize_t program_count;
+    Py_ssize_t tuning_count;
+    nj_tuning_key *tuning;
+    nj_bucket bucket;
     nj_field *fields; /* arguments, then programs */
     nj_program *programs;
     uint32_t packed_words;
@@ -48,6 +67,12 @@ extern PyTypeObject *nj_spec_type;
 
 /* Makes the type; once, at import. */
 int nj_spec_init(PyObject *module);
+
+/* Finds the short cut of a program that is a product of arguments. */
+void nj_tuning_key_shorten(nj_tuning_key *key);
+
+/* The number, rounded; 0 where it cannot be computed or is no int. */
+int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj_value *slots);
 
 /* Makes the key of a call; false if only the slow path can judge the call. Turns ints into addresses where a param
  * takes only pointers, and fills in the defaults of constexprs. */

@@ -127,6 +127,8 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         LEAVE(cuDeviceGetAttribute, CUDA_ERROR_INVALID_DEVICE);
     if (!attribute_value(attribute, fake.capability[device], value))
         LEAVE(cuDeviceGetAttribute, CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && fake.multiprocessors[device])
+        *value = fake.multiprocessors[device];
     LEAVE(cuDeviceGetAttribute, CUDA_SUCCESS);
 }
 
@@ -142,7 +144,7 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     ENTER(cuDeviceTotalMem_v2);
     if (!is_device(device))
         LEAVE(cuDeviceTotalMem_v2, CUDA_ERROR_INVALID_DEVICE);
-    *bytes = (size_t)140 << 30;
+    *bytes = fake.memory_bytes[device] ? fake.memory_bytes[device] : (size_t)140 << 30;
     LEAVE(cuDeviceTotalMem_v2, CUDA_SUCCESS);
 }
 

@@ -201,6 +201,10 @@ class FakeCuda:
         array = (ctypes.c_uint * len(capabilities))(*capabilities)
         self.library.fake_set_devices(len(capabilities), array, driver_version)
 
+    def set_size(self, device: int, multiprocessors: int, memory_bytes: int) -> None:
+        """Say how large a device is, until the devices are set anew: else 132 multiprocessors and 140 GiB."""
+        self.library.fake_set_size(device, multiprocessors, ctypes.c_size_t(memory_bytes))
+
     def delay(self, function: str, turns: int) -> None:
         """Let each call of `function` first yield the processor up to `turns` times, at random."""
         assert self.library.fake_delay(function.encode(), turns) >= 0, f"the fake has no {function}"

@@ -230,7 +230,16 @@ EXPORT void fake_set_devices(int devices, const unsigned *capability, int driver
     fake.devices = devices < FAKE_DEVICES_MAX ? devices : FAKE_DEVICES_MAX;
     for (int i = 0; i < fake.devices; i++)
         fake.capability[i] = capability[i];
+    memset(fake.multiprocessors, 0, sizeof fake.multiprocessors);
+    memset(fake.memory_bytes, 0, sizeof fake.memory_bytes);
     fake.driver_version = driver_version;
+    pthread_mutex_unlock(&lock);
+}
+
+EXPORT void fake_set_size(CUdevice device, int multiprocessors, size_t memory_bytes) {
+    pthread_mutex_lock(&lock);
+    fake.multiprocessors[device] = multiprocessors;
+    fake.memory_bytes[device] = memory_bytes;
     pthread_mutex_unlock(&lock);
 }
 

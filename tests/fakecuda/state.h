@@ -118,6 +118,9 @@ struct fake_state {
     int driver_version;
     int devices;
     unsigned capability[FAKE_DEVICES_MAX];
+    /* 0: as large as an H200 */
+    int multiprocessors[FAKE_DEVICES_MAX];
+    size_t memory_bytes[FAKE_DEVICES_MAX];
     struct fake_context context[FAKE_DEVICES_MAX];
     /* a thread whose context stack is of another generation starts over with an empty one */
     unsigned generation;

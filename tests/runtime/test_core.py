@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core, expr
 from nojit.runtime.expr import ExpressionError, Op, Opaque, Pointer, Tag
+from nojit.runtime.tuning import bucket_of
+from nojit.runtime.tuning_table import BUCKETS
 
 SOURCES = Path(__file__).parents[2] / "runtime" / "_core"
 INT64 = st.integers(expr.INT64_MIN, expr.INT64_MAX)
@@ -38,6 +40,11 @@ def enumerators(header: str, prefix: str) -> dict[str, int]:
 
 def test_opcodes_agree_with_python() -> None:
     assert enumerators("expr.h", "NJ_OP_") == {op.name: op.value for op in Op}
+
+
+def test_buckets_are_numbered_as_in_python() -> None:
+    numbers = enumerators("spec.h", "NJ_BUCKET_")
+    assert {name.lower(): number for name, number in numbers.items()} == {kind: i for i, kind in enumerate(BUCKETS)}
 
 
 def test_tags_agree_with_python() -> None:
@@ -95,6 +102,23 @@ def test_programs_compute_what_python_computes(text: str, values: list[Any]) -> 
     program = expr.compile(expr.parse(text), {name: i for i, name in enumerate(NAMES)}, lambda _: 1)
     got, expected = run_both(program, values)
     assert got == expected
+
+
+NEAR_POWERS = st.builds(lambda bit, off: min((1 << bit) + off, expr.INT64_MAX), st.integers(0, 63), st.integers(-9, 9))
+PRODUCTS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=6).map(" * ".join)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    text=st.one_of(PRODUCTS, st.recursive(ATOMS, larger, max_leaves=6)),
+    kind=st.sampled_from(BUCKETS),
+    values=st.lists(st.one_of(VALUES, NEAR_POWERS), min_size=4, max_size=4),
+)
+def test_tuning_keys_are_rounded_as_python_rounds_them(text: str, kind: str, values: list[Any]) -> None:
+    program = expr.compile(expr.parse(text), {name: i for i, name in enumerate(NAMES)}, lambda _: 1)
+    (_, number) = run_both(program, values)
+    expected = bucket_of(kind, number[1]) if number is not None and number[0] == Tag.INT else 0
+    assert _core.tuning_key(program, BUCKETS.index(kind), tuple(map(as_pair, values))) == expected
 
 
 @settings(max_examples=400, deadline=None)
@@ -220,6 +244,13 @@ def test_specs_refuse_what_they_cannot_hold() -> None:
         _core.Spec((), (program,) * 3000)
     with pytest.raises(ValueError, match="at most 512"):
         _core.Spec(((0, 0),) * 513, ())
+    with pytest.raises(ValueError, match="fewer facts"):
+        _core.Spec((), (), (program,) * 3000, 0)
+    with pytest.raises(ValueError, match="program"):
+        _core.Spec((), (), (program, b"x"), 0)
+    for bucket in (-1, 3):
+        with pytest.raises(ValueError, match="bucket of 0 to 2"):
+            _core.Spec((), (), (program,), bucket)
 
 
 def test_dispatchers_refuse_misuse() -> None:

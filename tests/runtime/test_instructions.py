@@ -18,7 +18,15 @@ from nojit.runtime import loader
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import make_bundle
-from tests.support.instructions import PYTHON, count, known_figures, launch_kernel, launch_scenarios, variant_scenarios
+from tests.support.instructions import (
+    PYTHON,
+    count,
+    known_figures,
+    launch_kernel,
+    launch_scenarios,
+    tuning_scenarios,
+    variant_scenarios,
+)
 
 RECORD = "if that is meant to be so: python -m tests.support.instructions"
 # of a figure that is recorded for this Python, either way
@@ -26,6 +34,8 @@ TOLERANCE = 0.05
 # over the largest figure of any Python, for one whose figures nobody has recorded
 UNRECORDED = 1.3
 VARIANTS = (1, 100, 10_000)
+# that looking a config up may add to a launch, with a key of two expressions
+LOOK_UP = 200
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts instructions with valgrind")
 
@@ -36,7 +46,7 @@ Setup = tuple[Any, tuple[Any, ...], str]
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """The instructions of one launch, by scenario."""
-    scenarios = (*launch_scenarios(), *variant_scenarios(VARIANTS))
+    scenarios = (*launch_scenarios(), *variant_scenarios(VARIANTS), *tuning_scenarios())
     return count(tmp_path_factory.mktemp("callgrind"), scenarios, VARIANTS)
 
 
@@ -61,6 +71,13 @@ def test_a_launch_takes_the_instructions_that_are_recorded(counted: dict[str, fl
 def test_a_launch_costs_the_same_however_many_variants_there_are(counted: dict[str, float]) -> None:
     found = {scenario.name: counted[scenario.name] for scenario in variant_scenarios(VARIANTS)}
     assert max(found.values()) <= 1.01 * min(found.values()), found
+
+
+@pytest.mark.slow
+@needs_valgrind
+def test_looking_a_config_up_costs_little(counted: dict[str, float]) -> None:
+    for way in ("kernel[grid]", "kernel", "bound"):
+        assert counted[f"{way}, tuned"] <= counted[f"{way}, untuned"] + LOOK_UP
 
 
 @pytest.mark.slow

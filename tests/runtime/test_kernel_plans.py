@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from nojit.runtime import loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.table import Tuning, TuningTable
+from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda
-from tests.support.bundles import kernel, make_bundle
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
 
-RICH = kernel(
-    "rich",
-    {
+WORDS: dict[str, Any] = {
+    "params": {
         "x": "*{dtype}",
         "bias": "*fp32?",
         "n": "{int}",
@@ -31,16 +32,29 @@ RICH = kernel(
         "EVEN": "constexpr",
         "WIDE": "constexpr",
     },
-    matrix={"dtype": ["fp16", "fp32"], "int": ["i32", "i64"], "MODE": [0, False, DType("a"), "a"]},
-    configs=[
+    "matrix": {"dtype": ["fp16", "fp32"], "int": ["i32", "i64"], "MODE": [0, False, DType("a"), "a"]},
+    "configs": [
         {"BLOCK": 64, "num_warps": 8, "requires": "aligned(x, 32) and k >= BLOCK and (MODE == 'a' or dtype == 'fp32')"},
         {"BLOCK": 32, "num_warps": 4, "requires": "has(bias) or k // (n - 16) == 2"},
         {"BLOCK": 16, "num_warps": 2},
     ],
-    hints=[{"x": 16}, {"x": 16, "n": 16}, {"k": 1}, {"bias": 16, "n": 16, "k": 16}],
-    derived={"EVEN": "k % BLOCK == 0", "WIDE": "next_pow2(k) > BLOCK and flag == true"},
-    defaults={"MODE": 0, "bias": None},
-)
+    "hints": [{"x": 16}, {"x": 16, "n": 16}, {"k": 1}, {"bias": 16, "n": 16, "k": 16}],
+    "derived": {"EVEN": "k % BLOCK == 0", "WIDE": "next_pow2(k) > BLOCK and flag == true"},
+    "defaults": {"MODE": 0, "bias": None},
+}
+RICH = kernel("rich", **WORDS)
+
+
+def tuned(bucket: str) -> SyntheticKernel:
+    """Make the same kernel with a table for some of its meanings."""
+    rows = tuple(
+        TuningRow(at, use)
+        for at, use in (((0, 0), (2,)), ((1, 64), (1, 2)), ((16, 16), (2, 0)), ((16, 4096), (1,)), ((128, 128), (2, 1)))
+    )
+    blocks = (TuningBlock(tuple(range(20)), rows), TuningBlock((24, 25, 31), rows[2:]))
+    table = TuningTable(TunedDevice("Fake GPU sm_90", "sm_90", 132, 140 << 30), blocks)
+    return kernel(f"rich_{bucket}", **WORDS, tuning=Tuning(("k", "n * k"), bucket, (table,)))
+
 
 INTS = st.sampled_from(
     [0, 1, 2, 15, 16, 17, 32, 63, 64, 128, -1, -16, 2**31 - 1, 2**31, -(2**31), 2**62 + 1, 2**63, 2**64]
@@ -86,18 +100,18 @@ def launched(one: Kernel, call: dict[str, Any], driver: FakeCuda) -> tuple[Any, 
 
 @pytest.fixture(scope="module")
 def rich_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_bundle(tmp_path_factory.mktemp("rich") / "rich.nojit", RICH)
+    return make_bundle(tmp_path_factory.mktemp("rich") / "rich.nojit", RICH, *map(tuned, BUCKETS))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_warm_kernel_does_what_a_fresh_one_does(
     data: st.DataObject, rich_path: Path, fakecuda: FakeCuda, faketorch: ModuleType
 ) -> None:
     with loader.load(rich_path) as bundle:
-        warm = bundle.kernel("rich")
+        warm = bundle.kernel(data.draw(st.sampled_from(bundle.kernels)))
         for call in data.draw(st.lists(calls(faketorch), min_size=2, max_size=8)):
-            fresh = Kernel("rich", warm._sources)
+            fresh = Kernel(warm.name, warm._sources)
             expected = launched(fresh, call, fakecuda)
             assert launched(warm, call, fakecuda) == expected
             assert launched(warm, call, fakecuda) == expected

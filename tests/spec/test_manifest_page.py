@@ -16,6 +16,7 @@ from nojit.aot.options import OPTIONS
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr_tree import FUNCTIONS
+from nojit.runtime.tuned import read_tuned
 
 from tests.spec import manifest_reference
 from tests.spec.pages import ROOT, Block, blocks, rows
@@ -40,6 +41,7 @@ REST = {
 
 WHOLE = [block for block in blocks("toml") if not block.words or block.words[0].startswith("file=")]
 PARTS = [block for block in blocks("toml") if block.words == ("part",)]
+TUNED = [block for block in blocks("toml") if block.words == ("tuned",)]
 WRONG = [block for block in blocks("toml") if block.words == ("wrong",)]
 
 
@@ -56,9 +58,16 @@ def expand(path: Path) -> int:
 
 
 def test_every_block_of_toml_is_tested() -> None:
-    assert len(blocks("toml")) == len(WHOLE) + len(PARTS) + len(WRONG)
+    assert len(blocks("toml")) == len(WHOLE) + len(PARTS) + len(TUNED) + len(WRONG)
     assert WHOLE
     assert len(PARTS) >= 6
+
+
+@pytest.mark.parametrize("block", TUNED, ids=lambda block: block.id)
+def test_a_tuned_table_is_read(tmp_path: Path, block: Block) -> None:
+    path = tmp_path / "tuned.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert read_tuned(path).entries
 
 
 @pytest.mark.parametrize("block", WHOLE, ids=lambda block: block.id)

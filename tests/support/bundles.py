@@ -41,6 +41,7 @@ from nojit.runtime.table import (
     Param,
     Slot,
     TensorMap,
+    Tuning,
 )
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import parse_image_arch
@@ -100,6 +101,7 @@ def kernel(
     defaults: Mapping[str, Value] | None = None,
     grid: Sequence[str] = (),
     launch: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
     on: TargetInfo = SM_90,
 ) -> SyntheticKernel:
     """Expand a kernel: every meaning with every config, hint set and truth of the derived constexprs.
@@ -115,6 +117,7 @@ def kernel(
         defaults: of params.
         grid: expressions.
         launch: facts of `Launch` that every variant shares, ``shared_bytes`` say.
+        tuning: meanings and configs are numbered as they come.
         on: the target.
     """
     matrix, derived, defaults = matrix or {}, derived or {}, defaults or {}
@@ -125,7 +128,7 @@ def kernel(
         kernel=name,
         params=tuple(Param(p, kind == "constexpr", defaults.get(p, MISSING)) for p, kind in params.items()),
         grid=tuple(grid),
-        tuning=None,
+        tuning=tuning,
         axes=tuple(Axis(axis, axis in type_axes, tuple(values)) for axis, values in matrix.items()),
         derived=tuple(Derived(constexpr, expression) for constexpr, expression in derived.items()),
         signatures=signatures,

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nojit.aot.bench.cases import BLOCK, CASES, NUM_WARPS, Case
+from nojit.runtime.table import Tuning, TuningTable
+from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 
 from tests.fakecuda.build import build_driver, build_faketorch
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
@@ -36,6 +38,7 @@ __all__ = [
     "known_figures",
     "launch_kernel",
     "launch_scenarios",
+    "tuning_scenarios",
     "variant_scenarios",
 ]
 
@@ -114,6 +117,36 @@ def variant_scenarios(counts: Sequence[int]) -> tuple[Scenario, ...]:
     )
 
 
+def tuning_scenarios() -> tuple[Scenario, ...]:
+    """List the same launch of four arguments with a tuning table and without, in each of nojit's ways to call it."""
+    return tuple(
+        Scenario(
+            f"{way}, {name}",
+            name,
+            spelling.format(triton="x, y, n, m", positional="x, y, n, m"),
+            ("x", "y"),
+            {"n": 4080, "m": 48},
+        )
+        for way, spelling in _SPELLINGS.items()
+        for name in ("untuned", "tuned")
+    )
+
+
+def tuning_kernel(name: str) -> SyntheticKernel:
+    """Make a kernel of four arguments; ``tuned`` has a table whose key is two expressions."""
+    device = TunedDevice("Fake GPU sm_90", "sm_90", 132, 140 << 30)
+    rows = tuple(TuningRow((n, 4096), (n % 2,)) for n in (16, 1024, 4097))
+    table = TuningTable(device, (TuningBlock((0,), rows),))
+    return kernel(
+        name,
+        {"x": "*fp32", "y": "*fp32", "n": "i32", "m": "i32", "BLOCK": "constexpr"},
+        configs=[{"BLOCK": 128}, {"BLOCK": 256}],
+        hints=[{"x": 16, "y": 16, "n": 16, "m": 16}],
+        grid=["cdiv(n, BLOCK)"],
+        tuning=Tuning(("n", "n * m"), "quarter_pow2", (table,)) if name == "tuned" else None,
+    )
+
+
 def variant_kernel(number: int) -> SyntheticKernel:
     """Make a kernel with so many variants, all of one meaning each."""
     params = {"x": "*fp32", "n": "i32", "MODE": "constexpr"}
@@ -130,6 +163,7 @@ def count(folder: Path, scenarios: Sequence[Scenario], variants: Sequence[int] =
     """
     driver, faketorch = build_driver(folder), build_faketorch(folder)
     kernels = [*map(launch_kernel, CASES.values()), *map(variant_kernel, variants)]
+    kernels += map(tuning_kernel, ("tuned", "untuned"))
     bundle = make_bundle(folder / "counted.nojit", *kernels)
     asked = json.dumps([asdict(scenario) for scenario in scenarios])
     command = [

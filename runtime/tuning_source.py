@@ -1,0 +1,111 @@
+"""Where a kernel's tuning comes from: its bundle, or the files that ``NOJIT_TUNING`` names; and which device it is for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from nojit.runtime import _core
+from nojit.runtime.errors import TuningError
+from nojit.runtime.expr import parse
+from nojit.runtime.record import Record
+from nojit.runtime.table import KernelTable
+from nojit.runtime.tuned import TunedTable, read_tuned
+from nojit.runtime.tuning import DEFAULT_BUCKET, Lookup, closest_device, resolve
+from nojit.runtime.tuning_table import TunedDevice, Tuning
+
+__all__ = ["SUFFIX", "VARIABLE", "TuningSource", "lookup_on", "override_of", "read_overrides"]
+
+VARIABLE = "NOJIT_TUNING"
+"""Names tuned tables and folders of them, separated as in ``PATH``."""
+SUFFIX = ".toml"
+
+
+class TuningSource(Record):
+    """A kernel's tuning and who says so."""
+
+    tuning: Tuning
+    origins: tuple[str, ...]
+    """For each of its tables: the bundle, or a file."""
+
+
+def lookup_on(source: TuningSource, device: int | None) -> Lookup:
+    """Choose the table of the device that is most like the one at hand, which is asked only if there is a choice.
+
+    Args:
+        source: the kernel's tuning.
+        device: the ordinal; None for the first table.
+
+    Raises:
+        DriverError: the driver cannot say what the device is.
+    """
+    tables = source.tuning.tables
+    if not tables:
+        return Lookup(source.tuning, None, "")
+    place = 0
+    if device is not None and len(tables) > 1:
+        name, multiprocessors, memory_bytes = _core.device_facts(device)
+        facts = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
+        place = closest_device([table.device for table in tables], facts)
+    return Lookup(source.tuning, tables[place], source.origins[place])
+
+
+def read_overrides(places: str) -> dict[str, list[TunedTable]]:
+    """Read the tuned tables that ``NOJIT_TUNING`` names, by kernel.
+
+    Args:
+        places: its value.
+
+    Raises:
+        TuningError: a place is missing, a folder has no tables, a file breaks a rule.
+    """
+    found: dict[str, list[TunedTable]] = {}
+    for path in dict.fromkeys([path for place in places.split(os.pathsep) if place for path in _files_of(place)]):
+        try:
+            tuned = read_tuned(path)
+        except OSError as error:
+            what = "expected a tuned table or a folder of them"
+            raise TuningError(what, got=error.strerror or str(error), where=f"{VARIABLE}: {path}") from None
+        found.setdefault(tuned.kernel, []).append(tuned)
+    return found
+
+
+def _files_of(place: str) -> Iterator[str]:
+    try:
+        names = os.listdir(place)  # noqa: PTH208 - as in `loader`
+    except OSError:
+        # no folder; whoever reads it says what it is instead
+        yield place
+        return
+    files = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118 - likewise
+    if not files:
+        raise TuningError(f"expected *{SUFFIX} files", got="none", where=f"{VARIABLE}: {place}")
+    yield from files
+
+
+def override_of(tuned: Sequence[TunedTable], table: KernelTable, arch: str) -> TuningSource | None:
+    """Make a kernel's tuning of tuned tables; None if none of them is for the arch.
+
+    Args:
+        tuned: of this kernel.
+        table: its variants in one bundle.
+        arch: of that bundle.
+
+    Raises:
+        TuningError: a table names what the kernel lacks, two have different keys or the same device.
+    """
+    fitting = [each for each in tuned if each.device.arch == arch]
+    if not fitting:
+        return None
+    first = fitting[0]
+    devices: dict[TunedDevice, str] = {}
+    for each in fitting:
+        if tuple(map(parse, each.key)) != tuple(map(parse, first.key)):
+            what = f"expected the key of {first.path}: {', '.join(first.key)}"
+            raise TuningError(what, got=", ".join(each.key), where=f"{each.path} $.key")
+        if devices.setdefault(each.device, each.path) != each.path:
+            got = f"that of {devices[each.device]}"
+            raise TuningError("expected each device once for a kernel", got=got, where=f"{each.path} $.device")
+    tables = tuple([resolve(each, table) for each in fitting])
+    bucket = DEFAULT_BUCKET if table.tuning is None else table.tuning.bucket
+    return TuningSource(Tuning(first.key, bucket, tables), tuple([each.path for each in fitting]))
