@@ -17,9 +17,12 @@ __all__ = ["climb"]
 _FEW = 4
 # a config this many times as slow as the best gets no second sample in the first rung
 _HOPELESS = 3.0
-# the last rung goes on until the noise is this small, or for so many turns
+# the last rung takes no more than so many: what is behind them is as good, for all that can be told
+_MOST = 16
+# it goes on until the noise is this small, or for so many turns, with those that are this near to the best
 _QUIET = 0.01
 _TURNS = 3
+_NEAR = 1.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,9 @@ def _halve(state: _Climb, left: list[int]) -> bool:
             return True
         if state.spent_s() > state.task.limit_s:
             return False
-        timings = _measure(state, rung, left)
-        left = keep(timings, rung.slack)
-        if state.spent_s() > state.task.allowance_s:
-            left = left[:_FEW]
+        left = keep(_measure(state, rung, left), rung.slack)
+        hurried = state.spent_s() > state.task.allowance_s
+        left = left[: _FEW if hurried else _MOST if rung is RUNGS[-2] else None]
     return True
 
 
@@ -107,7 +109,9 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
 def _settle(state: _Climb, samples: dict[int, list[float]], counts: dict[int, int]) -> None:
     """Add samples where the noise is still too great."""
     for _ in range(_TURNS - 1):
-        noisy = {one: counts[one] for one, values in samples.items() if summarize(values).noise > _QUIET}
+        timings = {candidate: summarize(values) for candidate, values in samples.items()}
+        near = _NEAR * min(timing.median_us for timing in timings.values())
+        noisy = {one: counts[one] for one, it in timings.items() if it.noise > _QUIET and it.median_us <= near}
         if not noisy or state.spent_s() > state.task.allowance_s:
             return
         for candidate, more in _time(state, noisy).items():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -23,6 +25,8 @@ __all__ = ["Order", "ProblemRun", "TuneRun", "View", "tune"]
 
 # how often the process that measures may die of one problem
 _DEATHS = 16
+# a config that has ended the process at so many problems is spared the others
+_DEADLY = 2
 # how much more than its share of the time that is left a problem may take
 _GENEROSITY = 2.0
 
@@ -104,6 +108,8 @@ class _State:
     """A problem under way."""
 
     task: Task
+    known: set[str]
+    """Candidates, by identity, that earlier runs found to be wrong or to fail."""
     opened: Opened | None = None
     trying: int | None = None
     """The candidate whose launch would explain a death."""
@@ -175,6 +181,7 @@ class _Runner:
         self._log = log
         self._view = view
         self._started = started
+        self._deaths: Counter[tuple[str, str]] = Counter()
 
     def all(self, todo: Sequence[int]) -> list[ProblemRun]:
         """Measure one problem after another while there is time."""
@@ -202,14 +209,14 @@ class _Runner:
         known = self._log.faults(listed)
         task = Task(
             problem=problem,
-            skip=frozenset(known),
+            skip=frozenset(known | self._deadly(listed.kernel)),
             exhaustive=self._order.exhaustive,
             careful=False,
             allowance_s=allowance_s,
             limit_s=limit_s,
             seed=self._order.seed,
         )
-        state = _State(task)
+        state = _State(task, known)
         while self._attempt(listed, state):
             pass
         statuses = list(state.faults.values())
@@ -249,6 +256,7 @@ class _Runner:
         if isinstance(event, Opened):
             state.opened = event
             self._log.open(listed, event)
+            self._spare(listed, state)
         elif isinstance(event, Trying):
             state.trying = event.candidate
         elif isinstance(event, Fault):
@@ -257,6 +265,15 @@ class _Runner:
             self._log.measured(event)
             state.seen |= {state.opened.candidates[one].identity for one in event.timings}
             state.best_us = min(timing.median_us for timing in event.timings.values())
+
+    def _spare(self, listed: Listed, state: _State) -> None:
+        """Write off the candidates that have ended the process too often; the task skips them."""
+        for place, candidate in enumerate(state.opened.candidates if state.opened else ()):
+            if candidate.identity in self._deadly(listed.kernel) - state.known - state.faults.keys():
+                self._fault(state, Fault(place, "failed", f"not tried: it ended the process at {_DEADLY} problems"))
+
+    def _deadly(self, kernel: str) -> set[str]:
+        return {identity for (name, identity), count in self._deaths.items() if name == kernel and count >= _DEADLY}
 
     def _fault(self, state: _State, fault: Fault) -> None:
         if state.opened is None:
@@ -274,15 +291,16 @@ class _Runner:
             if state.task.careful:
                 state.reason = reason
                 return False
-            state.task = _again(state.task, careful=True)
+            state.task = _again(state, careful=True)
             return True
         fault = Fault(state.trying, "failed", reason)
         self._fault(state, fault)
         self._view.event(listed, fault)
-        state.task = _again(state.task, careful=state.task.careful, skip=state.opened.candidates[state.trying].identity)
+        self._deaths[listed.kernel, state.opened.candidates[state.trying].identity] += 1
+        state.task = _again(state, careful=state.task.careful)
         return True
 
 
-def _again(task: Task, *, careful: bool, skip: str = "") -> Task:
-    more = {skip} if skip else set()
-    return Task(task.problem, task.skip | more, task.exhaustive, careful, task.allowance_s, task.limit_s, task.seed)
+def _again(state: _State, *, careful: bool) -> Task:
+    """Ask once more, without what is known to be wrong by now."""
+    return dataclasses.replace(state.task, skip=state.task.skip | state.faults.keys(), careful=careful)

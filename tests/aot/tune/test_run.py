@@ -118,6 +118,17 @@ def test_a_dead_process_costs_one_pair(fake: Fake, database: Database, fault: st
     assert all(words in item.detail for item in bad)
 
 
+def test_what_ends_the_process_again_and_again_is_not_tried_for_ever(
+    fake: Fake, database: Database, happened: Callable[[], list[tuple[str, int, int]]]
+) -> None:
+    summary = run(fake(problems=5, faults={"3": "killed", "2": "wrong"}), database)
+    assert [problem.failed for problem in summary.problems] == [1] * 5
+    assert [problem.wrong for problem in summary.problems] == [1] * 5
+    assert [place for word, place, config in happened() if (word, config) == ("check", 3)] == [0, 1]
+    # nor is a config checked twice for one problem that was wrong before the death
+    assert sum(word == ("check", 0, 2) for word in happened()) == 1
+
+
 def test_a_death_while_timing_is_traced_to_its_config(fake: Fake, database: Database) -> None:
     summary = run(fake(problems=1, faults={"6": "late"}), database)
     assert summary.problems[0].complete

@@ -1,0 +1,168 @@
+"""Tune every family on this GPU, and measure what tables are judged by. Needs a GPU and torch, no compiler, click or rich.
+
+    python benchmarks/tuning.py BUNDLE --out FOLDER [--steps tune,held_out,repeat] [--budgets 180,150,180] [--kernel K]
+
+BUNDLE is a tuning bundle for this GPU (`nojit build --tuning`). The steps: `tune` measures the problems that tables are
+made of (FOLDER/tune.db), `held_out` all configs of other problems (the same file), `repeat` does `tune` once more into
+FOLDER/repeat.db: what it picks must be as fast. Budgets are in seconds, one for each step. A step goes on where it was
+stopped. Exits 1 if nothing was measured, a kernel of less than 100 us was slower than 20 pairs a second, or a pick of the
+repeat is more than 2 % behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from nojit.aot.tune.database import Database, open_database
+from nojit.aot.tune.events import Event, Fault, Listed, Lost
+from nojit.aot.tune.records import Device, Measurement
+from nojit.aot.tune.run import Order, ProblemRun, TuneRun, tune
+from nojit.aot.tune.worker import Setup
+from nojit.runtime.errors import NojitError
+
+FAMILIES = ("pointwise", "flash_attention", "block_sparse")
+STAGE = "nojit.aot.tune.torch_stage:open_stage"
+STEPS = ("tune", "held_out", "repeat")
+PAIRS_PER_S = 20
+APART = 0.02
+SAID_S = 20.0
+
+
+class Said:
+    """Prints how a step goes, now and then."""
+
+    def __init__(self) -> None:
+        self.faults: collections.Counter[tuple[str, str, str]] = collections.Counter()
+        self.todo = self.done = 0
+        self.last = time.monotonic()
+
+    def begin(self, device: Device, todo: int, known: int) -> None:
+        """Name the GPU."""
+        self.todo = todo
+        print(f"{device.name}, driver {device.driver}: {todo} problems, {known} measured before", flush=True)
+
+    def problem(self, listed: Listed) -> None:
+        """Wait for its end."""
+
+    def event(self, listed: Listed, event: Event) -> None:
+        """Count what is wrong."""
+        if isinstance(event, Fault):
+            self.faults[listed.kernel, event.status, f"{listed.name}: {event.detail}"] += 1
+        elif isinstance(event, Lost):
+            print(f"  {listed.kernel}, {listed.name}: {event.reason}", flush=True)
+
+    def ended(self, summary: ProblemRun, left_s: float) -> None:
+        """Print where the step is, if it is time."""
+        self.done += 1
+        if summary.reason:
+            print(f"  left out: {summary.kernel}, {summary.name} ({summary.dtype}): {summary.reason}", flush=True)
+        if time.monotonic() - self.last >= SAID_S:
+            self.last = time.monotonic()
+            print(f"  {self.done} of {self.todo}, about {left_s:.0f} s left: {summary.kernel}", flush=True)
+
+
+def run(step: str, bundle: Path, budget_s: float, kernels: tuple[str, ...], folder: Path) -> bool:
+    """Do one step and print its figures; say whether it keeps the bar of throughput."""
+    print(f"== {step}, at most {budget_s:.0f} s", flush=True)
+    use = "held_out" if step == "held_out" else "tune"
+    setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in FAMILIES), kernels)
+    said = Said()
+    with open_database(folder / ("repeat.db" if step == "repeat" else "tune.db"), create=True) as database:
+        order = Order(setup, budget_s, exhaustive=use == "held_out", seed=STEPS.index(step))
+        done = tune(order, database, said)
+        show(done, said, database)
+    return bool(done.known or done.pairs) and (done.quick_pairs_per_s or PAIRS_PER_S) >= PAIRS_PER_S
+
+
+def show(done: TuneRun, said: Said, database: Database) -> None:
+    """Print what a step did."""
+    quick = f"{done.quick_pairs_per_s:.0f}" if done.quick_pairs_per_s else "-"
+    print(
+        f"{done.pairs} pairs in {done.seconds:.1f} s ({done.started_s:.1f} s until the start): {done.pairs_per_s:.0f} a"
+        f" second, {quick} where a kernel takes less than 100 us; {done.left} problems left"
+    )
+    noises: dict[str, list[float]] = {}
+    kernels, problems = database.kernels(), database.problems()
+    for item in database.measurements():
+        if item.rung >= 2 and item.noise is not None:
+            noises.setdefault(kernels[problems[item.problem].kernel].name, []).append(item.noise)
+    for kernel in dict.fromkeys(problem.kernel for problem in done.problems):
+        mine = [problem for problem in done.problems if problem.kernel == kernel]
+        pairs, seconds = sum(one.configs for one in mine), sum(one.seconds for one in mine)
+        noise = statistics.median(noises[kernel]) if kernel in noises else float("nan")
+        whole = sum(one.complete for one in mine)
+        print(
+            f"  {kernel:26s} {len(mine):4d} problems ({whole} complete) {pairs:6d} pairs {seconds:6.1f} s"
+            f" {pairs / seconds:6.0f}/s  wrong {sum(one.wrong for one in mine)}  failed"
+            f" {sum(one.failed for one in mine)}  noise {noise:.2%}"
+        )
+    for (kernel, status, words), count in said.faults.most_common(12):
+        print(f"  {kernel}: {status} x {count}: {words}")
+
+
+def picks(database: Database) -> dict[tuple[str, str, str], dict[str, Measurement]]:
+    """Return what the last rung measured, by problem and by config."""
+    kernels, problems, configs = database.kernels(), database.problems(), database.configs()
+    found: dict[tuple[str, str, str], dict[str, Measurement]] = {}
+    for item in database.measurements(use="tune"):
+        problem = problems[item.problem]
+        name = (kernels[problem.kernel].name, problem.name, problem.dtype)
+        if item.status == "ok" and item.rung == 2:
+            found.setdefault(name, {})[str(configs[item.config].settings)] = item
+    return found
+
+
+def compare(folder: Path) -> bool:
+    """Time what the repeat picks by the first run, and print how far behind it is; say whether that is little enough."""
+    with open_database(folder / "tune.db") as first, open_database(folder / "repeat.db") as second:
+        before, after = picks(first), picks(second)
+    behind: dict[str, list[tuple[float, str]]] = {}
+    unseen = 0
+    for name in before.keys() & after.keys():
+        mine, theirs = (min(found[name], key=lambda one: found[name][one].median_us) for found in (before, after))
+        if theirs not in before[name]:
+            unseen += 1
+            continue
+        ratio = before[name][theirs].median_us / before[name][mine].median_us - 1
+        behind.setdefault(name[0], []).append((ratio, name[1]))
+    for kernel, ratios in sorted(behind.items()):
+        worst, where = max(ratios)
+        count = sum(ratio > APART for ratio, _ in ratios)
+        print(
+            f"  {kernel:26s} {len(ratios)} problems, {count} more than {APART:.0%} behind, worst {worst:.2%}: {where}"
+        )
+    if unseen:
+        print(f"  {unseen} picks of the repeat that the first run dropped before its last rung")
+    return not any(ratio > APART for ratios in behind.values() for ratio, _ in ratios)
+
+
+def main() -> int:
+    """Do the steps, then judge the repeat."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--budgets", default="180,150,180")
+    parser.add_argument("--kernel", action="append", default=[])
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    steps, budgets = given.steps.split(","), [float(word) for word in given.budgets.split(",")]
+    good = True
+    for step, budget_s in zip(steps, budgets, strict=False):
+        good &= run(step, given.bundle, budget_s, tuple(given.kernel), given.out)
+    if all((given.out / name).exists() for name in ("tune.db", "repeat.db")):
+        print("== repeat against tune")
+        good &= compare(given.out)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except NojitError as error:
+        sys.exit(f"error: {error}")
