@@ -19,7 +19,6 @@ __all__ = [
     "are_digests",
     "are_lines",
     "are_names",
-    "are_texts",
     "canonical_json",
     "count",
     "fields",
@@ -193,11 +192,6 @@ def name(value: Json, where: str) -> str:
             where=where,
         )
     return checked
-
-
-def are_texts(values: Sequence[Any]) -> bool:
-    """Say whether all are strings that are not too long."""
-    return {*map(type, values)} <= {str} and max(map(len, values), default=0) <= TEXT_CHARS_MAX
 
 
 def are_names(values: Sequence[Any]) -> bool:

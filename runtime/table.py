@@ -221,8 +221,12 @@ class KernelTable(Record):
             names = self.runtime_params()
             by_param = zip(*self.signatures, strict=True) if self.signatures else [()] * len(names)
             known = dict(zip(names, map(tuple, map(dict.fromkeys, by_param)), strict=True))
-            object.__setattr__(self, "_param_types", known)
+            self.know_param_types(known)
         return known
+
+    def know_param_types(self, types: dict[str, tuple[str, ...]]) -> None:
+        """Keep what `param_types` is to return, where it is known."""
+        object.__setattr__(self, "_param_types", types)
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the key columns of a row."""

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
 from types import ModuleType
 
 from nojit.runtime import _core
 from nojit.runtime.expr import parse
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
-from nojit.runtime.strict import Json, canonical_json, load_json, need, parse_json, refuse
+from nojit.runtime.strict import Json, canonical_json, load_json, parse_json, refuse
 from nojit.runtime.table import (
     COLUMNS,
-    MISSING,
-    Axis,
-    Config,
-    Derived,
     KernelTable,
     Missing,
     Param,
@@ -103,16 +98,17 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     if fields is None:
         return None
     axes, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
-    programs, signatures, tuning = rest
-    pools = ([param.name for param in params if not param.constexpr], len(meanings), len(configs))
+    programs, signatures, tuning, types = rest
+    pools = ((*types,), len(meanings), len(configs))
     try:
-        _need_constexprs(params, axes, derived, configs)
         tuned = None if tuning is None else _tuning_codec().whole_tuning(parse_json(tuning, where), pools)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
     columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)
-    return KernelTable(kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns)
+    table = KernelTable(kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns)
+    table.know_param_types(types)
+    return table
 
 
 def _tagged_value(raw: bytes) -> Value:
@@ -125,18 +121,6 @@ def _tuning_codec() -> ModuleType:
     from nojit.runtime import tuning_codec  # noqa: PLC0415 - see above
 
     return tuning_codec
-
-
-def _need_constexprs(
-    params: Sequence[Param], axes: Sequence[Axis], derived: Sequence[Derived], configs: Sequence[Config]
-) -> None:
-    """Need each constexpr to get one value, from the meaning, the config, an expression or its default."""
-    known = {param.name for param in params if param.constexpr}
-    defaulted = {param.name for param in params if param.default is not MISSING}
-    fixed = [axis.name for axis in axes if not axis.is_type] + [item.name for item in derived]
-    for names in {tuple([name for name, _ in config.constexprs]) for config in configs} or {()}:
-        valued = {*fixed, *names}
-        need(len(valued) == len(fixed) + len(names) and known - defaulted <= valued <= known)
 
 
 def check_table(raw: bytes, table: KernelTable, where: str) -> None:

@@ -12,6 +12,11 @@ enum {
     NJ_WORDS = 64,
 };
 
+/* What a param is. */
+#define NJ_RUNTIME Py_True
+#define NJ_CONSTEXPR Py_False
+#define NJ_DEFAULTED Py_None /* a constexpr with a default */
+
 /* A text that was there before: most of a table is a few texts over and over. */
 typedef struct {
     PyObject *object;
@@ -22,7 +27,9 @@ typedef struct {
 typedef struct {
     nj_json json;
     PyObject *parse, *is_type, *decode_value; /* borrowed: what only Python knows */
-    PyObject *names, *runtime;                /* sets of the names of all params, and of runtime params */
+    PyObject *params;                         /* dict: NJ_RUNTIME and its like of each param by its name, in order */
+    Py_ssize_t runtime_count, needed_count;   /* of params: those that signatures type, those that must be given a value */
+    PyObject *fixed;                          /* list of the constexprs that axes and expressions give values */
     int64_t axis_count, axis_sizes[NJ_PAIRS_MAX];
     nj_span axis_names[NJ_PAIRS_MAX];
     int64_t derived_count;

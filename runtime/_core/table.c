@@ -3,6 +3,7 @@
 #include "columns.h"
 #include "elf.h"
 #include "objects.h"
+#include "table_checks.h"
 #include "table_fields.h"
 
 enum {
@@ -48,24 +49,7 @@ static const struct {
     [SIGNATURES] = {",\"signatures\":", nj_table_signature, NJ_POOL_MAX},
 };
 
-/* Whether every hint is of a runtime param, or of a member of one. */
-static bool hints_are_known(nj_reading *it, PyObject *hint_sets)
-{
-    bool known = true;
-    for (Py_ssize_t i = 0; known && i < PyTuple_GET_SIZE(hint_sets); i++) {
-        PyObject *hints = PyTuple_GET_ITEM(hint_sets, i);
-        for (Py_ssize_t j = 0; known && j < PyTuple_GET_SIZE(hints); j++) {
-            PyObject *leaf = PyTuple_GET_ITEM(PyTuple_GET_ITEM(hints, j), 0);
-            Py_ssize_t dot = PyUnicode_FindChar(leaf, '.', 0, PyUnicode_GET_LENGTH(leaf), 1);
-            PyObject *name = dot < 0 ? Py_NewRef(leaf) : PyUnicode_Substring(leaf, 0, dot);
-            known = name != NULL && PySet_Contains(it->runtime, name) == 1;
-            Py_XDECREF(name);
-        }
-    }
-    return known;
-}
-
-/* Reads the whole document: a tuple of its fields. */
+/* Reads the whole document: a tuple of its fields, and of the types of each param. */
 static PyObject *read_document(nj_reading *it)
 {
     nj_items fields;
@@ -77,10 +61,10 @@ static PyObject *read_document(nj_reading *it)
     }
     whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
             nj_json_char(&it->json, '}') && it->json.at == it->json.end;
-    whole = whole && PySet_GET_SIZE(it->names) == PyTuple_GET_SIZE(fields.at[PARAMS]) &&
-            PyTuple_GET_SIZE(fields.at[GRID]) == PyTuple_GET_SIZE(fields.at[PROGRAMS]) &&
+    whole = whole && PyTuple_GET_SIZE(fields.at[GRID]) == PyTuple_GET_SIZE(fields.at[PROGRAMS]) &&
             it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
-            hints_are_known(it, fields.at[HINT_SETS]);
+            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
+            nj_items_add(&fields, nj_param_types(it, fields.at[SIGNATURES])) == 0;
     return nj_items_end(&fields, whole);
 }
 
@@ -126,11 +110,11 @@ static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t ima
     if (!split(raw, rows, &it->json, &columns)) {
         return NULL;
     }
-    it->names = PySet_New(NULL);
-    it->runtime = PySet_New(NULL);
-    PyObject *fields = it->names == NULL || it->runtime == NULL ? NULL : read_document(it);
-    Py_XDECREF(it->names);
-    Py_XDECREF(it->runtime);
+    it->params = PyDict_New();
+    it->fixed = PyList_New(0);
+    PyObject *fields = it->params == NULL || it->fixed == NULL ? NULL : read_document(it);
+    Py_XDECREF(it->params);
+    Py_XDECREF(it->fixed);
     nj_reading_end(it);
     if (fields != NULL && !points_right(fields, columns, rows, image_count)) {
         Py_CLEAR(fields);

@@ -69,6 +69,9 @@ PyObject *nj_table_axis(nj_reading *it)
         return NULL;
     }
     PyObject *name = read_axis_name(it);
+    if (name != NULL && !is_type && PyList_Append(it->fixed, name) < 0) {
+        Py_CLEAR(name);
+    }
     PyObject *values = name != NULL && nj_json_is(&it->json, ",\"values\":") ? nj_read_array(it, NJ_POOL_MAX, nj_read_value) : NULL;
     if (values != NULL) {
         it->axis_sizes[it->axis_count++] = PyTuple_GET_SIZE(values);
@@ -129,6 +132,9 @@ PyObject *nj_table_derived(nj_reading *it)
     PyObject *expression = nj_json_is(&it->json, "{\"expression\":") ? nj_read_expression(it) : NULL;
     PyObject *name = expression != NULL && nj_json_is(&it->json, ",\"name\":") ? nj_read_name(it) : NULL;
     it->derived_count++;
+    if (name != NULL && PyList_Append(it->fixed, name) < 0) {
+        Py_CLEAR(name);
+    }
     return nj_read_closed(it, nj_record_make(&classes.derived, (PyObject *[]){name, expression}), '}');
 }
 
@@ -211,6 +217,16 @@ static PyObject *read_default(nj_reading *it)
     return nj_read_closed(it, value, ']');
 }
 
+/* Notes what a param is; false if there was one of its name. */
+static bool note_param(nj_reading *it, PyObject *name, bool constexpr, PyObject *given)
+{
+    PyObject *kind = !constexpr ? NJ_RUNTIME : given == classes.missing ? NJ_CONSTEXPR : NJ_DEFAULTED;
+    Py_ssize_t before = PyDict_GET_SIZE(it->params);
+    it->runtime_count += kind == NJ_RUNTIME;
+    it->needed_count += kind == NJ_CONSTEXPR;
+    return PyDict_SetItem(it->params, name, kind) == 0 && PyDict_GET_SIZE(it->params) > before;
+}
+
 PyObject *nj_table_param(nj_reading *it)
 {
     bool constexpr;
@@ -224,7 +240,7 @@ PyObject *nj_table_param(nj_reading *it)
     bool right = given != NULL && nj_json_is(&it->json, ",\"name\":") && nj_json_name(&it->json, &name) &&
                  memchr(name.at, '.', name.size) == NULL && nj_json_char(&it->json, '}');
     PyObject *text = right ? nj_read_word(it, name) : NULL;
-    if (text != NULL && (PySet_Add(it->names, text) < 0 || (!constexpr && PySet_Add(it->runtime, text) < 0))) {
+    if (text != NULL && !note_param(it, text, constexpr, given)) {
         Py_CLEAR(text);
     }
     return nj_record_make(&classes.param, (PyObject *[]){text, PyBool_FromLong(constexpr), given});
@@ -266,7 +282,7 @@ static PyObject *read_type(nj_reading *it)
 PyObject *nj_table_signature(nj_reading *it)
 {
     PyObject *signature = nj_read_array(it, SMALL_MAX, read_type);
-    if (signature != NULL && PyTuple_GET_SIZE(signature) != PySet_GET_SIZE(it->runtime)) {
+    if (signature != NULL && PyTuple_GET_SIZE(signature) != it->runtime_count) {
         Py_CLEAR(signature);
     }
     return signature;

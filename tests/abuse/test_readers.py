@@ -93,6 +93,15 @@ def test_what_is_right_is_read_at_once() -> None:
         assert table_readers(table)[0] is not None
 
 
+def test_types_of_params_are_those_of_the_signatures() -> None:
+    for document in TABLES:
+        table = quick_table(document)
+        assert table is not None
+        known = table.param_types()
+        assert known == dataclasses.replace(table).param_types()  # type: ignore[type-var]
+        assert [*known] == [*table.runtime_params()]
+
+
 @pytest.mark.parametrize("path", list(nodes(INDEX)), ids=str)
 def test_readers_of_the_index_agree(path: NodePath) -> None:
     for junk in JUNK:
