@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nojit.aot.build import build
 from nojit.aot.cache import Cache
 from nojit.aot.plan import Plan, make_plans
+from nojit.aot.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
 from nojit.runtime.table import KernelTable, TuningTable
+from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 
 from tests.aot.conftest import HEADER
+from tests.aot.entries import spec
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 
 MANIFEST = (
@@ -189,6 +194,39 @@ class TestVariants:
         project.tune()
         project.write(MANIFEST + "[[kernel.tuning.space]]\nBLOCK = 16\n")
         assert {block for block, _ in built(project.plan(tuning=True), "fp16")} == {64, 32, 16}
+
+
+ENTRY = spec(
+    params={"x": "*fp16", "n": "i32"},
+    hints=[{"x": 16, "n": 16}],
+    configs=[{"BLOCK": 64}, {"BLOCK": 32, "requires": "n > 4"}],
+    derived={"EVEN": "n % BLOCK == 0"},
+    tuning={"key": ["n"]},
+)
+H200 = TunedDevice("NVIDIA H200", "sm_90", 132, 150754820096)
+
+
+@given(
+    requires=st.lists(st.sampled_from(["", "n > 4", "aligned(x, 16)"]), min_size=1, max_size=5),
+    uses=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=5, unique=True), min_size=1, max_size=4),
+    profile=st.sampled_from(["core", "full"]),
+)
+def test_every_call_is_served_by_one_config_that_is_best_most_often(requires, uses, profile):
+    configs = tuple(TunedConfig((("BLOCK", 128 + i),), rule) for i, rule in enumerate(requires))
+    rows = [TunedRow((at,), tuple(n for n in use if n < len(configs)) or (0,), ()) for at, use in enumerate(uses)]
+    table = check_tuned(TunedTable("k", ("n",), H200, (), configs, (TunedEntry((), tuple(rows)),)), ENTRY)
+    variants = expand_tuned(ENTRY, "sm_90", "here", profile, [table]).variants
+    used = {128 + n for row in rows for n in row.use}
+    firsts = [row.use[0] for row in rows]
+    built = {dict(v.config.constexprs)["BLOCK"] for v in variants}
+    serving = {dict(v.config.constexprs)["BLOCK"] for v in variants if not (v.hints or v.config.requires)}
+    free = [n for n in range(len(configs)) if not requires[n] and 128 + n in used]
+    assert len(serving) == 1
+    assert serving == {64} if not free else firsts.count(serving.copy().pop() - 128) == max(map(firsts.count, free))
+    assert any(firsts.count(block - 128) == max(map(firsts.count, firsts)) for block in built)
+    assert built - serving <= used if profile == "core" else built == used | serving
+    assert len(built) <= 2 or profile == "full"
+    assert {dict(v.derived)["EVEN"] for v in variants} == {True, False}
 
 
 class TestBundles:
