@@ -20,8 +20,9 @@ from pathlib import Path
 
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Fault, Listed, Lost
+from nojit.aot.tune.order import Order, ProblemRun, TuneRun
 from nojit.aot.tune.records import Device, Measurement
-from nojit.aot.tune.run import Order, ProblemRun, TuneRun, tune
+from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nojit.aot.cli.console import Output, clean, counted, duration, rich_console
 from nojit.aot.tune.events import Event, Fault, Listed, Lost
+from nojit.aot.tune.order import ProblemRun, View
 from nojit.aot.tune.records import Device
-from nojit.aot.tune.run import ProblemRun, View
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,7 +11,8 @@ from nojit.aot.cli.console import Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_progress import follow_tuning
 from nojit.aot.tune.database import open_database
-from nojit.aot.tune.run import Order, ProblemRun, TuneRun, tune
+from nojit.aot.tune.order import Order, ProblemRun, TuneRun
+from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
 from nojit.runtime.format import SUFFIX
@@ -38,8 +39,8 @@ def _seconds(context: click.Context, param: click.Parameter, value: str | None) 
     "--problems",
     multiple=True,
     required=True,
-    metavar="P[:USE]",
-    help="A family of kernels, a module or a file, and which of its problems, tune if not said; repeatable.",
+    metavar="P",
+    help="A family of kernels, a module or a file; P:USE for other problems than those of use tune; repeatable.",
 )
 @click.option(
     "--out",

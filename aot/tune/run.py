@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Protocol
 
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Listed, Lost, Measured, Opened, Refused, Task, Trying
 from nojit.aot.tune.halving import EXHAUSTIVE, FINAL
 from nojit.aot.tune.log import Log
-from nojit.aot.tune.records import Device, Run
-from nojit.aot.tune.worker import Setup
+from nojit.aot.tune.order import Order, ProblemRun, TuneRun, View, in_turn
+from nojit.aot.tune.records import Run
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
 
-__all__ = ["Order", "ProblemRun", "TuneRun", "View", "tune"]
+__all__ = ["tune"]
 
 # how often the process that measures may die of one problem
 _DEATHS = 16
@@ -29,78 +27,6 @@ _DEATHS = 16
 _DEADLY = 2
 # how much more than its share of the time that is left a problem may take
 _GENEROSITY = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is to be done."""
-
-    setup: Setup
-    budget_s: float | None
-    """None: as long as it takes."""
-    exhaustive: bool
-    """Measure every config of every problem to the end."""
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemRun:
-    """What became of one problem."""
-
-    kernel: str
-    name: str
-    use: str
-    dtype: str
-    configs: int
-    """Checked and measured, those that were wrong or failed included."""
-    wrong: int
-    failed: int
-    complete: bool
-    """Whether its last rung was reached."""
-    best_us: float | None
-    seconds: float
-    reason: str
-    """Why it was left out; empty if it was not."""
-
-
-@dataclass(frozen=True, slots=True)
-class TuneRun:
-    """What ``nojit tune run`` did."""
-
-    device: Device
-    started_s: float
-    """Until the process that measures was up."""
-    seconds: float
-    """All in all."""
-    pairs: int
-    """Of a config and a problem."""
-    pairs_per_s: float
-    """Everything counted."""
-    quick_pairs_per_s: float | None
-    """Likewise, of problems whose best config takes less than 100 us; null if there is none."""
-    problems: tuple[ProblemRun, ...]
-    known: int
-    """Problems that the database had already."""
-    left: int
-    """Problems for which there was no time."""
-    missing: tuple[str, ...]
-    """Kernels that problems are for and the bundle lacks."""
-
-
-class View(Protocol):
-    """Shows how a run goes."""
-
-    def begin(self, device: Device, todo: int, known: int) -> None:
-        """Start: so many problems, so many of them measured before."""
-
-    def problem(self, listed: Listed) -> None:
-        """A problem begins."""
-
-    def event(self, listed: Listed, event: Event) -> None:
-        """Something was found out."""
-
-    def ended(self, summary: ProblemRun, left_s: float) -> None:
-        """A problem has ended; the run may take so much longer."""
 
 
 @dataclass(slots=True)
@@ -161,15 +87,6 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
 def _run_of(order: Order, digest: str, torch: str) -> Run:
     name = order.setup.bundle.name
     return Run(0, now(), name, digest, version("nojit"), torch, order.budget_s, order.seed)
-
-
-def in_turn(problems: Sequence[Listed]) -> list[int]:
-    """Let kernels take turns, each in its own order: whenever time is up, all have come equally far."""
-    by_kernel: dict[str, list[int]] = {}
-    for place, problem in enumerate(problems):
-        by_kernel.setdefault(problem.kernel, []).append(place)
-    rounds: Iterable[tuple[int | None, ...]] = itertools.zip_longest(*by_kernel.values())
-    return [place for turn in rounds for place in turn if place is not None]
 
 
 class _Runner:

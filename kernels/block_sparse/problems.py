@@ -118,11 +118,12 @@ class SoftmaxProblem:
     problem: Problem
     kernel: str
     dtype: str
+    is_causal: bool = False
 
     @property
     def name(self) -> str:
         """What the layout is called."""
-        return self.problem.name
+        return f"{self.problem.name}, causal" if self.is_causal else self.problem.name
 
     @property
     def shape_class(self) -> str:
@@ -135,7 +136,7 @@ class SoftmaxProblem:
         """The sizes of the call."""
         one = self.problem
         named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
-        return named | {"reach": str(one.reach)}
+        return named | {"reach": str(one.reach), "is_causal": self.is_causal}
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the result in fp32."""
@@ -146,10 +147,11 @@ class SoftmaxProblem:
         x = torch.randn(shape, generator=source, device=device, dtype=dtype)
         rows = _row_of_each_block(layout).to(device)
         if self.kernel == "block_sparse_softmax_fwd":
-            launch, out = recorded(lambda: block_sparse_softmax(x, layout, scale=_SCALE))
-            expected, tensors, flops = _softmax(x, rows), 2, 5
+            launch, out = recorded(lambda: block_sparse_softmax(x, layout, scale=_SCALE, is_causal=self.is_causal))
+            hidden = _hidden(layout).to(device) if self.is_causal else None
+            expected, tensors, flops = _softmax(x, rows, hidden), 2, 5
         else:
-            y = _softmax(x, rows).to(dtype)
+            y = _softmax(x, rows, None).to(dtype)
             launch, out = recorded(lambda: softmax_bwd(y, x, _SCALE, layout))
             expected, tensors, flops = _gradient(y, x, rows), 3, 5
         return Work(
@@ -170,16 +172,28 @@ def _row_of_each_block(layout: BlockLayout) -> Tensor:
     return head * layout.rows + row
 
 
-def _softmax(x: Tensor, rows: Tensor) -> Tensor:
+def _hidden(layout: BlockLayout) -> Tensor:
+    """Say which elements of each block a causal mask hides: bool [nnz, block, block]."""
+    _, row, col = layout.active.nonzero().unbind(1)
+    lanes = torch.arange(layout.block)
+    rows, cols = (place[:, None] * layout.block + lanes for place in (row, col))
+    return cols[:, None, :] > rows[:, :, None]
+
+
+def _softmax(x: Tensor, rows: Tensor, hidden: Tensor | None) -> Tensor:
     """Apply the softmax without dense matrices, which are too large here: fp32, block rows summed through their numbers."""
     scores = x.float() * _SCALE
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, float("-inf"))
     largest = scores.amax(-1)
     size = (x.shape[0], int(rows[-1]) + 1, x.shape[2])
     index = rows[None, :, None].expand_as(largest)
     peaks = scores.new_full(size, float("-inf")).scatter_reduce(1, index, largest, "amax")
+    # a row that sees nothing gives 0, not NaN
+    peaks = peaks.masked_fill(peaks == float("-inf"), 0.0)
     scores = torch.exp(scores - peaks[:, rows, :, None])
     sums = scores.new_zeros(size).index_add(1, rows, scores.sum(-1))
-    return scores / sums[:, rows, :, None]
+    return scores / sums.clamp_min(torch.finfo(torch.float32).tiny)[:, rows, :, None]
 
 
 def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
@@ -199,7 +213,12 @@ def problems(use: str) -> tuple[SoftmaxProblem, ...]:
     if use not in {"tune", "held_out", "bars"}:
         raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
     found = _drawn() if use == "held_out" else PROBLEMS[use]
-    return tuple(SoftmaxProblem(problem, kernel, "bf16") for kernel in ROLES for problem in found)
+    forward, backward = ROLES
+    return (
+        *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
+        *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[::2]),
+        *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
+    )
 
 
 def _drawn() -> tuple[Problem, ...]:

@@ -117,23 +117,26 @@ def test_attention(shape):
     check(AttentionProblem(shape, "bf16"), write)
 
 
-@pytest.mark.parametrize("kernel", ["block_sparse_softmax_fwd", "block_sparse_softmax_bwd"])
+@pytest.mark.parametrize(
+    ("kernel", "is_causal"),
+    [("block_sparse_softmax_fwd", False), ("block_sparse_softmax_fwd", True), ("block_sparse_softmax_bwd", False)],
+)
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_softmax(kernel, dtype):
+def test_softmax(kernel, is_causal, dtype):
     shape = SparseShape("some", 2, 3, 4, 5, 16, "random", 0.5)
     layout = shape.layout()
 
     def write(work):
         if kernel.endswith("fwd"):
             x, out, *_ = work.args
-            out.copy_(sparse_reference.block_sparse_softmax(x.double(), layout, scale=0.125))
+            out.copy_(sparse_reference.block_sparse_softmax(x.double(), layout, scale=0.125, is_causal=is_causal))
             return
         y, dy, dx, *_ = work.args
         wide = sparse_reference.to_dense(y.double(), layout)
         grad = sparse_reference.to_dense(dy.double(), layout)
         dx.copy_(sparse_reference.to_sparse(wide * (grad - (wide * grad).sum(-1, keepdim=True)) * 0.125, layout))
 
-    check(SoftmaxProblem(shape, kernel, dtype), write)
+    check(SoftmaxProblem(shape, kernel, dtype, is_causal), write)
 
 
 def test_a_recording_wants_one_launch():

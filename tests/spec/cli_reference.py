@@ -13,7 +13,7 @@ import click
 from nojit.aot import diff, doctor, inspection, report
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
-from nojit.aot.tune import records, run
+from nojit.aot.tune import order, records
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 
@@ -40,8 +40,8 @@ FACTS = (
     cold_start.StartFigure,
     cold_start.StartStage,
     cold_start.Unstarted,
-    run.TuneRun,
-    run.ProblemRun,
+    order.TuneRun,
+    order.ProblemRun,
     records.Device,
 )
 

@@ -14,8 +14,9 @@ import pytest
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying
+from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
 from nojit.aot.tune.records import Device
-from nojit.aot.tune.run import Order, ProblemRun, TuneRun, in_turn, tune
+from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
 

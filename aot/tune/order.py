@@ -1,0 +1,95 @@
+"""What a tuning is asked for, in which order it does it, and what it says of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nojit.aot.tune.events import Event, Listed
+from nojit.aot.tune.records import Device
+from nojit.aot.tune.worker import Setup
+
+__all__ = ["Order", "ProblemRun", "TuneRun", "View", "in_turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be done."""
+
+    setup: Setup
+    budget_s: float | None
+    """None: as long as it takes."""
+    exhaustive: bool
+    """Measure every config of every problem to the end."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRun:
+    """What became of one problem."""
+
+    kernel: str
+    name: str
+    use: str
+    dtype: str
+    configs: int
+    """Checked and measured, those that were wrong or failed included."""
+    wrong: int
+    failed: int
+    complete: bool
+    """Whether its last rung was reached."""
+    best_us: float | None
+    seconds: float
+    reason: str
+    """Why it was left out; empty if it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRun:
+    """What ``nojit tune run`` did."""
+
+    device: Device
+    started_s: float
+    """Until the process that measures was up."""
+    seconds: float
+    """All in all."""
+    pairs: int
+    """Of a config and a problem."""
+    pairs_per_s: float
+    """Everything counted."""
+    quick_pairs_per_s: float | None
+    """Likewise, of problems whose best config takes less than 100 us; null if there is none."""
+    problems: tuple[ProblemRun, ...]
+    known: int
+    """Problems that the database had already."""
+    left: int
+    """Problems for which there was no time."""
+    missing: tuple[str, ...]
+    """Kernels that problems are for and the bundle lacks."""
+
+
+class View(Protocol):
+    """Shows how a run goes."""
+
+    def begin(self, device: Device, todo: int, known: int) -> None:
+        """Start: so many problems, so many of them measured before."""
+
+    def problem(self, listed: Listed) -> None:
+        """A problem begins."""
+
+    def event(self, listed: Listed, event: Event) -> None:
+        """Something was found out."""
+
+    def ended(self, summary: ProblemRun, left_s: float) -> None:
+        """A problem has ended; the run may take so much longer."""
+
+
+def in_turn(problems: Sequence[Listed]) -> list[int]:
+    """Let kernels take turns, each in its own order: whenever time is up, all have come equally far."""
+    by_kernel: dict[str, list[int]] = {}
+    for place, problem in enumerate(problems):
+        by_kernel.setdefault(problem.kernel, []).append(place)
+    rounds: Iterable[tuple[int | None, ...]] = itertools.zip_longest(*by_kernel.values())
+    return [place for turn in rounds for place in turn if place is not None]
