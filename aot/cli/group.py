@@ -41,7 +41,14 @@ COMMANDS = {
     "completion": "Print the completion script of a shell.",
 }
 # what is not installed with the runtime alone, and the extra that brings it
-_EXTRAS = {"msgspec": "build", "rich": "cli", "triton": "build", "zstandard": "build"}
+_EXTRAS = {
+    "msgspec": "build",
+    "numpy": "tune",
+    "rich": "cli",
+    "sklearn": "tune",
+    "triton": "build",
+    "zstandard": "build",
+}
 # what an error's JSON repeats of its attributes
 _ERROR_FACTS = ("what", "got", "where", "rule", "log")
 

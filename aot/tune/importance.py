@@ -1,0 +1,155 @@
+"""How much each tunable explains of what times vary by: a functional ANOVA over a fitted forest.
+
+The forest learns the logarithm of a config's time over the geometric mean of its problem's times, from the tunables and
+the problem. On the product of all levels that were seen, its prediction splits exactly into a mean, main effects, effects
+of pairs and a rest, each the average over everything else less what its parts explain. The variance of each over the
+product is its share (Hooker 2004, "Discovering additive structure in black box functions"; Hutter, Hoos, Leyton-Brown 2014, "An efficient
+approach for assessing hyperparameter importance"). Combinations that were pruned are the forest's guess.
+
+Needs the extra ``tune``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from nojit.runtime.values import Value, identity, spell
+from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestRegressor
+
+__all__ = ["PROBLEM", "Importance", "Observation", "Share", "decompose", "explain"]
+
+Array: TypeAlias = NDArray[np.float64]
+
+PROBLEM = "problem"
+"""The name of the factor that says which problem it was."""
+_TREES = 200
+# levels of all factors together that a forest is asked about: 8 bytes for each
+_GRID_MAX = 2_000_000
+# below this an out-of-bag score says nothing
+_SAMPLES_MIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One time."""
+
+    settings: Mapping[str, Value]
+    """Every tunable of the config."""
+    problem: str
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a factor, or two together, explain."""
+
+    factors: tuple[str, ...]
+    """Names of tunables, or `PROBLEM`."""
+    share: float
+    """Of the variance, beyond what its parts explain alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """What explains the times of a set of problems."""
+
+    shares: tuple[Share, ...]
+    """The largest first; with `rest` they make up 1."""
+    rest: float
+    """What only three factors or more explain together."""
+    fit: float | None
+    """R^2 of the forest on times that it had not seen; None if there are too few."""
+    samples: int
+    spread: float
+    """Geometric mean over the problems of the slowest time over the fastest."""
+
+    def main(self) -> dict[str, float]:
+        """Return the shares of single tunables, the largest first."""
+        return {one.factors[0]: one.share for one in self.shares if len(one.factors) == 1 and one.factors[0] != PROBLEM}
+
+
+def explain(observations: Sequence[Observation]) -> Importance | None:
+    """Fit a forest and decompose it; None if nothing varies or is left to explain.
+
+    Factors with one level are left out. If the product of all levels is too large, the tunables that vary least are.
+    """
+    factors = _factors(observations)
+    if not factors or len({one.problem for one in observations}) == len(observations):
+        return None
+    levels = {name: _levels(observations, name) for name in factors}
+    codes = np.array([[levels[name][_level(one, name)] for name in factors] for one in observations], dtype=np.float64)
+    times, spread = _relative(observations)
+    if float(times.var()) < 1e-12:
+        return None
+    scored = len(observations) >= _SAMPLES_MIN
+    forest = RandomForestRegressor(_TREES, random_state=0, oob_score=scored, max_features=None, n_jobs=1)
+    forest.fit(codes, times)
+    sizes = tuple(len(levels[name]) for name in factors)
+    grid = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    predicted = forest.predict(grid.astype(np.float64)).reshape(sizes)
+    shares, rest = decompose(predicted, factors)
+    fit = float(forest.oob_score_) if scored else None
+    return Importance(shares, rest, fit, len(observations), spread)
+
+
+def decompose(values: Array, names: Sequence[str]) -> tuple[tuple[Share, ...], float]:
+    """Split the variance of a table, one axis for each name, into main effects, pairs and the rest; the largest first."""
+    mean = float(values.mean())
+    total = float(values.var())
+    if total <= 0:
+        return (), 0.0
+    axes = range(values.ndim)
+    mains = [_marginal(values, (axis,)) - mean for axis in axes]
+    shares = [Share((names[axis],), float((mains[axis] ** 2).mean()) / total) for axis in axes]
+    for one, other in itertools.combinations(axes, 2):
+        effect = _marginal(values, (one, other)) - mean - mains[one][:, None] - mains[other][None, :]
+        shares.append(Share((names[one], names[other]), float((effect**2).mean()) / total))
+    rest = max(1 - math.fsum(one.share for one in shares), 0.0)
+    return tuple(sorted(shares, key=lambda one: (-one.share, one.factors))), rest
+
+
+def _marginal(values: Array, kept: tuple[int, ...]) -> Array:
+    """Average over all axes but some."""
+    averaged: Array = values.mean(axis=tuple(axis for axis in range(values.ndim) if axis not in kept))
+    return averaged
+
+
+def _factors(observations: Sequence[Observation]) -> list[str]:
+    """List what varies; of too many, those with the most levels."""
+    names = sorted({name for one in observations for name in one.settings})
+    counts = {name: len(_levels(observations, name)) for name in [*names, PROBLEM]}
+    varied = [name for name, count in counts.items() if count > 1]
+    while math.prod(counts[name] for name in varied) > _GRID_MAX:
+        varied.remove(min(varied, key=lambda name: counts[name]))
+    return varied if any(name != PROBLEM for name in varied) else []
+
+
+def _level(one: Observation, name: str) -> tuple[Any, ...]:
+    return identity(one.problem if name == PROBLEM else one.settings.get(name))
+
+
+def _levels(observations: Sequence[Observation], name: str) -> dict[tuple[Any, ...], int]:
+    """Number the levels of a factor: numbers by size, whatever else by its spelling."""
+    seen = {_level(one, name): one.problem if name == PROBLEM else one.settings.get(name) for one in observations}
+    return {level: number for number, level in enumerate(sorted(seen, key=lambda level: _rank(seen[level])))}
+
+
+def _rank(value: Value) -> tuple[int, float, str]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, float(value), "") if is_number and isinstance(value, int | float) else (1, 0.0, spell(value))
+
+
+def _relative(observations: Sequence[Observation]) -> tuple[Array, float]:
+    """Return logarithms of times over their problem's geometric mean, and the mean spread."""
+    logs: dict[str, list[float]] = {}
+    for one in observations:
+        logs.setdefault(one.problem, []).append(math.log(one.us))
+    means = {problem: math.fsum(times) / len(times) for problem, times in logs.items()}
+    spread = math.exp(math.fsum(max(times) - min(times) for times in logs.values()) / len(logs))
+    return np.array([math.log(one.us) - means[one.problem] for one in observations]), spread

@@ -1,0 +1,33 @@
+"""Reads what manifests say of tuning: for tools that run where the build does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nojit.aot.axes import read_value
+from nojit.aot.manifest import KernelSpec, find_manifests, load_manifest
+from nojit.aot.tune.rules import TuningRules
+
+__all__ = ["read_rules"]
+
+
+def read_rules(folder: Path) -> Mapping[str, TuningRules]:
+    """Return the rules of every kernel of a folder's manifests.
+
+    Raises:
+        ManifestError: a manifest is wrong, or there is none.
+    """
+    kernels = [(path, kernel) for path in find_manifests([folder]) for kernel in load_manifest(path).kernel]
+    return {kernel.name: _rules(kernel, str(path)) for path, kernel in kernels}
+
+
+def _rules(kernel: KernelSpec, where: str) -> TuningRules:
+    configs = tuple(kernel.configs)
+    if kernel.tuning is None:
+        return TuningRules(configs=configs)
+    alike = {
+        axis: [[read_value(value, f"{where} {kernel.name}.tuning.alike.{axis}") for value in group] for group in groups]
+        for axis, groups in kernel.tuning.alike.items()
+    }
+    return TuningRules(alike, kernel.tuning.bucket, configs)
