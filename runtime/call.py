@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ __all__ = [
     "Argument",
     "CallFacts",
     "accepts",
+    "are_addresses",
     "expression_value",
     "hint_holds",
     "leaf_of",
@@ -27,10 +27,15 @@ __all__ = [
 ]
 
 _NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
-_INT_TYPE: Final = re.compile(r"([iu])(8|16|32|64)\Z")
+# the bits of each, its least value, and what is one too much
+_INTS: Final = {f"i{bits}": (bits, -(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32, 64)} | {
+    f"u{bits}": (bits, 0, 1 << bits) for bits in (8, 16, 32, 64)
+}
 _BOOLS: Final = frozenset({"i1", "u1"})
 _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
-_KINDS: Final = {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_FLOATS, "float")
+_KINDS: Final = (
+    {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_FLOATS, "float") | dict.fromkeys(_INTS, "int")
+)
 _STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"))
 
 
@@ -72,9 +77,12 @@ class CallFacts(Record):
 
 def accepts(slot_type: str, argument: Argument) -> bool:
     """Say whether a slot of that type takes the argument as it is: nothing is converted or truncated."""
+    # the commonest first; to word why not takes longer
     if argument.kind == "pointer" and argument.dtype and slot_type.startswith("*"):
-        # the commonest; to word why not takes longer
         return argument.dtype == pointee(slot_type)
+    if argument.kind == "int" and slot_type in _INTS and isinstance(argument.value, int):
+        _, low, high = _INTS[slot_type]
+        return low <= argument.value < high
     return not mismatch(slot_type, argument)
 
 
@@ -116,13 +124,11 @@ def _tuple_mismatch(slot_type: str, argument: Argument) -> str:
 
 
 def _int_mismatch(slot_type: str, argument: Argument) -> str:
-    match = _INT_TYPE.match(slot_type)
-    if match is None:
+    if slot_type not in _INTS:
         return f"{slot_type} is not supported by this runtime yet"
     if argument.kind != "int" or not isinstance(argument.value, int):
         return f"expected {slot_type}, got {argument}"
-    bits = int(match[2])
-    low, high = (0, 1 << bits) if match[1] == "u" else (-(1 << bits - 1), 1 << bits - 1)
+    _, low, high = _INTS[slot_type]
     return "" if low <= argument.value < high else f"expected {slot_type}, got {argument}, which does not fit"
 
 
@@ -133,17 +139,22 @@ def slot_kind(slot_type: str) -> str:
     for start, kind in _STARTS:
         if slot_type.startswith(start):
             return kind
-    return "int" if _INT_TYPE.match(slot_type) else ""
+    return ""
 
 
 def slot_bits(slot_type: str) -> int:
     """Return the width of an int slot, in all if it is a tuple; 0 for any other. Narrower slots win."""
-    if slot_type.startswith("*"):
-        return 0
     if is_tuple(slot_type):
         return sum(slot_bits(leaf) for _, leaf in leaves(slot_type, ""))
-    match = _INT_TYPE.match(slot_type)
-    return int(match[2]) if match else 0
+    return _INTS[slot_type][0] if slot_type in _INTS else 0
+
+
+def are_addresses(slot_types: Sequence[str]) -> bool:
+    """Say whether slots of these types take nothing but pointers and None: an int for them is an address."""
+    for slot_type in slot_types:
+        if slot_type != NONE and not slot_type.startswith("*"):
+            return False
+    return any(slot_type != NONE for slot_type in slot_types)
 
 
 def pointee(slot_type: str) -> str:

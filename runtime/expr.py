@@ -97,6 +97,8 @@ class Expression(Record):
 
     root: Node
 
+    __slots__ = ("_names",)
+
     @property
     def text(self) -> str:
         """The expression, written with one space around operators and no needless parentheses."""
@@ -108,7 +110,11 @@ class Expression(Record):
     @property
     def names(self) -> frozenset[str]:
         """The names that it may ask for, functions apart."""
-        return frozenset(node.name for node in walk(self.root) if isinstance(node, Name))
+        known: frozenset[str] | None = getattr(self, "_names", None)
+        if known is None:
+            known = frozenset([node.name for node in walk(self.root) if isinstance(node, Name)])
+            object.__setattr__(self, "_names", known)
+        return known
 
     @property
     def calls(self) -> frozenset[str]:
