@@ -12,6 +12,9 @@ __all__ = ["COMMANDS", "command"]
 # name, what the list of commands says of it; the module of `run` is `tune_run`
 COMMANDS: Final = {
     "run": "Time every config of a tuning bundle on this GPU.",
+    "select": "Choose the few configs that matter, and write tuned tables.",
+    "evaluate": "Compare what tuned tables choose with the best.",
+    "import": "Make tuned tables of what others measured.",
 }
 
 

@@ -1,0 +1,180 @@
+"""The commands of `nojit tune` that work without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.runtime.tuned import read_tuned
+
+from tests.aot.cli.conftest import Run
+from tests.aot.tune.synthetic import plain_time, write_database
+from tests.aot.tune.test_importers import moe, server
+
+Document = Callable[..., dict[str, Any]]
+MANIFEST = """
+[[kernel]]
+name = "toy"
+source = "demo:toy"
+params = { x_ptr = "*{dtype}", m = "i32", n = "i32", heads = "i32" }
+matrix = { dtype = ["fp16", "bf16"], CAUSAL = [false, true] }
+configs = [{ BLOCK_M = 128, BLOCK_N = 64, num_warps = 8 }]
+
+[kernel.tuning]
+key = ["m", "n * heads"]
+alike = { dtype = [["bf16", "fp16"]] }
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Measurements, in a folder that has no manifests."""
+    monkeypatch.chdir(tmp_path)
+    return write_database(tmp_path / "toy.db")
+
+
+@pytest.fixture
+def manifests(write_manifest: Callable[..., Path]) -> Path:
+    return write_manifest(MANIFEST).parent
+
+
+def test_select_writes_a_table_and_tells_the_curve(run: Run, database: Path, manifests: Path, tmp_path: Path) -> None:
+    result = run("tune", "select", database, "--manifests", manifests, "--loss", 0)
+    assert result.exit_code == 0, result.output
+    path = tmp_path / "manifests/tuned/toy.nvidia-h200.toml"
+    table = read_tuned(path)
+    assert dict(table.entries[0].where)["dtype"] == ("bf16", "fp16")
+    origin = dict(table.origin)
+    assert origin["tool"].startswith("nojit tune select ")
+    assert origin["driver"] == "580.82.07"
+    assert origin["database"].startswith("sha256:")
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "bf16, fp16: 3 of 12 configs, 4 problems" in lines
+    assert "3 0.0% 0.0% chosen" in lines
+
+
+def test_select_in_json(document: Document, database: Path, tmp_path: Path) -> None:
+    written = document("tune", "select", database, "--out", tmp_path / "t", "--max-configs", 2, "--loss", 0)
+    assert (written["loss"], written["max_configs"]) == (0.0, 2)
+    (table,) = written["tables"]
+    assert (table["kernel"], table["arch"], table["rows"]) == ("toy", "sm_90", 4)
+    (group,) = table["groups"]
+    # no manifest: what the database says of `alike`, which is nothing
+    assert group["dtypes"] == ["bf16"]
+    assert group["kept"] is False
+    assert len(group["configs"]) == 2
+    assert [step["configs"] for step in group["curve"]] == [1, 2]
+
+
+def test_select_says_when_the_loss_is_not_kept(run: Run, database: Path) -> None:
+    result = run("tune", "select", database, "--max-configs", 1)
+    assert result.exit_code == 0
+    assert "the loss is not kept, the worst problem loses" in result.stderr
+
+
+def test_select_leaves_a_file_of_somebody_else_alone(run: Run, database: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "manifests/tuned"
+    folder.mkdir(parents=True)
+    (folder / "toy.nvidia-h200.toml").write_text("# mine\n")
+    (folder.parent / "none.toml").touch()
+    words = ("tune", "select", database, "--manifests", tmp_path / "no")
+    assert "expected a manifest file or a folder" in run(*words).stderr
+    (folder.parent / "none.toml").unlink()
+    folder.rename(tmp_path / "out")
+    folder.parent.rmdir()
+    refused = run("tune", "select", database, "--out", tmp_path / "out")
+    assert refused.exit_code == 1
+    assert "--force replaces any" in refused.stderr
+    assert run("tune", "select", database, "--out", tmp_path / "out", "--force").exit_code == 0
+
+
+def test_evaluate_compares_with_the_best(run: Run, document: Document, database: Path) -> None:
+    assert run("tune", "select", database, "--loss", 0, "--out", "tables").exit_code == 0
+    words = ("tune", "evaluate", database, "--tables", "tables", "--min-geomean", 0.95, "--min-worst", 0.85)
+    written = document(*words)
+    assert (written["use"], written["mean_share"], written["worst_share"], written["kept"]) == ("held_out", 1, 1, True)
+    (kernel,) = written["kernels"]
+    assert {one["problem"] for one in kernel["problems"]} == {"600x64", "3000x128"}
+    lines = [" ".join(line.split()) for line in run(*words).stdout.splitlines()]
+    assert lines == ["kernel device problems mean worst unknown", "toy NVIDIA H200 2 1.000 1.000 0"]
+    assert any("600x64 bf16 ok" in " ".join(line.split()) for line in run(*words, "-v").stdout.splitlines())
+
+
+def test_evaluate_fails_below_a_bar(run: Run, document: Document, database: Path) -> None:
+    assert run("tune", "select", database, "--loss", 0, "--max-configs", 1, "--out", "tables").exit_code == 0
+    words = ("tune", "evaluate", database, "--tables", "tables")
+    assert run(*words).exit_code == 0
+    assert document(*words, "--min-worst", 0.99, code=1)["kept"] is False
+    assert document(*words, "--min-geomean", 0.99, code=1)["kept"] is False
+
+
+def test_evaluate_names_a_missing_table(run: Run, database: Path, tmp_path: Path) -> None:
+    other = write_database(tmp_path / "other.db", kernel="another")
+    assert run("tune", "select", other, "--out", "tables").exit_code == 0
+    result = run("tune", "evaluate", database, "--tables", "tables")
+    assert result.exit_code == 1
+    assert "expected a tuned table of kernel toy for sm_90, got another (sm_90)" in result.stderr
+    (tmp_path / "empty").mkdir()
+    assert "expected a folder with tuned tables" in run("tune", "evaluate", database, "--tables", "empty").stderr
+
+
+def test_repeated_runs_are_compared(run: Run, document: Document, database: Path, tmp_path: Path) -> None:
+    slower = write_database(
+        tmp_path / "b.db", time=lambda c, m, k: plain_time(c, m, k) * (1 if c["BLOCK_M"] != 64 else 0.5)
+    )
+    same = document("tune", "evaluate", database, "--repeat", database, "--max-drift", 0)
+    assert (same["worst_drift"], same["kept"], len(same["drifts"])) == (0.0, True, 4)
+    other = document("tune", "evaluate", database, "--repeat", slower, "--max-drift", 2, code=1)
+    assert other["kept"] is False
+    assert "the second's choice differs by" in run("tune", "evaluate", database, "--repeat", slower).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("select", "none.db"), 1, "expected a database of measurements"),
+        (("select", "toy.db", "--use", "bars"), 1, "expected measurements of problems for 'bars', got none"),
+        (("select", "toy.db", "--kernel", "no"), 1, "for 'tune' of no, got none"),
+        (("select", "toy.db", "--max-configs", "0"), 2, "--max-configs"),
+        (("evaluate", "toy.db", "--tables", "no.toml"), 1, "no.toml"),
+        (("evaluate", "toy.db", "--min-worst", "2"), 2, "--min-worst"),
+        (("selct", "toy.db"), 2, "did you mean"),
+    ],
+)
+def test_mistakes_are_named(run: Run, database: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    result = run("tune", *words)
+    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+
+
+IMPORT = ("--kernel", "moe", "--arch", "sm_90", "--multiprocessors", 132, "--memory-bytes", 85045280768)
+
+
+def test_a_servers_configs_become_a_table(run: Run, document: Document, tmp_path: Path) -> None:
+    path = server(tmp_path, {"1": moe(16), "64": moe(64)})
+    words = ("tune", "import", path, *IMPORT, "--key", "tokens", "--where", "dtype=fp16", "--where", "dtype=bf16")
+    words += ("--where", "EVEN=true", "--where", "TOP=2", "--rename", "BLOCK_SIZE_M=BLOCK_M", "--out", tmp_path / "out")
+    written = document(*words)
+    assert (written["configs"], written["rows"], written["formats"]) == (2, 2, ["server"])
+    table = read_tuned(written["path"])
+    assert table.device.name == "NVIDIA H100 80GB HBM3"
+    assert table.entries[0].where == (("dtype", ("fp16", "bf16")), ("EVEN", (True,)), ("TOP", (2,)))
+    assert dict(table.origin)["tool"].startswith("nojit tune import ")
+    assert run(*words).stdout.endswith("2 configs, 2 rows\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--key", "a b"), "--key"),
+        (("--key", "tokens", "--where", "dtype"), "expected NAME=VALUE, got 'dtype'"),
+        (("--key", "tokens", "--arch", "gfx942"), "--arch"),
+    ],
+)
+def test_wrong_usage_of_import_is_named(run: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    path = server(tmp_path, {"1": moe(16)}, "x.json")
+    result = run("tune", "import", path, *IMPORT, *words)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+    unnamed = run("tune", "import", path, *IMPORT, "--key", "tokens")
+    assert "expected --device-name, for the files name none" in unnamed.stderr
