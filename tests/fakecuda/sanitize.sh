@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run the launch path's tests with the C core and the fake driver under AddressSanitizer and UBSan.
 #
-#     tests/fakecuda/sanitize.sh [pytest arguments]      default: the tests of the runtime, of the fakes, of launch faults
+#     tests/fakecuda/sanitize.sh [pytest arguments]      default: the tests of the runtime, of the fakes, of launch faults, of readers
 #
 # Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES and
 # NOJIT_FUZZ_CALLS say how often.
@@ -32,7 +32,7 @@ $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags
 cd "$root"
 # what is measured in time is not measured here
 [ $# -gt 0 ] || set -- tests/runtime tests/fakecuda tests/abuse/test_calls.py tests/abuse/test_nomemory.py \
-    tests/abuse/test_launch_*.py -q -m "not triton and not slow" --deselect tests/runtime/test_select.py::test_ten_thousand_variants
+    tests/abuse/test_readers.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --deselect tests/runtime/test_select.py::test_ten_thousand_variants
 export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}"
 # leaks are the interpreter's own by the thousand; the core's are looked for by counting references
 FAKECUDA_CFLAGS="$flags" \
