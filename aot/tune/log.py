@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Candidate, Fault, Listed, Measured, Opened
 from nojit.aot.tune.halving import Timing
-from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Run, Status
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run, Status
 
 __all__ = ["Log"]
 
@@ -22,10 +24,14 @@ class Log:
         database: where to write.
         device: what is measured on.
         run: this run; its device is filled in.
+        pruned: label and reason of each config that was left out of the bundle, by kernel.
     """
 
-    def __init__(self, database: Database, device: Device, run: Run) -> None:
+    def __init__(
+        self, database: Database, device: Device, run: Run, pruned: Mapping[str, Sequence[tuple[str, str]]]
+    ) -> None:
         self._database = database
+        self._pruned = dict(pruned)
         self._rungs: dict[_Name, int] = {}
         self._faults: dict[_Name, set[str]] = {}
         self._read(device, run.bundle_digest)
@@ -47,6 +53,9 @@ class Log:
         }
         kernels, problems = self._database.kernels(), self._database.problems()
         configs = self._database.configs()
+        for one in self._database.pruned():
+            if one.run in runs:
+                self._pruned.pop(kernels[one.kernel].name, None)
         for item in self._database.measurements():
             if item.run not in runs:
                 continue
@@ -87,6 +96,9 @@ class Log:
             self._configs = tuple(
                 self._database.add_config(Config(kernel, one.settings, one.requires)) for one in opened.candidates
             )
+            # once per bundle: a run that goes on adds none
+            left_out = self._pruned.pop(listed.kernel, ())
+            self._database.record_pruned(Pruned(self._run, kernel, label, reason) for label, reason in left_out)
         self._opened = opened
 
     def measured(self, event: Measured) -> None:

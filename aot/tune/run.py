@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Listed, Lost, Measured, Opened, Refused, Task, Trying
@@ -60,7 +61,7 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
     with Child(order.setup) as child:
         hello, up = child.hello, time.monotonic() - started
         run = _run_of(order, digest, hello.torch)
-        log = Log(database, hello.device, run)
+        log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
         wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
         todo = [place for place in in_turn(hello.problems) if not log.knows(hello.problems[place], wanted)]
         view.begin(hello.device, len(todo), len(hello.problems) - len(todo))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,13 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
-from nojit.aot.tune.records import Device
+from nojit.aot.tune.records import Device, Pruned
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
 
 from tests.aot.tune.fake_stage import DEVICE, true_us
@@ -174,6 +177,22 @@ def test_what_was_measured_is_not_measured_again(
     assert len(whole.problems) == 3
     # what killed the process once is not tried again
     assert [word for word in happened()[before:] if word[0] == "check" and word[2] == 0] == []
+
+
+def test_what_the_build_left_out_is_kept_once(fake: Fake, database: Database) -> None:
+    setup = fake(problems=2)
+    with BundleFile(setup.bundle) as file:
+        digest = file.digest
+    pruned = [{"kernel": "add", "label": "BLOCK=1", "reason": "spills"}, {"kernel": "mul", "label": "a", "reason": "b"}]
+    report = setup.bundle.with_suffix(".report.json")
+    report.write_text(json.dumps({"digest": "other", "pruned": pruned}), encoding="utf-8")
+    assert read_pruned(setup.bundle, digest) == {}
+    report.write_text(json.dumps({"digest": digest, "pruned": pruned}), encoding="utf-8")
+    run(setup, database)
+    run(setup, database, exhaustive=True)
+    assert database.pruned() == (Pruned(1, 1, "BLOCK=1", "spills"),)
+    report.write_text("[]", encoding="utf-8")
+    assert read_pruned(setup.bundle, digest) == {}
 
 
 def test_kernels_take_turns() -> None:
