@@ -1,0 +1,63 @@
+"""Memory that runs out at any allocation of a reader in C: MemoryError, no reference lost, and the next read works."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nojit.runtime import _core
+from nojit.runtime import format as layout
+from nojit.runtime.table import MISSING, Param
+
+from tests.support.hostile import golden_parts
+from tests.support.jsonlies import canonical, edit_index, split_table
+from tests.support.starve import needs_sound_python, starved
+
+pytestmark = [pytest.mark.usefixtures("locks_that_may_stay_held"), needs_sound_python]
+
+PARTS = golden_parts()
+SCALE = 1  # tables are sorted by kernel: fill, scale
+NAME, ROWS, TABLE = PARTS.tables[SCALE]
+INDEX: dict[str, Any] = {}
+edit_index(PARTS, INDEX.update)
+
+
+def read_table() -> tuple[Any, ...] | None:
+    # functions in C, for CPython forgets errors of its own where it has no room for a frame in Python
+    return _core.read_table(TABLE, ROWS, 1 << 20, len, str.isascii, bytes)
+
+
+def read_index() -> tuple[Any, ...] | None:
+    return _core.read_index(canonical_index, layout.Section, layout.KernelEntry, layout.TargetInfo)
+
+
+def read_launch() -> tuple[Any, ...] | None:
+    return _core.read_launch(launch_json)
+
+
+def sum_groups() -> tuple[Any, ...] | None:
+    return _core.sum_groups(b"\1\0\0\0" * 60, (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10)
+
+
+def plain_slots() -> tuple[Any, ...] | None:
+    names = tuple([f"x{number}" for number in range(40)])
+    text = " ".join([*[f"{name}:i32" for name in names], "$global_scratch:*i8 $profile_scratch:*i8"])
+    return _core.plain_slots(names, ("i32",) * 40, tuple(range(40)), (("x3", 16),), text)
+
+
+canonical_index = canonical(INDEX)
+launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
+
+
+@pytest.mark.parametrize("read", [read_table, read_index, read_launch, sum_groups, plain_slots])
+def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:
+    expected = read()
+    assert expected is not None
+    held = (MISSING, Param, layout.Section, layout.TargetInfo, True, None)
+    before = [sys.getrefcount(one) for one in held[:4]]
+    for _ in starved(read, 1, tries=2000):
+        assert read() == expected
+    assert [sys.getrefcount(one) for one in held[:4]] == before
