@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nojit.runtime import _core, expr
@@ -318,14 +319,15 @@ class Kernel(_core.Dispatcher):
         tuning = self._table(source).tuning
         if known is not None or (tuning is None and not self._overrides):
             return known
-        from nojit.runtime.tuning_source import TuningSource, lookup_on  # noqa: PLC0415 - most kernels are not tuned
+        from nojit.runtime.tuning import lookup_of  # noqa: PLC0415 - most kernels are not tuned
 
-        origin = self._overrides.get(source)
-        if origin is None and tuning is not None:
-            origin = TuningSource(tuning, (source.images.file.path,) * len(tuning.tables))
-        if origin is None:
+        origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
+        if override := self._overrides.get(source):
+            tuning, origins = override.tuning, override.origins
+        if tuning is None:
             return None
-        return self._lookups.setdefault((source.image_arch, device), lookup_on(origin, device))
+        facts = None if device is None else partial(_core.device_facts, device)
+        return self._lookups.setdefault((source.image_arch, device), lookup_of(tuning, origins, facts))
 
     def _where(self, source: Source) -> str:
         return f"{source} kernel {self.name}"

@@ -40,7 +40,7 @@ from nojit.runtime.table import (
     Param,
 )
 from nojit.runtime.table_codec import SMALL_MAX
-from nojit.runtime.tuning_codec import read_tuning
+from nojit.runtime.tuning_reader import read_tuning
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value
 

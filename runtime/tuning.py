@@ -6,7 +6,7 @@ that a process happens to see: two processes decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import log2
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ __all__ = [
     "closest_device",
     "config_number",
     "key_values",
+    "lookup_of",
     "nearest",
     "preference_of",
     "resolve",
@@ -88,23 +89,27 @@ def _key_value(expression: Expression, names: Mapping[str, Operand]) -> int:
     return value if type(value) is int else 0
 
 
-def nearest(points: Sequence[Sequence[int]], key: Sequence[int]) -> int:
+def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
     """Return the place of the point nearest to a key: an equal one, else the least sum of `|log2(a / b)|`.
 
     0 counts as a half. Of equally near points the first is taken.
 
     Args:
-        points: at least one, each as long as the key.
-        key: numbers from 0.
+        points: at least one, each of as many numbers from 0 as the key, which has one or more.
+        key: likewise.
     """
-    for place, point in enumerate(points):
-        if tuple(point) == tuple(key):
-            return place
-    return min(range(len(points)), key=lambda place: (_distance(points[place], key), place))
+    if key in points:
+        return points.index(key)
+    sums = map(sum, zip(*map(_distances, zip(*points, strict=True), key), strict=True))
+    rounded = [round(distance, _DIGITS) for distance in sums]
+    return rounded.index(min(rounded))
 
 
-def _distance(point: Sequence[int], key: Sequence[int]) -> float:
-    return round(sum([abs(log2(a or 0.5) - log2(b or 0.5)) for a, b in zip(point, key, strict=True)]), _DIGITS)
+def _distances(values: tuple[int, ...], to: int) -> Iterator[float]:
+    """Yield how far each value is from another in log space; few of them differ."""
+    there = log2(to or 0.5)
+    known = {value: abs(log2(value or 0.5) - there) for value in {*values}}
+    return map(known.__getitem__, values)
 
 
 def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
@@ -114,13 +119,10 @@ def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
         devices: at least one.
         device: the one that the call is for.
     """
-    facts = (device.multiprocessors, device.memory_bytes)
-
-    def unlikeness(place: int) -> tuple[float, bool, int]:
-        known = devices[place]
-        return _distance((known.multiprocessors, known.memory_bytes), facts), known.name != device.name, place
-
-    return min(range(len(devices)), key=unlikeness)
+    sizes = [(known.multiprocessors, known.memory_bytes) for known in devices]
+    size = sizes[nearest(sizes, (device.multiprocessors, device.memory_bytes))]
+    alike = [place for place, known in enumerate(sizes) if known == size]
+    return next((place for place in alike if devices[place].name == device.name), alike[0])
 
 
 class Lookup(Record):
@@ -146,34 +148,46 @@ class Lookup(Record):
         if block is None or self.table is None:
             return None
         rounded = _rounded(self.tuning, key)
-        row = _row_of(block, rounded)
-        order = tuple([_config_words(kernel.configs[number]) for number in row.use])
-        return TuningDecision(self.table.device.name, self.source, row.at, row.at == rounded, order)
+        row = nearest(block.at, rounded)
+        order = tuple([_config_words(kernel.configs[number]) for number in block.use[row]])
+        return TuningDecision(self.table.device.name, self.source, block.at[row], block.at[row] == rounded, order)
+
+
+def lookup_of(
+    tuning: Tuning, origins: Sequence[str], facts: Callable[[], tuple[str, int, int]] | None = None
+) -> Lookup:
+    """Choose the table of the device that is most like the one at hand; `origins` says where each came from.
+
+    `facts` gives the device's name, multiprocessors and bytes of memory, and is called only if there is a choice; without
+    it the first table is taken.
+    """
+    tables = tuning.tables
+    if not tables:
+        return Lookup(tuning, None, "")
+    place = 0
+    if facts is not None and len(tables) > 1:
+        name, multiprocessors, memory_bytes = facts()
+        device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
+        place = closest_device([table.device for table in tables], device)
+    return Lookup(tuning, tables[place], origins[place])
 
 
 def preference_of(tuning: Tuning, table: TuningTable, key: Sequence[int]) -> Preference:
     """Order the configs of each meaning for a call.
 
-    Args:
-        tuning: what `table` belongs to.
-        table: of the call's device.
-        key: as `key_values` gives it.
+    `table` is that of the call's device, one of those of `tuning`, and `key` as `key_values` gives it.
     """
     rounded = _rounded(tuning, key)
 
     def prefer(meaning: int) -> Sequence[int]:
         block = table.block_of(meaning)
-        return () if block is None else _row_of(block, rounded).use
+        return () if block is None else block.use[nearest(block.at, rounded)]
 
     return prefer
 
 
 def _rounded(tuning: Tuning, key: Sequence[int]) -> tuple[int, ...]:
     return tuple([bucket_of(tuning.bucket, value) for value in key])
-
-
-def _row_of(block: TuningBlock, key: tuple[int, ...]) -> TuningRow:
-    return block.rows[nearest([row.at for row in block.rows], key)]
 
 
 def _config_words(config: Config) -> str:
@@ -207,7 +221,7 @@ def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
         if first is not None:
             covered.setdefault(first, []).append(number)
     blocks = [
-        TuningBlock(tuple(meanings), rows_of(tuned.entries[place], configs, bucket))
+        TuningBlock.of(meanings, rows_of(tuned.entries[place], configs, bucket))
         for place, meanings in sorted(covered.items())
     ]
     return TuningTable(tuned.device, tuple(blocks))

@@ -1,20 +1,19 @@
-"""Where a kernel's tuning comes from: its bundle, or the files that ``NOJIT_TUNING`` names; and which device it is for."""
+"""Tunings from the files that ``NOJIT_TUNING`` names, which stand in for those of bundles."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 
-from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import parse
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.tuned import TunedTable, read_tuned
-from nojit.runtime.tuning import DEFAULT_BUCKET, Lookup, closest_device, resolve
+from nojit.runtime.tuning import DEFAULT_BUCKET, resolve
 from nojit.runtime.tuning_table import TunedDevice, Tuning
 
-__all__ = ["SUFFIX", "VARIABLE", "TuningSource", "lookup_on", "override_of", "read_overrides"]
+__all__ = ["SUFFIX", "VARIABLE", "TuningSource", "override_of", "read_overrides"]
 
 VARIABLE = "NOJIT_TUNING"
 """Names tuned tables and folders of them, separated as in ``PATH``."""
@@ -22,32 +21,11 @@ SUFFIX = ".toml"
 
 
 class TuningSource(Record):
-    """A kernel's tuning and who says so."""
+    """A kernel's tuning from files."""
 
     tuning: Tuning
     origins: tuple[str, ...]
-    """For each of its tables: the bundle, or a file."""
-
-
-def lookup_on(source: TuningSource, device: int | None) -> Lookup:
-    """Choose the table of the device that is most like the one at hand, which is asked only if there is a choice.
-
-    Args:
-        source: the kernel's tuning.
-        device: the ordinal; None for the first table.
-
-    Raises:
-        DriverError: the driver cannot say what the device is.
-    """
-    tables = source.tuning.tables
-    if not tables:
-        return Lookup(source.tuning, None, "")
-    place = 0
-    if device is not None and len(tables) > 1:
-        name, multiprocessors, memory_bytes = _core.device_facts(device)
-        facts = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
-        place = closest_device([table.device for table in tables], facts)
-    return Lookup(source.tuning, tables[place], source.origins[place])
+    """For each of its tables, the file."""
 
 
 def read_overrides(places: str) -> dict[str, list[TunedTable]]:

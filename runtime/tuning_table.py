@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nojit.runtime.record import Record
 
 __all__ = ["BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningRow", "TuningTable"]
@@ -25,9 +27,9 @@ class TuningRow(Record):
     """One measured problem."""
 
     at: tuple[int, ...]
-    """Its key values, rounded to their buckets."""
+    """Its key values."""
     use: tuple[int, ...]
-    """Configs of the kernel's table by number, the best first."""
+    """Its configs."""
 
 
 class TuningBlock(Record):
@@ -35,8 +37,22 @@ class TuningBlock(Record):
 
     meanings: tuple[int, ...]
     """Of the kernel's table, ascending; each in one block of a table at most."""
-    rows: tuple[TuningRow, ...]
-    """Ascending by ``at``; at least one."""
+    at: tuple[tuple[int, ...], ...]
+    """Of each problem, its key values, rounded to their buckets; ascending, at least one."""
+    use: tuple[tuple[int, ...], ...]
+    """Of each problem, configs of the kernel's table by number, the best first."""
+
+    @property
+    def rows(self) -> tuple[TuningRow, ...]:
+        """The problems one by one."""
+        # not kept so: there can be hundreds, and a first launch reads them all
+        return tuple(map(TuningRow, self.at, self.use))
+
+    @staticmethod
+    def of(meanings: Iterable[int], rows: Iterable[TuningRow]) -> TuningBlock:
+        """Make a block of its problems."""
+        listed = tuple(rows)
+        return TuningBlock(tuple(meanings), tuple([row.at for row in listed]), tuple([row.use for row in listed]))
 
 
 class TuningTable(Record):

@@ -51,7 +51,7 @@ def tuned(bucket: str) -> SyntheticKernel:
         TuningRow(at, use)
         for at, use in (((0, 0), (2,)), ((1, 64), (1, 2)), ((16, 16), (2, 0)), ((16, 4096), (1,)), ((128, 128), (2, 1)))
     )
-    blocks = (TuningBlock(tuple(range(20)), rows), TuningBlock((24, 25, 31), rows[2:]))
+    blocks = (TuningBlock.of(range(20), rows), TuningBlock.of((24, 25, 31), rows[2:]))
     table = TuningTable(TunedDevice("Fake GPU sm_90", "sm_90", 132, 140 << 30), blocks)
     return kernel(f"rich_{bucket}", **WORDS, tuning=Tuning(("k", "n * k"), bucket, (table,)))
 

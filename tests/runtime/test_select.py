@@ -107,7 +107,7 @@ def chosen(table, facts):
 def preferring(*orders):
     """Make a tuning that orders the configs of each meaning thus, whatever the call."""
     device = TunedDevice("a device", "sm_90", 132, 1 << 37)
-    blocks = [TuningBlock((meaning,), (TuningRow((1,), order),)) for meaning, order in enumerate(orders) if order]
+    blocks = [TuningBlock.of((meaning,), (TuningRow((1,), order),)) for meaning, order in enumerate(orders) if order]
     table = TuningTable(device, tuple(blocks))
     return Lookup(Tuning(("n",), "exact", (table,)), table, "here")
 

@@ -227,6 +227,6 @@ def test_what_a_key_cannot_compute_counts_as_0() -> None:
 
 
 def test_a_block_knows_its_meanings() -> None:
-    block = TuningBlock((1, 4), (TuningRow((1,), (0,)),))
+    block = TuningBlock.of((1, 4), (TuningRow((1,), (0,)),))
     table = TuningTable(H200, (block,))
     assert (table.block_of(4), table.block_of(0)) == (block, None)
