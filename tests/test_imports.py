@@ -161,7 +161,7 @@ def test_operators_load_no_triton():
     assert eager == []
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "diff", "extract", "doctor", "bench"])
+@pytest.mark.parametrize("command", ["inspect", "verify", "diff", "extract", "doctor", "bench", "tune", "tune_run"])
 def test_commands_that_read_bundles_load_neither_triton_nor_msgspec(command):
     name = f"nojit.aot.cli.{command}"
     if name not in modules():

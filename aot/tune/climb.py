@@ -81,7 +81,9 @@ def _halve(state: _Climb, left: list[int]) -> bool:
             return True
         if state.spent_s() > state.task.limit_s:
             return False
-        left = keep(_measure(state, rung, left), rung.slack)
+        timings = _measure(state, rung, left)
+        # of what was given up after one sample nothing is known but that it is slow
+        left = keep({one: timing for one, timing in timings.items() if timing.samples > 1} or timings, rung.slack)
         hurried = state.spent_s() > state.task.allowance_s
         left = left[: _FEW if hurried else _MOST if rung is RUNGS[-2] else None]
     return True
