@@ -183,6 +183,14 @@ int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj
     return result.tag == NJ_TAG_INT ? bucket_of(bucket, result.bits) : 0;
 }
 
+/* Not inline: most kernels are not tuned. */
+static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_call *call, nj_key *key)
+{
+    for (Py_ssize_t i = 0; i < spec->tuning_count; i++) {
+        key->words[key->count++] = (uint64_t)nj_tuning_key_value(&spec->tuning[i], spec->bucket, call->values);
+    }
+}
+
 bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key)
 {
     memset(key->words, 0, spec->packed_words * sizeof *key->words);
@@ -191,8 +199,8 @@ bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key)
         return false;
     }
     add_programs(spec, call, key);
-    for (Py_ssize_t i = 0; i < spec->tuning_count; i++) {
-        key->words[key->count++] = (uint64_t)nj_tuning_key_value(&spec->tuning[i], spec->bucket, call->values);
+    if (spec->tuning_count != 0) {
+        add_tuning(spec, call, key);
     }
     uint64_t hash = key->count;
     for (uint32_t i = 0; i < key->count; i++) {

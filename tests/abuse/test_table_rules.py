@@ -309,6 +309,25 @@ def test_a_node_that_is_missing_is_refused_or_empty(tmp_path: Path, path: NodePa
     assert isinstance(path[-1], int) or error is not None
 
 
+WHOLE_TUNING: Document = {"key": ["n"], "bucket": "pow2", "tables": [TUNED]}
+
+
+@pytest.mark.parametrize("path", list(nodes(WHOLE_TUNING)), ids=lambda path: "/".join(map(str, path)))
+def test_junk_in_a_tuning_is_refused_by_an_error_of_ours(tmp_path: Path, path: NodePath) -> None:
+    refused = [outcome(tmp_path, edit_table(PARTS, SCALE, tuning(*path)(junk))) is not None for junk in JUNK]
+    assert sum(refused) >= 8
+
+
+@pytest.mark.parametrize("path", list(nodes(WHOLE_TUNING)), ids=lambda path: "/".join(map(str, path)))
+def test_a_node_of_a_tuning_that_is_missing_is_refused_or_empty(tmp_path: Path, path: NodePath) -> None:
+    def lie(header: Document) -> None:
+        tuning(*path)(None)(header)
+        del get(header, ("tuning", *path[:-1]))[path[-1]]
+
+    error = outcome(tmp_path, edit_table(PARTS, SCALE, lie))
+    assert isinstance(path[-1], int) or error is not None
+
+
 def edit_column(column: str, row: int, value: int) -> bytes:
     def change(raw: bytes) -> bytes:
         place = len(raw) - 4 * ROWS * (len(COLUMNS) - COLUMNS.index(column)) + 4 * row
