@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import chain
+from typing import Any
 
-from nojit.runtime import expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.expr import Expression, parse, substitute
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable, Missing
-from nojit.runtime.values import Value
+from nojit.runtime.values import Value, identity
 
 __all__ = ["Interests", "ParamInterest", "interests"]
 
@@ -48,33 +48,46 @@ def interests(table: KernelTable, arch: int | None = None) -> Interests:
         arch: what ``arch`` stands for in expressions: 90.
     """
     asked = set(chain.from_iterable(table.hint_sets))
-    params = tuple(
-        [
-            ParamInterest(name, types, (name, 16) in asked, (name, 1) in asked)
-            for name, types in table.param_types().items()
-        ]
-    )
-    matrix = {axis.name for axis in table.axes}
+    types = table.param_types()
+    params = tuple([ParamInterest(name, types[name], (name, 16) in asked, (name, 1) in asked) for name in types])
     asking = [config for config in table.configs if config.requires or table.derived]
-    folded = [(config, _constants(table, config, matrix, arch)) for config in asking]
-    predicates = [substitute(parse(config.requires), known) for config, known in folded if config.requires]
-    derived = [substitute(parse(item.expression), known) for item in table.derived for _, known in folded]
-    runtime = table.param_types().keys()
-    return Interests(params, _of_call(predicates, runtime), _of_call(derived, runtime))
+    if not asking:
+        return Interests(params, (), ())
+    defaults = _defaults(table, arch)
+    predicates = [(config.requires, config) for config in asking if config.requires]
+    derived = [(item.expression, config) for item in table.derived for config in asking]
+    return Interests(params, _grounded(predicates, defaults, types), _grounded(derived, defaults, types))
 
 
-def _constants(table: KernelTable, config: Config, matrix: set[str], arch: int | None) -> dict[str, expr.Value]:
+def _defaults(table: KernelTable, arch: int | None) -> dict[str, Value]:
+    """Return what names stand for, whatever the config."""
+    matrix = {axis.name for axis in table.axes}
     values: dict[str, Value] = {
         param.name: param.default
         for param in table.params
         if param.constexpr and param.name not in matrix and not isinstance(param.default, Missing)
     }
-    values.update(config.constexprs)
-    values.update(config.options)
-    known = {name: expression_value(value) for name, value in values.items()}
-    return known if arch is None else {**known, "arch": arch}
+    return values if arch is None else {**values, "arch": arch}
 
 
-def _of_call(expressions: list[Expression], runtime: Collection[str]) -> tuple[Expression, ...]:
-    """Keep what depends on an argument, once."""
-    return tuple(dict.fromkeys([each for each in expressions if not each.names.isdisjoint(runtime)]))
+def _grounded(
+    asked: list[tuple[str, Config]], defaults: Mapping[str, Value], runtime: Collection[str]
+) -> tuple[Expression, ...]:
+    """Put each config's values into an expression; keep what depends on an argument, once."""
+    expressions: dict[Expression, None] = {}
+    known: set[tuple[Any, ...]] = set()
+    for text, config in asked:
+        expression = parse(text)
+        names = expression.names
+        if names.isdisjoint(runtime):
+            continue
+        values = {**defaults, **dict(config.constexprs), **dict(config.options)}
+        if "arch" in defaults:
+            values["arch"] = defaults["arch"]
+        given = {name: expression_value(values[name]) for name in names if name in values}
+        # configs that differ in nothing that the expression asks for give the same
+        key = (text, *[(name, identity(value)) for name, value in given.items()])
+        if key not in known:
+            known.add(key)
+            expressions[substitute(expression, given)] = None
+    return tuple([each for each in expressions if not each.names.isdisjoint(runtime)])

@@ -12,15 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nojit.runtime import _core, expr
-from nojit.runtime.call import NONE, Argument, CallFacts, expression_value, slot_kind
+from nojit.runtime.call import Argument, CallFacts, are_addresses, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
 from nojit.runtime.images import Images
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec, row_names, row_programs
 from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, choose, explain
-from nojit.runtime.slots import core_maps, core_slots, places_of
+from nojit.runtime.slots import packing_of
 from nojit.runtime.table import KernelTable, Missing
-from nojit.runtime.table_rules import check_row
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 from nojit.runtime.values import Value
 
@@ -343,12 +342,7 @@ class Kernel(_core.Dispatcher):
         )
 
     def _argument(self, name: str, kind: str, dtype: str, value: Any, types: Sequence[str]) -> Argument:
-        if (
-            kind == "int"
-            and types
-            and 0 <= value < 1 << 64
-            and {slot_kind(slot) for slot in types} - {NONE} == {"pointer"}
-        ):
+        if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
             return Argument("pointer", value)
         if kind == "pointer":
             return Argument("pointer", value, dtype)
@@ -370,20 +364,19 @@ class Kernel(_core.Dispatcher):
         )
 
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
-        check_row(table, row, self._where(source))
+        where = self._where(source)
         launch = table.launches[table.columns["launch"][row]]
-        types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
-        arguments = {param.name: place for place, param in enumerate(self._params)}
-        places = places_of(arguments, dict(zip(table.runtime_params(), types, strict=True)))
+        packing = packing_of(table, row, {param.name: place for place, param in enumerate(self._params)}, where)
+        names = row_names(table, row)
         return _core.Plan(
             label=_Label(table, row, source.images.file.id),
-            function=source.images.function(table.columns["image"][row], launch, device),
+            function=source.images.function(table.columns["image"][row], launch, device, packing.sizes),
             device=device,
             arguments=len(self._params) + len(self._options),
-            slots=core_slots(launch, places),
-            maps=core_maps(launch.tensor_maps, places),
-            grid=row_programs(table, row, self._interner, source.arch, self._where(source)),
-            meta=self._meta(table, row),
+            slots=packing.slots,
+            maps=packing.maps,
+            grid=row_programs(table, names, self._interner, source.arch, where),
+            meta=_without_types(table, names),
             payload=(source, row),
             block_threads=32 * launch.num_warps,
             num_ctas=launch.num_ctas,
@@ -394,9 +387,11 @@ class Kernel(_core.Dispatcher):
             profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
         )
 
-    def _meta(self, table: KernelTable, row: int) -> dict[str, Value]:
-        types: Mapping[str, None] = {axis.name: None for axis in table.axes if axis.is_type}
-        return {name: value for name, value in row_names(table, row).items() if name not in types}
+
+def _without_types(table: KernelTable, names: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what a callable grid sees of a row: its constexprs and options."""
+    types = {axis.name for axis in table.axes if axis.is_type}
+    return {name: value for name, value in names.items() if name not in types}
 
 
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:

@@ -243,14 +243,22 @@ def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     return values
 
 
-def row_programs(table: KernelTable, row: int, interner: Interner, arch: int, where: str) -> tuple[bytes, ...]:
+def row_programs(
+    table: KernelTable, names: Mapping[str, Value], interner: Interner, arch: int, where: str
+) -> tuple[bytes, ...]:
     """Make the programs of the grid of one row, every constexpr in place.
+
+    Args:
+        table: the kernel's variants.
+        names: as `row_names` gives them for the row.
+        interner: gets every value that a program can hold.
+        arch: what ``arch`` stands for: 90.
+        where: the bundle and kernel, for errors.
 
     Raises:
         BundleError: as `make_spec`.
     """
-    known = row_names(table, row)
-    known["arch"] = arch
+    known = {**names, "arch": arch}
     slots = {param.name: place for place, param in enumerate(table.params) if not param.constexpr}
     return tuple(
         [
