@@ -12,7 +12,7 @@ from importlib.metadata import version
 from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
-from nojit.aot.tune.events import Done, Event, Fault, Listed, Lost, Measured, Opened, Refused, Task, Trying
+from nojit.aot.tune.events import Done, Event, Fault, Hello, Listed, Lost, Measured, Opened, Refused, Task, Trying
 from nojit.aot.tune.halving import EXHAUSTIVE, FINAL
 from nojit.aot.tune.log import Log
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun, View, in_turn
@@ -24,6 +24,8 @@ __all__ = ["tune"]
 
 # how often the process that measures may die of one problem
 _DEATHS = 16
+# what a kernel may take to count as quick
+_QUICK_US = 100.0
 # a config that has ended the process at so many problems is spared the others
 _DEADLY = 2
 # how much more than its share of the time that is left a problem may take
@@ -37,6 +39,8 @@ class _State:
     task: Task
     known: set[str]
     """Candidates, by identity, that earlier runs found to be wrong or to fail."""
+    asked: float = field(default_factory=time.monotonic)
+    """When the task was given, in seconds of the monotonic clock."""
     opened: Opened | None = None
     trying: int | None = None
     """The candidate whose launch would explain a death."""
@@ -65,22 +69,24 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
         wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
         todo = [place for place in in_turn(hello.problems) if not log.knows(hello.problems[place], wanted)]
         view.begin(hello.device, len(todo), len(hello.problems) - len(todo))
-        runner = _Runner(order, child, log, view, started)
-        done = runner.all(todo)
+        done = _Runner(order, child, log, view, started).all(todo)
         log.end()
-    quick = [item for item in done if item.best_us is not None and item.best_us < 100]
-    seconds = time.monotonic() - started
+    return _summed(hello, done, len(todo), up, time.monotonic() - started)
+
+
+def _summed(hello: Hello, done: Sequence[ProblemRun], todo: int, started_s: float, seconds: float) -> TuneRun:
+    quick = [item for item in done if item.best_us is not None and item.best_us < _QUICK_US]
     pairs = sum(item.configs for item in done)
     return TuneRun(
         device=hello.device,
-        started_s=up,
+        started_s=started_s,
         seconds=seconds,
         pairs=pairs,
         pairs_per_s=pairs / seconds,
         quick_pairs_per_s=sum(i.configs for i in quick) / sum(i.seconds for i in quick) if quick else None,
         problems=tuple(done),
-        known=len(hello.problems) - len(todo),
-        left=len(todo) - len(done),
+        known=len(hello.problems) - todo,
+        left=todo - len(done),
         missing=hello.missing,
     )
 
@@ -121,7 +127,6 @@ class _Runner:
         return self._order.budget_s - (time.monotonic() - self._started)
 
     def _one(self, problem: int, allowance_s: float, limit_s: float) -> ProblemRun:
-        started = time.monotonic()
         listed = self._child.hello.problems[problem]
         self._view.problem(listed)
         known = self._log.faults(listed)
@@ -135,22 +140,10 @@ class _Runner:
             seed=self._order.seed,
         )
         state = _State(task, known)
+        started = state.asked
         while self._attempt(listed, state):
             pass
-        statuses = list(state.faults.values())
-        return ProblemRun(
-            kernel=listed.kernel,
-            name=listed.name,
-            use=listed.use,
-            dtype=listed.dtype,
-            configs=len(state.seen | state.faults.keys()),
-            wrong=statuses.count("wrong"),
-            failed=statuses.count("failed"),
-            complete=state.complete,
-            best_us=state.best_us,
-            seconds=time.monotonic() - started,
-            reason=state.reason,
-        )
+        return _ended(listed, state, time.monotonic() - started)
 
     def _attempt(self, listed: Listed, state: _State) -> bool:
         """Have the worker measure; say whether it died and must try again without what it died of."""
@@ -219,6 +212,31 @@ class _Runner:
         return True
 
 
+def _ended(listed: Listed, state: _State, seconds: float) -> ProblemRun:
+    statuses = list(state.faults.values())
+    return ProblemRun(
+        kernel=listed.kernel,
+        name=listed.name,
+        use=listed.use,
+        dtype=listed.dtype,
+        configs=len(state.seen | state.faults.keys()),
+        wrong=statuses.count("wrong"),
+        failed=statuses.count("failed"),
+        complete=state.complete,
+        best_us=state.best_us,
+        seconds=seconds,
+        reason=state.reason,
+    )
+
+
 def _again(state: _State, *, careful: bool) -> Task:
-    """Ask once more, without what is known to be wrong by now."""
-    return dataclasses.replace(state.task, skip=state.task.skip | state.faults.keys(), careful=careful)
+    """Ask once more, without what is known to be wrong by now, for the time that is left."""
+    asked, state.asked = state.asked, time.monotonic()
+    spent_s = state.asked - asked
+    return dataclasses.replace(
+        state.task,
+        skip=state.task.skip | state.faults.keys(),
+        careful=careful,
+        allowance_s=state.task.allowance_s - spent_s,
+        limit_s=state.task.limit_s - spent_s,
+    )

@@ -164,15 +164,8 @@ class AttentionProblem:
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the results of the first and the last head."""
-        one, dtype = self.problem, _DTYPES[self.dtype]
-        source = generator(self.name, device)
-
-        def random(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=source, device=device, dtype=dtype)
-
-        q = random(one.batch, one.heads, one.q_len, one.head_dim)
-        k = random(one.batch, one.kv_heads, one.kv_len, one.head_dim)
-        v = random(one.batch, one.kv_heads, one.kv_len, one.v_dim)
+        one = self.problem
+        q, k, v = _operands(one, _DTYPES[self.dtype], device)
         words: dict[str, Any] = {"is_causal": one.is_causal, "causal_alignment": one.causal_alignment}
         launch, out = recorded(lambda: cast("Tensor", flash_attention(q, k, v, **words)))
         group = one.heads // one.kv_heads
@@ -193,6 +186,19 @@ class AttentionProblem:
             moved_bytes=sum(value.numel() * value.element_size() for value in (q, k, v, out)),
             flops=self.flops,
         )
+
+
+def _operands(one: Problem, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    source = generator(one.name, device)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, device=device, dtype=dtype)
+
+    return (
+        random(one.batch, one.heads, one.q_len, one.head_dim),
+        random(one.batch, one.kv_heads, one.kv_len, one.head_dim),
+        random(one.batch, one.kv_heads, one.kv_len, one.v_dim),
+    )
 
 
 def _parts(
