@@ -147,6 +147,8 @@ class TorchTrial:
     def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: Found) -> None:
         self._stage = stage
         self._work = found.problem.prepare("cuda")
+        if self._work.kernel != kernel.name:
+            raise Unready(f"the operator launches {self._work.kernel} here")
         args, named = self._work.args, self._work.named
         choices = kernel.choices(*args, **named)
         table, rows = choices.table, choices.rows

@@ -199,6 +199,10 @@ def test_a_call_that_nothing_serves(stage: torch_stage.TorchStage) -> None:
     stage._problems = [Found(stage.hello().problems[0], wide, {})]
     with pytest.raises(Unready, match="no variant of the bundle serves it"):
         stage.open(0)
+    other = SimpleNamespace(prepare=lambda _: Work("mul", (), {}, (), (), (), 1, 1))
+    stage._problems = [Found(stage.hello().problems[0], other, {})]
+    with pytest.raises(Unready, match="the operator launches mul here"):
+        stage.open(0)
 
 
 def test_nothing_to_measure_with(
