@@ -15,6 +15,7 @@ from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json
 from nojit.runtime.table import KernelTable, Missing, Param, config_json
+from nojit.runtime.tuning_codec import encode_tuning
 from nojit.runtime.values import encode_value
 
 __all__ = [
@@ -201,7 +202,7 @@ def definition(table: KernelTable) -> dict[str, Json]:
         "params": [_param(param) for param in table.params],
         "signatures": [list(signature) for signature in table.signatures],
         "grid": list(table.grid),
-        "tuning": None if table.tuning is None else {"key": list(table.tuning.key), "bucket": table.tuning.bucket},
+        "tuning": encode_tuning(table.tuning),
         "axes": [
             {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(value) for value in axis.values]}
             for axis in table.axes

@@ -68,6 +68,10 @@ def _show_kernel(out: Output, kernel: KernelDiff) -> None:
 
 
 def _show_definition(out: Output, change: Change) -> None:
+    if change.name == "tuning":
+        same = _tuning(change.before) == _tuning(change.after)
+        out.line(f"    tuning: {'other configs or problems' if same else _arrow(change, _tuning)}")
+        return
     if not isinstance(change.before, list) or not isinstance(change.after, list):
         out.line(f"    {change.name}: {_arrow(change, _compact)}")
         return
@@ -78,6 +82,17 @@ def _show_definition(out: Output, change: Change) -> None:
             out.line(f"    {change.name} {sign} {_compact(item)}")
     if not gone and not come:
         out.line(f"    {change.name}: in another order")
+
+
+def _tuning(value: Any) -> str:
+    """Put a tuning into words: the tables themselves can be thousands of numbers."""
+    if value is None:
+        return "none"
+    tables = [
+        f"{table['device']['name']} ({counted(sum(len(block['rows']) for block in table['blocks']), 'problem')})"
+        for table in value["tables"]
+    ]
+    return f"by {', '.join(value['key'])}, {value['bucket']} buckets, {', '.join(tables) or 'no tables'}"
 
 
 def _counts(kernel: KernelDiff) -> Iterator[str]:

@@ -80,7 +80,8 @@ def _files(
     facts = variants[row]
     # a kernel's name is no path: the format allows neither slashes nor a leading dot
     yield _File(folder / f"{facts.id}.cubin", bundle.image(facts.image))
-    launch = asdict(table.launches[table.columns["launch"][row]])
+    there = table.launches[table.columns["launch"][row]]
+    launch = {**asdict(there), "layout": [asdict(slot) for slot in there.layout]}
     document = {
         "bundle": bundle.digest,
         "arch": bundle.index.target.arch,

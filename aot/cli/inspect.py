@@ -18,7 +18,7 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
-from nojit.runtime.table import Config, KernelTable, Missing, Param
+from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
 from nojit.runtime.values import spell
 
 __all__ = ["command"]
@@ -99,6 +99,7 @@ def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> Non
     ]
     if tuning is not None:
         pairs.append(("tuning", f"by {', '.join(tuning.key)}, {tuning.bucket} buckets"))
+        pairs += [("tuned for", _tuned_for(table)) for table in tuning.tables]
     out.facts(pairs)
     out.line()
 
@@ -111,6 +112,12 @@ def _param(param: Param) -> str:
 def _config(config: Config) -> str:
     words = [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
     return " ".join(words) + (f" requires {config.requires}" if config.requires else "")
+
+
+def _tuned_for(table: TuningTable) -> str:
+    problems = counted(sum(len(block.rows) for block in table.blocks), "problem")
+    meanings = counted(sum(len(block.meanings) for block in table.blocks), "meaning")
+    return f"{table.device.name}: {problems} of {meanings}"
 
 
 def _show_variants(out: Output, variants: Iterable[VariantFacts]) -> None:

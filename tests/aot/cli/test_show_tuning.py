@@ -1,0 +1,41 @@
+"""`nojit inspect` and `nojit diff` say what a kernel was tuned for, and never thousands of numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+from nojit.runtime.table import Tuning, TuningTable
+from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
+
+from tests.support.bundles import kernel, make_bundle
+
+Run = Callable[..., Result]
+DEVICE = TunedDevice("NVIDIA H200", "sm_90", 132, 140 << 30)
+
+
+def bundle(path: Path, best: int | None) -> Path:
+    """Write a bundle whose kernel is tuned for two problems; not at all if `best` is None."""
+    tuning = None
+    if best is not None:
+        block = TuningBlock.of((0,), (TuningRow((16,), (best,)), TuningRow((4096,), (0,))))
+        tuning = Tuning(("n",), "pow2", (TuningTable(DEVICE, (block,)),))
+    return make_bundle(path, kernel("scale", {"n": "i32"}, configs=[{"num_warps": 1}, {"num_warps": 2}], tuning=tuning))
+
+
+def test_inspect_says_what_it_is_tuned_for(run: Run, tmp_path: Path) -> None:
+    path = bundle(tmp_path / "a.nojit", 1)
+    shown = run("inspect", path, "--kernel", "scale").stdout
+    assert "by n, pow2 buckets" in shown
+    assert "NVIDIA H200: 2 problems of 1 meaning" in shown
+    tuning = json.loads(run("inspect", path, "--kernel", "scale", "--json").stdout)["kernel"]["tuning"]
+    assert tuning["tables"][0]["blocks"] == [{"meanings": [0], "rows": [[[16], [1]], [[4096], [0]]]}]
+
+
+def test_diff_says_that_a_tuning_differs(run: Run, tmp_path: Path) -> None:
+    one, other, none = (bundle(tmp_path / f"{best}.nojit", best) for best in (1, 0, None))
+    assert "tuning: other configs or problems" in run("diff", one, other).stdout
+    assert "tuning: none -> by n, pow2 buckets, NVIDIA H200 (2 problems)" in run("diff", none, one).stdout
+    assert "tuning" not in run("diff", one, one).stdout
