@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ __all__ = [
     "pointee",
     "slot_bits",
     "slot_kind",
+    "untyped_leaves",
 ]
 
 _NONE_GIVEN: Final[Mapping[str, Value]] = MappingProxyType({})
@@ -171,6 +172,14 @@ def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:
             return None
         argument = argument.items[int(place)]
     return argument
+
+
+def untyped_leaves(path: str, argument: Argument) -> Iterator[str]:
+    """List the leaf paths where a call passes an address that does not say what it points to."""
+    if argument.kind == "pointer" and not argument.dtype:
+        yield path
+    for place, item in enumerate(argument.items):
+        yield from untyped_leaves(f"{path}.{place}", item)
 
 
 def hint_holds(argument: Argument, hint: int) -> bool:

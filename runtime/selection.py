@@ -8,7 +8,7 @@ hints hold. What cannot be evaluated for a call (an overflow, a u64 beyond 63 bi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nojit.runtime import expr
@@ -24,11 +24,12 @@ from nojit.runtime.call import (
     pointee,
     slot_bits,
     slot_kind,
+    untyped_leaves,
 )
 from nojit.runtime.errors import ArgumentError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.preference import Preference, Ranks
-from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value, identity, spell
 
@@ -62,9 +63,8 @@ class Selection:
         self.wanted = self._matrix_values()
         self.fitting = self._fitting()
         self._check_untyped()
-        self.setting_faults = [self._setting_faults(config) for config in table.configs]
+        self.setting_faults = self._setting_faults()
         self.ranks = Ranks(len(table.configs), preference)
-        self._names: dict[int, dict[str, expr.Value]] = {}
         self._requires_faults: dict[tuple[int, int], str] = {}
         self._derived: dict[tuple[int, int, int], expr.Value | ExpressionError] = {}
         self._derived_rows = {
@@ -115,8 +115,9 @@ class Selection:
         return self._requires_faults[meaning, config]
 
     def _requires_fault(self, requires: str, meaning: int, config: int) -> str:
-        names = self.names(meaning, config)
-        for conjunct in parse(requires).conjuncts():
+        expression = parse(requires)
+        names = self.names(meaning, config, expression.names)
+        for conjunct in expression.conjuncts():
             try:
                 value = conjunct.evaluate(names)
             except ExpressionError as error:
@@ -130,25 +131,29 @@ class Selection:
         if (meaning, config, number) not in self._derived:
             expression = parse(self.table.derived[number].expression)
             try:
-                value: expr.Value | ExpressionError = expression.evaluate(self.names(meaning, config))
+                value: expr.Value | ExpressionError = expression.evaluate(self.names(meaning, config, expression.names))
             except ExpressionError as error:
                 value = error
             self._derived[meaning, config, number] = value
         return self._derived[meaning, config, number]
 
-    def names(self, meaning: int, config: int) -> dict[str, expr.Value]:
-        """Return what the names in expressions stand for."""
-        if meaning not in self._names:
-            values: dict[str, Argument | Value] = {**self.defaults, **self.facts.arguments}
-            for axis, place in zip(self.table.axes, self.table.meanings[meaning].values, strict=True):
-                values[axis.name] = axis.values[place]
-            self._names[meaning] = {name: expression_value(value) for name, value in values.items()}
-        names = self._names[meaning].copy()
+    def names(self, meaning: int, config: int, wanted: Iterable[str]) -> dict[str, expr.Value]:
+        """Return what names in expressions stand for, as far as they stand for anything."""
         chosen = self.table.configs[config]
-        names.update((name, expression_value(value)) for name, value in chosen.constexprs + chosen.options)
-        if self.facts.arch is not None:
-            names["arch"] = self.facts.arch
-        return names
+        holders: list[Mapping[str, Argument | Value]] = [
+            {} if self.facts.arch is None else {"arch": self.facts.arch},
+            dict(chosen.constexprs + chosen.options),
+            self.table.axis_values(meaning),
+            self.facts.arguments,
+            self.defaults,
+        ]
+        found: dict[str, expr.Value] = {}
+        for name in wanted:
+            for values in holders:
+                if name in values:
+                    found[name] = expression_value(values[name])
+                    break
+        return found
 
     def _derived_key(self, meaning: int, config: int) -> tuple[tuple[Any, ...], ...]:
         # an error compares equal to no value that was compiled in
@@ -210,25 +215,28 @@ class Selection:
         """Return the width of a signature's ints together."""
         return sum(map(slot_bits, self.table.signatures[signature]))
 
-    def _setting_faults(self, config: Config) -> list[str]:
-        """Say in which constexprs and options a config differs from what the caller asks for."""
+    def _setting_faults(self) -> list[list[str]]:
+        """Say for each config in which constexprs and options it differs from what the caller asks for."""
         axes = {axis.name for axis in self.table.axes}
-        built: dict[str, Value] = {**self.defaults, **dict(config.constexprs), **dict(config.options)}
         asked = {name: value for name, value in self.facts.constexprs.items() if name not in axes}
-        return [
-            f"{name} is {spell(built[name])}, got {spell(value)}" if name in built else f"{name} is not set"
-            for name, value in {**asked, **self.facts.options}.items()
-            if name not in built or identity(built[name]) != identity(value)
-        ]
+        asked.update(self.facts.options)
+        if not asked:
+            return [[]] * len(self.table.configs)
+        built = [{**self.defaults, **dict(config.constexprs + config.options)} for config in self.table.configs]
+        return [_differences(settings, asked) for settings in built]
 
     def _hints_hold(self, hints: tuple[tuple[str, int], ...]) -> bool:
+        arguments = self.facts.arguments
         for name, hint in hints:
-            argument = leaf_of(self.facts.arguments, name)
+            argument = arguments[name] if name in arguments else leaf_of(arguments, name)
             if argument is None or not hint_holds(argument, hint):
                 return False
         return True
 
     def _check_names(self) -> None:
+        facts = self.facts
+        if facts.arguments.keys() == {*self.runtime} and not facts.options and not facts.constexprs:
+            return
         constexprs = tuple(param.name for param in self.table.params if param.constexpr)
         options = tuple(dict.fromkeys(name for config in self.table.configs for name, _ in config.options))
         derived = {item.name for item in self.table.derived}
@@ -266,19 +274,19 @@ class Selection:
             if argument.dtype or argument.kind not in ("pointer", "tuple"):
                 continue
             fitting = [types for types, fits in zip(self.table.signatures, self.fitting, strict=True) if fits]
-            for path in _untyped(name, argument):
+            for path in untyped_leaves(name, argument):
                 kinds = sorted({dict(leaves(types[place], name))[path] for types in fitting})
                 if len(set(map(pointee, kinds))) > 1:
                     what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}"
                     raise ArgumentError(what, got="an untyped address", where=self.where, argument=name)
 
 
-def _untyped(path: str, argument: Argument) -> Iterator[str]:
-    """List the leaf paths where a call passes an address that does not say what it points to."""
-    if argument.kind == "pointer" and not argument.dtype:
-        yield path
-    for place, item in enumerate(argument.items):
-        yield from _untyped(f"{path}.{place}", item)
+def _differences(built: Mapping[str, Value], asked: Mapping[str, Value]) -> list[str]:
+    return [
+        f"{name} is {spell(built[name])}, got {spell(value)}" if name in built else f"{name} is not set"
+        for name, value in asked.items()
+        if name not in built or identity(built[name]) != identity(value)
+    ]
 
 
 def _place(values: tuple[Value, ...], value: Value) -> int | None:
