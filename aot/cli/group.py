@@ -73,10 +73,11 @@ class _Commands(LazyGroup):
             # click puts some choices on lines of their own
             return _fail(words, error, re.sub(r"\s*\n\s*", " ", error.format_message()), error.exit_code)
         except ModuleNotFoundError as error:
-            extra = _EXTRAS.get(error.name or "")
+            missing = (error.name or "").partition(".")[0]
+            extra = _EXTRAS.get(missing)
             if extra is None:
                 raise
-            return _fail(words, error, f"expected {error.name} to be installed: pip install 'nojit[{extra}]'")
+            return _fail(words, error, f"expected {missing} to be installed: pip install 'nojit[{extra}]'")
         except (NojitError, OSError) as error:
             return _fail(words, error, str(error), _exit_code(error))
         return code or 0

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "run": "Time every config of a tuning bundle on this GPU.",
     "select": "Choose the few configs that matter, and write tuned tables.",
     "evaluate": "Compare what tuned tables choose with the best.",
+    "report": "Write a page on which tunables matter, and for which shapes.",
     "import": "Make tuned tables of what others measured.",
 }
 

@@ -34,7 +34,7 @@ def _seconds(context: click.Context, param: click.Parameter, value: str | None) 
 
 
 @click.command("run")
-@click.argument("bundle", type=click.Path(exists=True, path_type=Path))
+@click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--problems",
     multiple=True,

@@ -69,9 +69,14 @@ class Importance:
     spread: float
     """Geometric mean over the problems of the slowest time over the fastest."""
 
-    def main(self) -> dict[str, float]:
-        """Return the shares of single tunables, the largest first."""
-        return {one.factors[0]: one.share for one in self.shares if len(one.factors) == 1 and one.factors[0] != PROBLEM}
+    def totals(self) -> dict[str, float]:
+        """Return what each tunable has a part in, alone or with another, the largest first."""
+        found: dict[str, float] = {}
+        for one in self.shares:
+            for name in one.factors:
+                found[name] = found.get(name, 0.0) + one.share
+        found.pop(PROBLEM, None)
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def explain(observations: Sequence[Observation]) -> Importance | None:

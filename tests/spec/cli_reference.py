@@ -13,7 +13,8 @@ import click
 from nojit.aot import diff, doctor, inspection, report
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
-from nojit.aot.tune import order, records
+from nojit.aot.tune import account, evaluate, importance, order, records
+from nojit.aot.tune import report as tune_report
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 
@@ -43,6 +44,17 @@ FACTS = (
     order.TuneRun,
     order.ProblemRun,
     records.Device,
+    account.TableFacts,
+    account.GroupFacts,
+    account.CurveStep,
+    evaluate.Evaluation,
+    evaluate.ProblemShare,
+    evaluate.Drift,
+    tune_report.ClassFacts,
+    tune_report.BestFacts,
+    tune_report.HeatMap,
+    importance.Importance,
+    importance.Share,
 )
 
 _COMMON = {"as_json", "quiet", "verbose", "help"}

@@ -19,6 +19,7 @@ from nojit.aot.cli.group import cli
 from nojit.aot.diff import BundleDiff
 from nojit.aot.inspection import KernelFacts, VariantFacts, definition
 
+from tests.aot.tune.synthetic import write_database
 from tests.spec.cli_reference import FACTS, command_of
 from tests.spec.pages import ROOT, blocks, rows
 from tests.spec.tiny import TABLE
@@ -28,7 +29,7 @@ PAGE = ROOT / "docs/cli.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 SAID = dict(rows(PAGE, "documents"))
 # what these write has types of its own, which the page explains field by field
-MEASURED = ("bench launch", "bench cold-start", "bench bundles", "tune run")
+MEASURED = ("bench launch", "bench cold-start", "bench bundles", "tune run", "tune report")
 
 
 @pytest.fixture
@@ -44,6 +45,19 @@ def run(*words: object, code: int = 0) -> dict[str, Any]:
     return written
 
 
+def tuning_documents(folder: Path) -> dict[str, Any]:
+    database = write_database(folder / "toy.db")
+    configs = folder / "device_name=NVIDIA_H200.json"
+    configs.write_text(json.dumps({"1": {"BLOCK_SIZE_M": 16}}))
+    facts = ("--kernel", "moe", "--key", "n", "--arch", "sm_90", "--multiprocessors", 132, "--memory-bytes", 1)
+    evaluate = ("tune", "evaluate", database, "--tables", folder / "tuned", "--kernel", "toy")
+    return {
+        "tune select": run("tune", "select", database, "--out", folder / "tuned"),
+        "tune evaluate": run(*evaluate) | run(*evaluate, "--repeat", database),
+        "tune import": run("tune", "import", configs, *facts, "--out", folder / "imported"),
+    }
+
+
 def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.nojit"
     damaged.write_bytes(bundle.read_bytes()[:-1])
@@ -56,6 +70,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "diff": run("diff", bundle, bundle),
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
         "completion": run("completion", "bash"),
+        **tuning_documents(tmp_path),
     }
     assert documents.keys() | {"doctor", *MEASURED} == SAID.keys()
     for command, document in documents.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,25 @@ def test_wrong_usage_of_import_is_named(run: Run, tmp_path: Path, words: tuple[s
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
     unnamed = run("tune", "import", path, *IMPORT, "--key", "tokens")
     assert "expected --device-name, for the files name none" in unnamed.stderr
+
+
+def test_report_writes_a_page_and_tables(document: Document, database: Path, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    written = document("tune", "report", database, "--out", tmp_path / "r.html", "--markdown", tmp_path / "r.md")
+    assert (tmp_path / "r.html").read_text().startswith("<!DOCTYPE html>")
+    assert "| `toy` | square |" in (tmp_path / "r.md").read_text()
+    (one,) = written["classes"]
+    assert (one["kernel"], one["problems"], one["configs"]) == ("toy", 4, 12)
+    assert one["importance"]["shares"][0]["factors"]
+    assert written["tables"][0]["kernel"] == "toy"
+
+
+def test_report_names_the_extra_that_it_needs(run: Run, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "sklearn.ensemble", raising=False)
+    for name in [name for name in sys.modules if name.startswith("nojit.aot.tune.report")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "nojit.aot.tune.importance", raising=False)
+    result = run("tune", "report", database, "--out", "r.html")
+    assert result.exit_code == 1
+    assert "pip install 'nojit[tune]'" in result.stderr

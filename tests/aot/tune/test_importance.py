@@ -88,7 +88,7 @@ def test_the_forest_finds_what_depends_on_the_problem() -> None:
 def test_what_never_varies_is_no_factor() -> None:
     found = explained(lambda a, b, p: math.exp(a))
     assert "num_warps" not in {name for one in found.shares for name in one.factors}
-    assert list(found.main()) == ["A", "B"]
+    assert list(found.totals()) == ["A", "B"]
 
 
 def test_values_of_any_kind_are_levels() -> None:
