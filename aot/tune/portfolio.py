@@ -181,7 +181,7 @@ class _Search:
     def _gains(self, left: Sequence[float], banned: frozenset[int]) -> list[tuple[float, int]]:
         """List what each config that may be added takes off the sum, largest first."""
         gains = [
-            (math.fsum(max(0.0, old - new) for old, new in zip(left, column, strict=True)), config)
+            (sum([old - new for old, new in zip(left, column, strict=True) if old > new]), config)
             for config, column in self.columns.items()
             if config not in banned
         ]
