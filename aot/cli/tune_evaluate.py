@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -31,6 +31,18 @@ _SHARE = click.FloatRange(0, 1)
 _TOLD = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """What to compare two runs with."""
+
+    places: tuple[Path, Path]
+    kernels: tuple[str, ...]
+    manifests: Path | None
+    max_drift: float | None
+    """In percent."""
+    bounds: Bounds
+
+
 @click.command("evaluate")
 @database_argument
 @click.option(
@@ -55,6 +67,10 @@ _TOLD = 0.02
 @click.option(
     "--max-drift", type=click.FloatRange(0), help="With --repeat: exit 1 if any choice is this many percent slower."
 )
+@click.option("--loss", type=click.FloatRange(0), default=5.0, help="With --repeat: as of `tune select`; default 5.")
+@click.option(
+    "--max-configs", "most", type=click.IntRange(1), default=6, help="With --repeat: as of `tune select`; default 6."
+)
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -67,6 +83,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     min_worst: float | None,
     again: Path | None,
     max_drift: float | None,
+    loss: float,
+    most: int,
 ) -> int:
     """Compare what tuned tables choose with the best that was measured, on problems that were held out.
 
@@ -75,7 +93,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     fails too.
     """
     if again is not None:
-        return _repeat(out, (database, again), kernels, manifests, max_drift)
+        request = _Repeat((database, again), kernels, manifests, max_drift, Bounds(loss / 100, most))
+        return _repeat(out, request)
     found = evidence_of(database, use, kernels)
     rules = rules_of(manifests, found)
     tables = _tables(place)
@@ -146,21 +165,21 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _repeat(
-    out: Output, places: tuple[Path, Path], kernels: tuple[str, ...], manifests: Path | None, most: float | None
-) -> int:
-    first, second = (evidence_of(place, "tune", kernels) for place in places)
-    rules = rules_of(manifests, first)
+def _repeat(out: Output, request: _Repeat) -> int:
+    first, second = (evidence_of(place, "tune", request.kernels) for place in request.places)
+    rules = rules_of(request.manifests, first)
     others = {(one.kernel.name, one.device): one for one in second}
     drifts: list[Drift] = []
     for evidence in first:
         other = others.get((evidence.kernel.name, evidence.device))
         if other is None:
             what = f"expected measurements of {evidence.kernel.name} on {evidence.device.name} in both"
-            raise TuningError(what, got="none", where=str(places[1]))
+            raise TuningError(what, got="none", where=str(request.places[1]))
         known = rules[evidence.kernel.name]
-        drifts += repeat(evidence, select(evidence, known, Bounds()), select(other, known, Bounds()), known)
+        selections = [select(one, known, request.bounds) for one in (evidence, other)]
+        drifts += repeat(evidence, selections[0], selections[1], known)
     sizes = [abs(one.drift) for one in drifts if one.drift is not None]
+    most = request.max_drift
     kept = most is None or (len(sizes) == len(drifts) and max(sizes, default=0.0) <= most / 100)
     worst = max(sizes, default=None)
     out.emit("tune evaluate", {"worst_drift": worst, "kept": kept, "drifts": [asdict(one) for one in drifts]})

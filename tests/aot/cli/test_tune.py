@@ -129,6 +129,9 @@ def test_repeated_runs_are_compared(run: Run, document: Document, database: Path
     assert (same["worst_drift"], same["kept"], len(same["drifts"])) == (0.0, True, 4)
     other = document("tune", "evaluate", database, "--repeat", slower, "--max-drift", 2, code=1)
     assert other["kept"] is False
+    one = ("--loss", 100, "--max-configs", 1)
+    drifts = document("tune", "evaluate", database, "--repeat", slower, *one)["drifts"]
+    assert len({drift["first"] for drift in drifts}) == 1 < len({drift["first"] for drift in other["drifts"]})
     assert "the second's choice differs by" in run("tune", "evaluate", database, "--repeat", slower).stdout
 
 
