@@ -266,7 +266,7 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     return facts;
 }
 
-/* The plan of a call, found or made, its image on the device. */
+/* The plan of a call, found or made: its image is with the driver, and on the device once `Kernel.warmup` loads it. */
 static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                  PyObject *keywords)
 {

@@ -65,8 +65,15 @@ static bool has_lost_limits(const nj_plan *plan)
                                 atomic_load_explicit(&plan->device->epoch, memory_order_relaxed);
 }
 
-static nj_outcome prepare_and_enqueue(const nj_plan *plan, nj_launch *launch)
+typedef struct {
+    const nj_plan *plan;
+    nj_launch *launch;
+} nj_enqueuing;
+
+static nj_outcome prepare_and_enqueue(void *facts)
 {
+    const nj_plan *plan = ((nj_enqueuing *)facts)->plan;
+    nj_launch *launch = ((nj_enqueuing *)facts)->launch;
     nj_outcome outcome = has_lost_limits(plan) ? nj_plan_prepare(plan) : NJ_SUCCESS;
     if (outcome.call != NULL) {
         return outcome;
@@ -80,15 +87,8 @@ static nj_outcome prepare_and_enqueue(const nj_plan *plan, nj_launch *launch)
 
 static int run(const nj_plan *plan, nj_launch *launch)
 {
-    unsigned int epoch = atomic_load_explicit(&plan->device->epoch, memory_order_relaxed);
-    nj_outcome outcome = prepare_and_enqueue(plan, launch);
-    if (nj_is_lost(outcome)) {
-        /* somebody reset the device: libraries and kernels survive that, the context and its limits do not */
-        outcome = nj_device_renew(plan->device, epoch);
-        if (outcome.call == NULL) {
-            outcome = prepare_and_enqueue(plan, launch);
-        }
-    }
+    nj_enqueuing enqueuing = {plan, launch};
+    nj_outcome outcome = nj_do_on_device(plan->device, prepare_and_enqueue, &enqueuing);
     int status = nj_check(outcome, plan->device, plan->label);
     if (status == 0) {
         nj_device_note(plan->device, plan->label, launch->grid);

@@ -84,51 +84,50 @@ static nj_outcome append_params(CUkernel kernel, PyObject *list)
     }
 }
 
-/* Work in the context of a device; needs the GIL. */
-typedef nj_outcome (*work)(const nj_function *self, const nj_device *device, PyObject *list);
+/* What is asked of a function on a device. */
+typedef struct {
+    const nj_function *function;
+    nj_device *device;
+    PyObject *list; /* of params, where they are asked for */
+} nj_asking;
 
-/* Does the work, once more in a new context where somebody has reset the device: 0, or -1 with an exception raised. */
-static int work_on_device(work there, const nj_function *self, nj_device *device, PyObject *list)
+static nj_outcome list_params(void *facts)
 {
-    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
-    nj_outcome outcome = there(self, device, list);
-    if (nj_is_lost(outcome)) {
-        outcome = nj_device_renew(device, epoch);
-        if (outcome.call == NULL) {
-            outcome = there(self, device, list);
-        }
-    }
-    return PyErr_Occurred() ? -1 : nj_check(outcome, device, self->symbol);
-}
-
-static nj_outcome list_params(const nj_function *self, const nj_device *device, PyObject *list)
-{
+    const nj_asking *asking = facts;
     bool pushed;
-    nj_outcome outcome = nj_context_enter(device, &pushed);
+    nj_outcome outcome = nj_context_enter(asking->device, &pushed);
     if (outcome.call == NULL) {
         /* the context may have been lost half way */
-        if (PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL) == 0) {
-            outcome = append_params(self->handle, list);
+        if (PyList_SetSlice(asking->list, 0, PyList_GET_SIZE(asking->list), NULL) == 0) {
+            outcome = append_params(asking->function->handle, asking->list);
         }
         nj_context_leave(pushed);
     }
     return outcome;
 }
 
-static nj_outcome load(const nj_function *self, const nj_device *device, PyObject *Py_UNUSED(list))
+static nj_outcome load(void *facts)
 {
+    const nj_asking *asking = facts;
     nj_outcome outcome;
     Py_BEGIN_ALLOW_THREADS
     bool pushed;
     CUfunction function;
-    outcome = nj_context_enter(device, &pushed);
+    outcome = nj_context_enter(asking->device, &pushed);
     if (outcome.call == NULL) {
         /* the driver puts an image on a device when this is first asked */
-        outcome = NJ_TRY(cuKernelGetFunction, &function, self->handle);
+        outcome = NJ_TRY(cuKernelGetFunction, &function, asking->function->handle);
         nj_context_leave(pushed);
     }
     Py_END_ALLOW_THREADS
     return outcome;
+}
+
+/* 0, or -1 with an exception raised. */
+static int ask_on_device(nj_work work, nj_asking *asking)
+{
+    nj_outcome outcome = nj_do_on_device(asking->device, work, asking);
+    return PyErr_Occurred() ? -1 : nj_check(outcome, asking->device, asking->function->symbol);
 }
 
 static nj_device *device_argument(PyObject *number)
@@ -150,7 +149,7 @@ static PyObject *function_params(nj_function *self, PyObject *ordinal)
         Py_RETURN_NONE;
     }
     PyObject *list = PyList_New(0);
-    if (list != NULL && work_on_device(list_params, self, device, list) < 0) {
+    if (list != NULL && ask_on_device(list_params, &(nj_asking){self, device, list}) < 0) {
         Py_CLEAR(list);
     }
     return list;
@@ -159,7 +158,7 @@ static PyObject *function_params(nj_function *self, PyObject *ordinal)
 static PyObject *function_load(nj_function *self, PyObject *ordinal)
 {
     nj_device *device = device_argument(ordinal);
-    if (device == NULL || work_on_device(load, self, device, NULL) < 0) {
+    if (device == NULL || ask_on_device(load, &(nj_asking){self, device, NULL}) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;

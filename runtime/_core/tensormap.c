@@ -113,20 +113,30 @@ static uint64_t extent(const nj_map *map, const encoding *numbers)
     return bytes;
 }
 
+typedef struct {
+    const nj_map *map;
+    const nj_device *device;
+    const nj_descriptor *descriptor;
+    const encoding *numbers;
+    CUtensorMap *out;
+} nj_encoding;
+
 /* Encodes in the device's context. */
-static nj_outcome encode_there(const nj_map *map, const nj_device *device, const nj_descriptor *descriptor,
-                               const encoding *numbers, CUtensorMap *out)
+static nj_outcome encode_there(void *facts)
 {
+    const nj_encoding *it = facts;
+    const nj_map *map = it->map;
+    const nj_descriptor *descriptor = it->descriptor;
     static const uint32_t steps[NJ_RANK_MAX] = {1, 1, 1, 1, 1};
     int type = descriptor->rounds_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map->element_type;
     int fill = descriptor->pads_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : 0;
     bool pushed;
-    nj_outcome outcome = nj_context_enter(device, &pushed);
+    nj_outcome outcome = nj_context_enter(it->device, &pushed);
     if (outcome.call != NULL) {
         return outcome;
     }
-    outcome = NJ_TRY(cuTensorMapEncodeTiled, out, type, (uint32_t)map->rank, (void *)(uintptr_t)descriptor->base.bits,
-                     numbers->dimensions, numbers->stride_bytes, map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+    outcome = NJ_TRY(cuTensorMapEncodeTiled, it->out, type, (uint32_t)map->rank, (void *)(uintptr_t)descriptor->base.bits,
+                     it->numbers->dimensions, it->numbers->stride_bytes, map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                      map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill);
     nj_context_leave(pushed);
     return outcome;
@@ -136,14 +146,8 @@ static int encode(const nj_map *map, nj_device *device, const nj_descriptor *des
                   PyObject *where, CUtensorMap *out)
 {
     int version;
-    unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
-    nj_outcome outcome = encode_there(map, device, descriptor, numbers, out);
-    if (nj_is_lost(outcome)) {
-        outcome = nj_device_renew(device, epoch);
-        if (outcome.call == NULL) {
-            outcome = encode_there(map, device, descriptor, numbers, out);
-        }
-    }
+    nj_encoding facts = {map, device, descriptor, numbers, out};
+    nj_outcome outcome = nj_do_on_device(device, encode_there, &facts);
     if (nj_check(outcome, device, where) < 0 ||
         NJ_CUDA(where, cuDriverGetVersion, &version) < 0) {
         return -1;
