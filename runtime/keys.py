@@ -175,12 +175,11 @@ def make_spec(
 
 
 def _fields(table: KernelTable, asked: Interests, interner: Interner) -> list[Any]:
-    runtime = {param.name: (param.types, param.hint_16, param.hint_1) for param in asked.params}
     matrix = {axis.name for axis in table.axes}
     fields: list[Any] = []
     for param in table.params:
         if not param.constexpr:
-            fields.append(runtime[param.name])
+            fields.append(asked.params[param.name])
         elif param.name in matrix and not isinstance(param.default, Missing):
             fields.append(_program_key(param.default, interner))
         else:

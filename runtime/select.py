@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
-from nojit.runtime.interests import Interests, ParamInterest, interests
+from nojit.runtime.interests import Interests, interests
 from nojit.runtime.misses import no_match, rejections
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
@@ -26,7 +26,6 @@ __all__ = [
     "Choice",
     "Explanation",
     "Interests",
-    "ParamInterest",
     "accepts",
     "choose",
     "explain",
