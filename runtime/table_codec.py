@@ -101,7 +101,7 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     programs, signatures, tuning, types = rest
     pools = ((*types,), len(meanings), len(configs))
     try:
-        tuned = None if tuning is None else _tuning_codec().whole_tuning(parse_json(tuning, where), pools)
+        tuned = None if tuning is None else _tuning_codec().whole_tuning(tuning, pools)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)

@@ -31,6 +31,9 @@ def read_table(
     decode_value: Callable[[bytes], object],
     /,
 ) -> tuple[Any, ...] | None: ...
+def read_tuning(
+    raw: bytes, meanings: int, configs: int, table: type[Any], block: type[Any], device: type[Any], /
+) -> tuple[Any, ...] | None: ...
 def read_launch(launch: bytes, /) -> tuple[Any, ...] | None: ...
 def plain_slots(
     names: tuple[str, ...],

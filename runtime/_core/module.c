@@ -13,6 +13,7 @@
 #include "slots.h"
 #include "table.h"
 #include "table_fields.h"
+#include "tuning_table.h"
 #include "tensor.h"
 
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
@@ -161,6 +162,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("Sums over the images and the groups of a bundle, if all of them surely keep every rule; else None.")},
     {"read_table", nj_read_table, METH_VARARGS,
      PyDoc_STR("The fields of a variant table, if it surely keeps every rule; else None.")},
+    {"read_tuning", nj_read_tuning, METH_VARARGS,
+     PyDoc_STR("The parts of the tuning of a table, if it surely keeps every rule; else None.")},
     {"read_launch", nj_read_launch, METH_O,
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
     {"plain_slots", nj_plain_slots, METH_VARARGS,

@@ -29,6 +29,21 @@ INDEX: Document = {}
 edit_index(PARTS, INDEX.update)
 TABLES: list[Document] = [json.loads(split_table(raw)[0]) for _, _, raw in PARTS.tables]
 SCALE = 1  # tables are sorted by kernel: fill, scale
+TABLES.append(copy.deepcopy(TABLES[SCALE]))
+TABLES[-1]["tuning"] = {
+    "bucket": "quarter_pow2",
+    "key": ["n", "n * 2"],
+    "tables": [
+        {
+            "blocks": [
+                {"meanings": [0], "rows": [[[1, 2], [1, 0]], [[1, 4], [0]], [[4, 8], [1]]]},
+                {"meanings": [1], "rows": [[[0, 0], [1]]]},
+            ],
+            "device": {"arch": "sm_90", "memory_bytes": 150754820096, "multiprocessors": 132, "name": "NVIDIA H200"},
+        },
+        {"blocks": [], "device": {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 1, "name": "NVIDIA H200"}},
+    ],
+}
 COLUMN: dict[str, array[int]] = {name: array("I", [0]) for name in COLUMNS}
 ODD = (AttributeError, KeyError, TypeError, ValueError)
 # near misses of what stands there, and things of every kind

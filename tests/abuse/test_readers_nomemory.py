@@ -11,6 +11,7 @@ import pytest
 from nojit.runtime import _core
 from nojit.runtime import format as layout
 from nojit.runtime.table import MISSING, Param
+from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningTable
 
 from tests.support.hostile import golden_parts
 from tests.support.jsonlies import canonical, edit_index, split_table
@@ -28,6 +29,10 @@ edit_index(PARTS, INDEX.update)
 def read_table() -> tuple[Any, ...] | None:
     # functions in C, for CPython forgets errors of its own where it has no room for a frame in Python
     return _core.read_table(TABLE, ROWS, 1 << 20, len, str.isascii, bytes)
+
+
+def read_tuning() -> tuple[Any, ...] | None:
+    return _core.read_tuning(tuning_json, 100, 70, TuningTable, TuningBlock, TunedDevice)
 
 
 def read_index() -> tuple[Any, ...] | None:
@@ -49,10 +54,14 @@ def plain_slots() -> tuple[Any, ...] | None:
 
 
 canonical_index = canonical(INDEX)
+device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
+rows = [[[number, 1 << 40], [*range(40)]] for number in range(300, 340)]
+blocks = [{"meanings": [*range(40)], "rows": rows}]
+tuning_json = canonical({"bucket": "pow2", "key": ["n", "m"], "tables": [{"blocks": blocks, "device": device}]})
 launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
 
 
-@pytest.mark.parametrize("read", [read_table, read_index, read_launch, sum_groups, plain_slots])
+@pytest.mark.parametrize("read", [read_table, read_tuning, read_index, read_launch, sum_groups, plain_slots])
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:
     expected = read()
     assert expected is not None
