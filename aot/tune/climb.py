@@ -8,7 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.events import Done, Event, Fault, Measured, Task, Trying
-from nojit.aot.tune.halving import EXHAUSTIVE, FINAL, RUNGS, Rung, Timing, keep, order, sample_count, summarize
+from nojit.aot.tune.halving import (
+    EXHAUSTIVE,
+    FINAL,
+    RUNGS,
+    Rung,
+    Timing,
+    contenders,
+    keep,
+    order,
+    sample_count,
+    summarize,
+)
 from nojit.aot.tune.stage import Stage, Trial
 
 __all__ = ["climb"]
@@ -19,10 +30,9 @@ _FEW = 4
 _HOPELESS = 3.0
 # the last rung takes no more than so many: what is behind them is as good, for all that can be told
 _MOST = 16
-# it goes on until the noise is this small, or for so many turns, with those that are this near to the best
+# it goes on until the noise is this small, or there are so many samples, with those that may yet be the best
 _QUIET = 0.01
-_TURNS = 3
-_NEAR = 1.15
+_ENOUGH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +112,20 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
     # the very first sample of each warms up, and counts only where it is the only one
     samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
     if rung in {FINAL, EXHAUSTIVE}:
-        _settle(state, samples, counts)
+        _settle(state, samples)
     timings = {candidate: summarize(values) for candidate, values in samples.items()}
     state.send(Measured(rung.number, timings, state.stage.clock_mhz()))
     return timings
 
 
-def _settle(state: _Climb, samples: dict[int, list[float]], counts: dict[int, int]) -> None:
-    """Add samples where the noise is still too great."""
-    for _ in range(_TURNS - 1):
+def _settle(state: _Climb, samples: dict[int, list[float]]) -> None:
+    """Double the samples of what may yet be the best while its noise is too great to tell."""
+    while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
-        near = _NEAR * min(timing.median_us for timing in timings.values())
-        noisy = {one: counts[one] for one, it in timings.items() if it.noise > _QUIET and it.median_us <= near}
-        if not noisy or state.spent_s() > state.task.allowance_s:
+        noisy = [one for one in contenders(timings) if timings[one].noise > _QUIET and len(samples[one]) < _ENOUGH]
+        if not noisy:
             return
-        for candidate, more in _time(state, noisy).items():
+        for candidate, more in _time(state, {one: len(samples[one]) for one in noisy}).items():
             samples[candidate] += more
 
 

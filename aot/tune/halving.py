@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["EXHAUSTIVE", "FINAL", "RUNGS", "Rung", "Timing", "keep", "order", "sample_count", "summarize"]
+__all__ = ["EXHAUSTIVE", "FINAL", "RUNGS", "Rung", "Timing", "contenders", "keep", "order", "sample_count", "summarize"]
 
 # half of the 95 % interval of a median lies this many ranks, times the root of the number of samples, from the middle
 _RANKS: Final = 0.98
@@ -90,16 +90,25 @@ def order(counts: Mapping[int, int], rng: random.Random) -> list[int]:
 def keep(timings: Mapping[int, Timing], slack: float) -> list[int]:
     """Choose who goes on, the fastest first.
 
-    Those are the configs that may be the best for all that is known (their interval and the best one's overlap), and of
-    the faster half those within `slack` of the best.
+    Those are the `contenders`, and of the faster half those within `slack` of the best.
     """
-    ranked = sorted(timings, key=lambda config: (timings[config].median_us, config))
+    ranked = _ranked(timings)
     best = timings[ranked[0]]
-    bound = best.median_us * (1 + best.noise)
+    may_win = set(contenders(timings))
     half = math.ceil(len(ranked) / 2)
     return [
         config
         for rank, config in enumerate(ranked)
-        if timings[config].median_us * (1 - timings[config].noise) <= bound
-        or (rank < half and timings[config].median_us <= best.median_us * (1 + slack))
+        if config in may_win or (rank < half and timings[config].median_us <= best.median_us * (1 + slack))
     ]
+
+
+def contenders(timings: Mapping[int, Timing]) -> list[int]:
+    """List the configs that may be the best for all that is known, the fastest first: their interval and its overlap."""
+    ranked = _ranked(timings)
+    bound = timings[ranked[0]].median_us * (1 + timings[ranked[0]].noise)
+    return [config for config in ranked if timings[config].median_us * (1 - timings[config].noise) <= bound]
+
+
+def _ranked(timings: Mapping[int, Timing]) -> list[int]:
+    return sorted(timings, key=lambda config: (timings[config].median_us, config))
