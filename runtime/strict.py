@@ -15,10 +15,7 @@ from nojit.runtime.errors import BundleFormatError
 
 __all__ = [
     "Json",
-    "are_counts",
     "are_digests",
-    "are_lines",
-    "are_names",
     "canonical_json",
     "count",
     "fields",
@@ -164,7 +161,7 @@ def line(value: Json, where: str) -> str:
     return checked
 
 
-def are_lines(values: Sequence[Any]) -> bool:
+def _are_lines(values: Sequence[Any]) -> bool:
     """Say whether all are short strings that are safe to show.
 
     Raises:
@@ -176,7 +173,7 @@ def are_lines(values: Sequence[Any]) -> bool:
 def lines(values: Sequence[Json], where: str) -> tuple[str, ...]:
     """Take short strings that are safe to show, all at once: most tables are mostly these."""
     whole = tuple([value for value in values if isinstance(value, str)])
-    if len(whole) == len(values) and are_lines(whole):
+    if len(whole) == len(values) and _are_lines(whole):
         return whole
     return tuple(line(value, where) for value in values)
 
@@ -194,7 +191,7 @@ def name(value: Json, where: str) -> str:
     return checked
 
 
-def are_names(values: Sequence[Any]) -> bool:
+def _are_names(values: Sequence[Any]) -> bool:
     """Say whether all are names.
 
     Raises:
@@ -207,7 +204,7 @@ def are_names(values: Sequence[Any]) -> bool:
 def name_list(values: Sequence[Json], where: str) -> tuple[str, ...]:
     """Take names, all at once."""
     whole = tuple([value for value in values if isinstance(value, str)])
-    if len(whole) == len(values) and are_names(whole):
+    if len(whole) == len(values) and _are_names(whole):
         return whole
     return tuple([name(value, where) for value in values])
 
@@ -219,11 +216,6 @@ def count(value: Json, limit: int, where: str, least: int = 0) -> int:
     if not least <= value <= limit:
         raise refuse("size", f"expected {least} to {limit}", got=value, where=where)
     return value
-
-
-def are_counts(values: Sequence[Any], limit: int) -> bool:
-    """Say whether all are integers from 0 to `limit`."""
-    return {*map(type, values)} <= {int} and min(values, default=0) >= 0 and max(values, default=0) <= limit
 
 
 def are_digests(values: Sequence[Any]) -> bool:
