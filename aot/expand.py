@@ -136,7 +136,7 @@ class Expander:
             if self.arch not in way.archs or not self.fits(way, names):
                 continue
             closed = self._closed(signature, way)
-            for derived in self._derived_values(names):
+            for derived in self._derived_values(way, names):
                 known = names | dict(derived)
                 for hints in self.hint_sets_of(way, dict(closed)):
                     yield (
@@ -175,13 +175,17 @@ class Expander:
         """Say whether a config's `when` holds."""
         return self.truth(way.when, names)
 
-    def _derived_values(self, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
+    def _derived_values(self, way: Way, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
         choices: list[tuple[Value, ...]] = []
+        required = parse_rule(way.config.requires or "true", self.where).conjuncts()
         for name, expression in self.derived.items():
             spec = self.spec.derived[name]
             where = f"{self.where}.derived.{name}"
             if not expression.names & set(self.params):
                 choices.append((_evaluate(expression, names, where),))
+            elif expression in required:
+                # the config runs only where it holds
+                choices.append((True,))
             elif isinstance(spec, DerivedSpec):
                 choices.append(tuple(read_value(value, where) for value in spec.values))
             elif expression.is_boolean:

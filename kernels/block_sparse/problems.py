@@ -108,10 +108,10 @@ PROBLEMS: Final = {
 Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of rows.
 """
 
-_TUNABLES: Final = ("ROWS", "CHUNKS", "ONE_TILE")
+_TUNABLES: Final = ("ROWS", "CHUNKS")
 ROLES: Final[Mapping[str, Roles]] = {
-    "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL",)),
-    "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ()),
+    "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "ONE_TILE")),
+    "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("ONE_TILE",)),
 }
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}

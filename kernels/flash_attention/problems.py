@@ -31,6 +31,22 @@ class Problem:
     causal_alignment: str = "top_left"
 
 
+def _small_calls() -> Iterator[Problem]:
+    """List calls with little to do at once, where the best tile depends on how many programs there are."""
+    for dim in (64, 128):
+        for heads in (8, 32, 128):
+            for q_len, kv_len in ((16, 128), (32, 512), (64, 128), (64, 1024), (128, 512), (256, 2048)):
+                name = f"chunk of {q_len} at {kv_len}, {heads} heads, D {dim}"
+                yield Problem(name, 1, heads, heads, q_len, kv_len, dim, dim, True, "bottom_right")
+            for length in (128, 256, 768):
+                yield Problem(f"{length}, {heads} heads, D {dim}", 1, heads, heads, length, length, dim, dim)
+                causal = f"{length}, causal, {heads} heads, D {dim}"
+                yield Problem(causal, 1, heads, heads, length, length, dim, dim, is_causal=True)
+            for kv_len in (512, 2048):
+                name = f"decode of 8 x {heads} against {kv_len}, D {dim}"
+                yield Problem(name, 8, heads, heads, 2, kv_len, dim, dim)
+
+
 PROBLEMS: Final = {
     "test": (
         Problem("one query", 1, 1, 1, 1, 1, 16, 16),
@@ -96,6 +112,7 @@ PROBLEMS: Final = {
         Problem("prefill of 2k", 8, 32, 8, 2048, 2048, 128, 128, is_causal=True),
         Problem("text to image", 2, 24, 24, 4096, 512, 128, 128),
         Problem("speculation of 16 at 1k, D 64", 16, 16, 16, 16, 1024, 64, 64, True, "bottom_right"),
+        *_small_calls(),
     ),
     "bars": (
         Problem("4k causal", 4, 32, 32, 4096, 4096, 128, 128, is_causal=True),
@@ -114,7 +131,7 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_HELD_OUT: Final = 12
+_HELD_OUT: Final = 18
 # what a held-out problem may take: about 2 ms of an H200
 _MOST_FLOPS: Final = 8 * 10**11
 # rows are compared in groups that end here: the later a row, the more keys it averages, and the smaller it is

@@ -269,6 +269,18 @@ class TestDerived:
         assert constexprs(expansion, "EVEN") == [True, False]
         assert [v.derived for v in expansion.variants] == [(("EVEN", True),), (("EVEN", False),)]
 
+    def test_one_that_a_config_requires_is_built_true_only(self):
+        expansion = expand(
+            params={"n": "i32"},
+            configs=[{"B": 64, "requires": "n > 0 and n  % (B) == 0"}, {"B": 32}],
+            derived={"EVEN": "n % B == 0"},
+        )
+        assert [(*v.config.constexprs, v.derived) for v in expansion.variants] == [
+            (("B", 64), (("EVEN", True),)),
+            (("B", 32), (("EVEN", True),)),
+            (("B", 32), (("EVEN", False),)),
+        ]
+
     def test_one_that_asks_nothing_of_the_call_is_folded(self):
         expansion = expand(
             params={"n": "i32"},
@@ -436,7 +448,8 @@ def test_every_manifest_of_the_project_expands_for_every_arch_it_can(path):
             full = expand_kernel(entry, arch, str(path)).variants
             core = expand_kernel(entry, arch, str(path), "core").variants
             assert set(core) <= set(full)
-            assert full
+            # a kernel may be for some archs only: its configs say which
+            assert bool(full) == any(arch in config.get("archs", [arch]) for config in entry.configs)
         for arch in ARCHS:
             expand_kernel(entry, arch, str(path))
 

@@ -49,11 +49,12 @@ def test_profiles_stay_affordable(arch):
     """`core` is what a newcomer builds in minutes, `full` what a release builds once."""
     core = sum(len(expand_kernel(spec, arch, spec.name, "core").variants) for spec in KERNELS.values())
     full = sum(len(expand_kernel(spec, arch, spec.name).variants) for spec in KERNELS.values())
-    assert 60 <= core <= 100
+    assert 60 <= core <= 130
     assert 400 <= full <= 1200
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_core_holds_some_of_every_kernel(name):
     for arch in ARCHS:
-        assert expand_kernel(KERNELS[name], arch, name, "core").variants
+        if any(arch in config.get("archs", ARCHS) for config in KERNELS[name].configs):
+            assert expand_kernel(KERNELS[name], arch, name, "core").variants
