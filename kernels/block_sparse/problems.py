@@ -96,7 +96,7 @@ PROBLEMS: Final = {
         Problem("random of 1k", 2, 8, 32, 32, 32, "random", 0.3),
         Problem("window 128, few", 1, 4, 16, 16, 128, "window", 1),
         Problem("bigbird of 1k, wide", 4, 12, 16, 16, 64, "bigbird", 6),
-        Problem("dense of 1k", 8, 16, 16, 16, 64, "dense", 0),
+        Problem("dense of 1k, many", 8, 16, 16, 16, 64, "dense", 0),
         Problem("bigbird of 2k, wide", 2, 12, 32, 32, 64, "bigbird", 8),
         Problem("window 64, of 1k", 8, 12, 16, 16, 64, "window", 2),
         Problem("dense of 2k, 32", 4, 8, 64, 64, 32, "dense", 0),
