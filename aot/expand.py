@@ -20,7 +20,7 @@ from nojit.runtime.table import Derived
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
-__all__ = ["Axes", "Expander", "Expansion", "HintSet", "Names", "derived_of", "expand_kernel"]
+__all__ = ["Axes", "Expander", "Expansion", "HintSet", "Names", "derived_of", "expand_kernel", "settings_of"]
 
 Axes = tuple[tuple[str, Value], ...]
 HintSet = tuple[tuple[str, int], ...]
@@ -106,7 +106,7 @@ class Expander:
                     continue
                 self._check_new(variant, seen)
                 built += 1
-                if profile == "full" or self.truth(self.core, names):
+                if profile == "full" or self.in_core(variant, names):
                     variants.append(variant)
             if built and not self.spec.aligned_only and 0 not in missing.values():
                 self._refuse_incomplete(axes)
@@ -131,8 +131,7 @@ class Expander:
         base = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
         base.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
         for way in self.ways_for(axes):
-            settings = way.config.constexprs + way.options
-            names = base | {name: _plain(value) for name, value in settings}
+            names = base | settings_of(way)
             if self.arch not in way.archs or not self.fits(way, names):
                 continue
             closed = self._closed(signature, way)
@@ -154,6 +153,10 @@ class Expander:
                         ),
                         known,
                     )
+
+    def in_core(self, variant: Variant, names: Names) -> bool:  # noqa: ARG002 - for those who go by its config
+        """Say whether a variant belongs to the profile `core`."""
+        return self.truth(self.core, names)
 
     def _closed(self, signature: tuple[tuple[str, str], ...], way: Way) -> tuple[tuple[str, str], ...]:
         """Give the descriptors whose block a config chooses that block."""
@@ -249,6 +252,11 @@ class Expander:
                 "expected a true or false expression", got=f"{rule.text!r} = {value!r}", where=self.where
             )
         return value
+
+
+def settings_of(way: Way) -> dict[str, Any]:
+    """Return what rules see of a config."""
+    return {name: _plain(value) for name, value in way.config.constexprs + way.options}
 
 
 def _plain(value: Value) -> Any:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
-from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names
+from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names, settings_of
 from nojit.aot.manifest import KernelSpec
 from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, make_way, parse_rule
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
@@ -159,6 +160,12 @@ class _TunedExpander(Expander):
     def fits(self, way: Way, names: Names) -> bool:
         """Say whether a config is for a point of the matrix: a tuned one is, wherever a table uses it."""
         return way.number >= len(self.ways) or super().fits(way, names)
+
+    def in_core(self, variant: Variant, names: Names) -> bool:
+        """Say whether a variant belongs to `core`: of a tuned config, if one of the manifest's in its place would."""
+        if variant.config_number < len(self.ways):
+            return super().in_core(variant, names)
+        return any(super(_TunedExpander, self).in_core(variant, {**names, **settings_of(way)}) for way in self.ways)
 
     def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
         """List the sets of hints; only the configs that serve every call are built without hints."""

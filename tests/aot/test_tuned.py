@@ -166,6 +166,12 @@ class TestVariants:
         assert built(plan, "fp16") == [(512, 2), (512, 1), (256, 2), (256, 1), (256, 0)]
         assert built(plan, "bf16") == built(plan, "fp32") == []
 
+    def test_core_can_go_by_the_manifests_configs(self, project):
+        project.tune()
+        project.write(MANIFEST.replace("core = \"dtype == 'fp16'\"", "core = \"dtype == 'fp16' and BLOCK == 32\""))
+        assert built(project.plan("core"), "fp16") == [(512, 2), (512, 1), (256, 2), (256, 1), (256, 0)]
+        assert built(project.plan("core"), "fp32") == []
+
     def test_if_all_require_something_the_manifest_serves_the_rest(self, project):
         project.tune(TABLE.replace("use = [2, 0]", "use = [2]").replace("[1, 0, 2]", "[2]").replace("[2, 1]", "[2]").replace("us = [1.0, 2.0]", "us = [1.0]"))  # fmt: skip
         assert built(project.plan(), "fp16") == [(512, 2), (512, 1), (64, 2), (64, 1), (64, 0)]
