@@ -28,7 +28,7 @@ from nojit.runtime.errors import NojitError
 
 FAMILIES = ("pointwise", "flash_attention", "block_sparse")
 STAGE = "nojit.aot.tune.torch_stage:open_stage"
-STEPS = ("tune", "held_out", "repeat")
+STEPS = ("tune", "held_out", "fresh", "repeat")
 PAIRS_PER_S = 20
 APART = 0.02
 SAID_S = 20.0
@@ -70,11 +70,11 @@ class Said:
 def run(step: str, bundle: Path, budget_s: float, kernels: tuple[str, ...], folder: Path) -> bool:
     """Do one step and print its figures; say whether it keeps the bar of throughput."""
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
-    use = "held_out" if step == "held_out" else "tune"
+    use = "tune" if step == "repeat" else step
     setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in FAMILIES), kernels)
     said = Said()
     with open_database(folder / ("repeat.db" if step == "repeat" else "tune.db"), create=True) as database:
-        order = Order(setup, budget_s, exhaustive=use == "held_out", seed=STEPS.index(step))
+        order = Order(setup, budget_s, exhaustive=use != "tune", seed=STEPS.index(step))
         done = tune(order, database, said)
         show(done, said, database)
     return bool(done.known or done.pairs) and (done.quick_pairs_per_s or PAIRS_PER_S) >= PAIRS_PER_S
@@ -147,7 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--steps", default="tune,held_out,repeat")
     parser.add_argument("--budgets", default="180,150,180")
     parser.add_argument("--kernel", action="append", default=[])
     given = parser.parse_args()

@@ -2,7 +2,8 @@
 
 A family's ``problems.py`` has a function ``problems(use)`` that lists `TuningProblem`, and ``ROLES``, which says for each
 kernel what its constexprs are there for. The uses are ``tune`` (what tables are made of), ``held_out`` (drawn by a fixed
-seed and never in ``tune``: what tables are judged by) and ``bars`` (what speed is promised for).
+seed and never in ``tune``: what keys, spaces and problems are judged by while they are worked on), ``fresh`` (drawn by
+another seed, for a last look that nothing was fitted to) and ``bars`` (what speed is promised for).
 """
 
 from __future__ import annotations
@@ -11,15 +12,31 @@ import random
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from nojit.kernels import library
 from torch import Tensor
 
-__all__ = ["Launch", "Roles", "TuningProblem", "Work", "draws", "generator", "recorded", "rounding"]
+__all__ = [
+    "DRAWN",
+    "USES",
+    "Launch",
+    "Roles",
+    "TuningProblem",
+    "Work",
+    "check_use",
+    "draws",
+    "generator",
+    "recorded",
+    "rounding",
+]
 
 T = TypeVar("T")
+
+DRAWN: Final = ("held_out", "fresh")
+"""The uses whose problems are drawn by a seed."""
+USES: Final = ("tune", *DRAWN, "bars")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +134,19 @@ def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
     return launches[0], result
 
 
-def draws(name: str) -> random.Random:
-    """Return numbers that are the same everywhere and always: `name` is the seed."""
-    return random.Random(name)  # noqa: S311 - shapes, no secrets
+def check_use(use: str) -> None:
+    """Refuse a word that is no use.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if use not in USES:
+        raise ValueError(f"use: expected {', '.join(USES[:-1])} or {USES[-1]}, got {use!r}")
+
+
+def draws(name: str, use: str) -> random.Random:
+    """Return numbers that are the same everywhere and always: `name` and the use are the seed."""
+    return random.Random(name if use == "held_out" else f"{name} {use}")  # noqa: S311 - shapes, no secrets
 
 
 def generator(name: str, device: str) -> torch.Generator:

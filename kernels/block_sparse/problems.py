@@ -9,7 +9,7 @@ from typing import Final, Literal
 import torch
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
-from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "Pattern", "Problem", "SoftmaxProblem", "problems"]
@@ -228,24 +228,20 @@ def problems(use: str) -> tuple[SoftmaxProblem, ...]:
     Raises:
         ValueError: there is no such use.
     """
-    if use not in {"tune", "held_out", "bars"}:
-        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
-    found = _drawn() if use == "held_out" else PROBLEMS[use]
+    check_use(use)
+    found = _drawn(use) if use in DRAWN else PROBLEMS[use]
     forward, backward = ROLES
     return (
         *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
         # half of what is held out is enough to judge by
-        *(
-            SoftmaxProblem(problem, forward, "bf16", is_causal=True)
-            for problem in found[:: 2 if use == "held_out" else 1]
-        ),
+        *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
     )
 
 
-def _drawn() -> tuple[Problem, ...]:
+def _drawn(use: str) -> tuple[Problem, ...]:
     """Draw layouts that are not tuned for, of any block size, pattern and length of rows."""
-    rng = draws("block_sparse")
+    rng = draws("block_sparse", use)
     found: dict[str, Problem] = {}
     while len(found) < _HELD_OUT:
         block = rng.choice((16, 32, 64, 128))

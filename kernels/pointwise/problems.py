@@ -9,7 +9,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.pointwise import op, reference
-from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "Problem", "problems"]
@@ -141,21 +141,20 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
     Raises:
         ValueError: there is no such use.
     """
-    if use not in {"tune", "held_out", "bars"}:
-        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
+    check_use(use)
     return tuple(
         PointwiseProblem(f"{problem.name}, {word}" if word else problem.name, kernel, dtype, problem.shape, word)
         for kernel in _RESULTS_PER_OPERANDS
-        for place, problem in enumerate(_drawn(kernel) if use == "held_out" else PROBLEMS[use])
+        for place, problem in enumerate(_drawn(use, kernel) if use in DRAWN else PROBLEMS[use])
         for word in (("none", "tanh") if kernel == "gelu" else ("",))
         # memory decides, so that twice as many elements of half the bytes say nearly the same
         for dtype in (("bf16", "fp32") if place % 2 == 0 else ("bf16",))
     )
 
 
-def _drawn(kernel: str) -> tuple[Problem, ...]:
+def _drawn(use: str, kernel: str) -> tuple[Problem, ...]:
     """Draw shapes that are not tuned for, the sizes evenly over all magnitudes."""
-    rng = draws(f"pointwise/{kernel}")
+    rng = draws(f"pointwise/{kernel}", use)
     known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
     found: dict[int, Problem] = {}
     while len(found) < _HELD_OUT:
