@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -27,6 +28,12 @@ ALIGNMENTS: Final = ("top_left", "bottom_right")
 MAX_HEAD_DIM: Final = 256
 MAX_HEAD_DIM_FP32: Final = 128
 """fp32 tiles of wider heads do not fit the registers."""
+HOPPER: Final = 9
+"""The major compute capability that has a kernel of its own."""
+MAX_MAPPED_DIM: Final = 128
+"""The widest heads of that kernel."""
+MAP_BYTES: Final = 16
+"""What tensor maps want addresses and strides to be multiples of."""
 MAX_LEN: Final = 2**30
 """Positions of a query and a key are summed in 32 bits."""
 
@@ -128,6 +135,86 @@ def _flash_attention(
     out, lse = _allocate(q, v, return_lse)
     if not out.numel():
         return out, lse
+    factor = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+    offset = k.shape[2] - q.shape[2] if causal_alignment == "bottom_right" else 0
+    launch = launch_over_maps if takes_maps(q, k, v, out, factor) else launch_over_pointers
+    launch(q, k, v, out, lse if return_lse else None, factor, offset, bool(is_causal))
+    return out, lse
+
+
+def takes_maps(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> bool:
+    """Say whether the kernel for sm_90 runs this call: tensor maps must describe the operands, and a key be there."""
+    if not q.is_cuda or _facts(q.device.index).major != HOPPER or q.dtype == torch.float32:
+        return False
+    if max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
+        return False
+    return _is_mapped(q) and _is_mapped(k) and _is_mapped(v) and _is_mapped(out)
+
+
+@cache
+def _facts(device: int) -> Any:
+    """Return what torch knows of a device."""
+    return torch.cuda.get_device_properties(device)
+
+
+def _is_mapped(value: Tensor) -> bool:
+    """Say whether a tensor map can describe a tensor: aligned to 16 bytes, and strides that are multiples of them."""
+    if value.data_ptr() % MAP_BYTES or value.stride(3) != 1:
+        return False
+    step = MAP_BYTES // value.element_size()
+    for size, stride in zip(value.shape[:3], value.stride()[:3], strict=True):
+        if size > 1 and (stride % step or stride <= 0):
+            return False
+    return True
+
+
+class _Described:
+    """A tensor as a kernel over tensor maps takes it, its blocks left to the config."""
+
+    __slots__ = ("base", "shape", "strides")
+
+    block_shape = None
+
+    def __init__(self, base: Tensor) -> None:
+        self.base = base
+        self.shape = base.shape
+        batch, heads, rows, width = base.stride()
+        # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+        step = MAP_BYTES // base.element_size()
+        self.strides = (*(stride if stride % step == 0 else step for stride in (batch, heads, rows)), width)
+
+
+def launch_over_maps(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, offset: int, is_causal: bool
+) -> None:
+    """Launch the kernel for sm_90."""
+    batch, heads, q_len, head_dim = q.shape
+    kv_heads, kv_len, v_dim = v.shape[1:]
+    width = _tile_width(max(head_dim, v_dim))
+    library.get("flash_attention_fwd_sm90")(
+        _Described(q),
+        _Described(k),
+        _Described(v),
+        _Described(out),
+        lse,
+        scale,
+        offset,
+        batch,
+        heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        _facts(q.device.index).multi_processor_count,
+        CAUSAL=is_causal,
+        BLOCK_D=width,
+        BLOCK_DV=width,
+    )
+
+
+def launch_over_pointers(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, offset: int, is_causal: bool
+) -> None:
+    """Launch the kernel that takes any strides, alignment and width."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = _tile_widths(head_dim, v_dim)
@@ -136,9 +223,9 @@ def _flash_attention(
         k,
         v,
         out,
-        lse if return_lse else None,
-        1.0 / math.sqrt(head_dim) if scale is None else float(scale),
-        kv_len - q_len if causal_alignment == "bottom_right" else 0,
+        lse,
+        scale,
+        offset,
         batch,
         heads,
         heads // kv_heads,
@@ -150,11 +237,10 @@ def _flash_attention(
         *k.stride()[:3],
         *v.stride()[:3],
         *out.stride()[:3],
-        CAUSAL=bool(is_causal),
+        CAUSAL=is_causal,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
-    return out, lse
 
 
 def _fake(

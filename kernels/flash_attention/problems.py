@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final
 
 import torch
-from nojit.kernels.flash_attention.op import flash_attention
-from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from nojit.kernels.flash_attention.op import launch_over_maps, launch_over_pointers
+from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "Problem", "problems"]
@@ -127,9 +127,16 @@ Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen
 """
 
 ROLES: Final[Mapping[str, Roles]] = {
-    "flash_attention_fwd": Roles(("BLOCK_M", "BLOCK_N"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "EVEN_D"))
+    "flash_attention_fwd": Roles(("BLOCK_M", "BLOCK_N"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "EVEN_D")),
+    "flash_attention_fwd_sm90": Roles(
+        ("BLOCK_M", "BLOCK_N", "STAGES", "SECTION"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")
+    ),
 }
 
+_LAUNCHERS: Final = {
+    "flash_attention_fwd": launch_over_pointers,
+    "flash_attention_fwd_sm90": launch_over_maps,
+}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _HELD_OUT: Final = 18
 # what a held-out problem may take: about 2 ms of an H200
@@ -147,7 +154,7 @@ class AttentionProblem:
     problem: Problem
     dtype: str
 
-    kernel: ClassVar[str] = "flash_attention_fwd"
+    kernel: str = "flash_attention_fwd"
 
     @property
     def name(self) -> str:
@@ -184,7 +191,10 @@ class AttentionProblem:
         one = self.problem
         q, k, v = _operands(one, _DTYPES[self.dtype], device)
         words: dict[str, Any] = {"is_causal": one.is_causal, "causal_alignment": one.causal_alignment}
-        launch, out = recorded(lambda: cast("Tensor", flash_attention(q, k, v, **words)))
+        out = q.new_empty(one.batch, one.heads, one.q_len, one.v_dim)
+        offset = one.kv_len - one.q_len if one.causal_alignment == "bottom_right" else 0
+        asked = (q, k, v, out, None, one.head_dim**-0.5, offset, one.is_causal)
+        launch, _ = recorded(lambda: _LAUNCHERS[self.kernel](*asked))
         group = one.heads // one.kv_heads
         parts = [
             part
@@ -253,15 +263,14 @@ def problems(use: str) -> tuple[AttentionProblem, ...]:
     Raises:
         ValueError: there is no such use.
     """
-    if use not in {"tune", "held_out", "bars"}:
-        raise ValueError(f"use: expected tune, held_out or bars, got {use!r}")
-    found = _drawn() if use == "held_out" else PROBLEMS[use]
-    return tuple(AttentionProblem(problem, "bf16") for problem in found)
+    check_use(use)
+    found = _drawn(use) if use in DRAWN else PROBLEMS[use]
+    return tuple(AttentionProblem(problem, "bf16", kernel) for kernel in ROLES for problem in found)
 
 
-def _drawn() -> tuple[Problem, ...]:
+def _drawn(use: str) -> tuple[Problem, ...]:
     """Draw calls that are not tuned for: decoding, chunks and prompts of any length in between."""
-    rng = draws("flash_attention")
+    rng = draws("flash_attention", use)
     known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
     found: dict[str, Problem] = {}
     while len(found) < _HELD_OUT:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from unittest import mock
 
 import torch
 from nojit.kernels.block_sparse import reference as block_sparse_reference
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op import block_sparse_softmax
+from nojit.kernels.flash_attention import op as flash
 from nojit.kernels.flash_attention import reference as flash_reference
-from nojit.kernels.flash_attention.op import flash_attention
 from nojit.kernels.pointwise import op as pointwise
 from nojit.kernels.pointwise import reference as pointwise_reference
 from torch import Tensor
@@ -125,6 +127,8 @@ class _Attention:
     causal: bool
     alignment: str
     lse: bool
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
 
 
 def attention_calls() -> Iterator[Call]:
@@ -134,8 +138,10 @@ def attention_calls() -> Iterator[Call]:
     for dtype, (dim, v_dim), causal, lse in itertools.product(DTYPES, widths, (False, True), (False, True)):
         if dtype is torch.float32 and dim > 128:
             continue
-        for offset in (0, 1):
-            yield _attention_call(dtype, _Attention(2, 4, 2, 203, 257, dim, v_dim, offset, causal, "bottom_right", lse))
+        for offset, maps in ((0, True), (0, False), (1, True)):
+            case = _Attention(2, 4, 2, 203, 257, dim, v_dim, offset, causal, "bottom_right", lse, maps)
+            if maps or (dtype is not torch.float32 and dim <= flash.MAX_MAPPED_DIM):
+                yield _attention_call(dtype, case)
     for dtype in DTYPES:
         for q_len, kv_len in ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024)):
             for alignment in ("top_left", "bottom_right"):
@@ -153,6 +159,10 @@ def _attention_call(dtype: torch.dtype, case: _Attention) -> Call:
 
     options = {"is_causal": case.causal, "causal_alignment": case.alignment}
 
+    def attend() -> Outputs:
+        with nullcontext() if case.maps else mock.patch.object(flash, "takes_maps", return_value=False):
+            return as_tuple(flash.flash_attention(*inputs(), return_lse=case.lse, **options))
+
     def torchs() -> Outputs:
         """The eager operator in the same precision: products, softmax in fp32, products."""
         q, k, v = inputs()
@@ -166,7 +176,7 @@ def _attention_call(dtype: torch.dtype, case: _Attention) -> Call:
 
     return Call(
         f"flash_attention {str(dtype)[6:]} {case}",
-        lambda: as_tuple(flash_attention(*inputs(), return_lse=case.lse, **options)),
+        attend,
         lambda: flash_reference.flash_attention(*(x.double() for x in inputs()), **options)[: 2 if case.lse else 1],
         torchs,
         (2.0, 2.0) if case.lse else (2.0,),

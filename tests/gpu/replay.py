@@ -127,7 +127,7 @@ class _Replayed:
     def _compare(self, row: int, args: Sequence[Any], given: Mapping[str, Any]) -> None:
         self._tally.rows.add(row)
         self._tally.launches += 1
-        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        tensors = [arg for arg in (getattr(arg, "base", arg) for arg in args) if isinstance(arg, Tensor)]
         before = [tensor.clone() for tensor in tensors]
         self._kernel(*args, **given)
         ours = [tensor.clone() for tensor in tensors]
@@ -143,12 +143,30 @@ class _Replayed:
         runtime = dict(zip((param.name for param in table.params), args, strict=False))
         constexprs = table.constexprs(row)
         names = {**row_names(table, row), "arch": _capability()}
-        names |= {k: v.data_ptr() if isinstance(v, Tensor) else v for k, v in runtime.items()}
+        names |= {k: v.data_ptr() if isinstance(v, Tensor) else v for k, v in runtime.items() if not _is_described(v)}
         grid = [expr.parse(text).evaluate({k: expression_value(v) for k, v in names.items()}) for text in table.grid]
         if row not in self._compiled:
             self._compiled[row] = compile_with_triton(self._variants[_row_key(table, row)], self._planned.place)
+        types = dict(zip(table.runtime_params(), _row_key(table, row)[0], strict=True))
+        runtime = {k: _as_triton(v, types[k]) if _is_described(v) else v for k, v in runtime.items()}
         ordered = [runtime.get(param.name, constexprs.get(param.name, param.default)) for param in table.params]
         self._compiled[row][(*grid, 1, 1)[:3]](*ordered)
+
+
+def _is_described(value: Any) -> bool:
+    return hasattr(value, "block_shape")
+
+
+def _as_triton(descriptor: Any, kind: str) -> Any:
+    """Describe the same tensor to Triton, with the block of the variant and its default layout."""
+    from nojit.runtime.type_names import descriptor_parts
+    from triton.experimental.gluon.language import NVMMASharedLayout
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+    from triton.language.core import dtype
+
+    element, block = descriptor_parts(kind)
+    layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
+    return TensorDescriptor(descriptor.base, list(descriptor.shape), list(descriptor.strides), list(block), layout)
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:

@@ -1,0 +1,305 @@
+"""Flash attention, forward, for sm_90: tensor maps, warp specialization and two warp groups in turn (Shah et al. 2024, https://arxiv.org/abs/2407.08608).
+
+A program is persistent: it takes every so many-th tile of `BLOCK_M` queries. One warp, the producer, copies queries, keys
+and values into shared memory; each of the warp groups beside it, the consumers, owns 64 of the queries. A consumer has the
+product with the keys of one tile and the product with the values of the tile before in flight at once, so that tensor
+cores work while it takes exponentials. Keys are walked backwards: tiles that a causal diagonal or the end of the keys
+cuts come first, masked, all others after them.
+
+Tensor maps pad with zeros: rows and columns past the end read as 0, and are not written.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+# ruff: noqa: SIM113 - enumerate() is no Gluon
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+LN_2 = gl.constexpr(0.6931471805599453)
+ROWS = gl.constexpr(64)
+
+# their names before and after Triton 3.7
+copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
+
+
+@gluon.jit
+def _tile_of(number, tiles, heads, SECTION: gl.constexpr, CAUSAL: gl.constexpr):
+    """Return the tile and the batch and head (as one number) of a piece of work.
+
+    Under a causal mask tiles differ in length: of `SECTION` heads, whose keys the cache holds, the longest go first.
+    """
+    if CAUSAL:
+        section = number // (tiles * SECTION)
+        place = number % (tiles * SECTION)
+        width = gl.minimum(SECTION, heads - section * SECTION)
+        return tiles - 1 - place // width, section * SECTION + place % width
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        return number % tiles, number // tiles
+
+
+@gluon.jit
+def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CAUSAL: gl.constexpr):
+    """Return how many tiles of keys the queries from `row_start` see, one at least, and how many all of them see whole."""
+    last = kv_len
+    seen_by_all = kv_len
+    if CAUSAL:
+        last = gl.minimum(kv_len, row_start + BLOCK_M + causal_offset)
+        seen_by_all = gl.minimum(kv_len, row_start + 1 + causal_offset)
+    return gl.maximum(gl.cdiv(last, BLOCK_N), 1), gl.maximum(seen_by_all, 0) // BLOCK_N
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, causal_offset, SECTION: gl.constexpr, CAUSAL: gl.constexpr):
+    """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
+    q_map, k_map, v_map = maps[0], maps[1], maps[2]
+    q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    batch, heads, group, q_len, kv_len = sizes
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    tiles = gl.cdiv(q_len, BLOCK_M)
+    turn = 0
+    copied = 0
+    for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
+        tile, batch_head = _tile_of(number, tiles, batch * heads, SECTION, CAUSAL)
+        index_b = batch_head // heads
+        index_h = batch_head % heads
+        index_kv = index_h // group
+        span = _span_of(tile * BLOCK_M, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
+        count = span[0]
+        mbarrier.wait(q_empty, (turn & 1) ^ 1)
+        mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
+        for part in gl.static_range(BLOCK_M // ROWS):
+            copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
+        for place in range(count):
+            start = (count - 1 - place) * BLOCK_N
+            stage = copied % STAGES
+            phase = (copied // STAGES & 1) ^ 1
+            mbarrier.wait(k_empty.index(stage), phase)
+            mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
+            copy_in(k_map, [index_b, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
+            mbarrier.wait(v_empty.index(stage), phase)
+            mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
+            copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
+            copied += 1
+        turn += 1
+
+
+@gluon.jit
+def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
+    """Return scores [ROWS, BLOCK_N] with -inf for keys past the end or, under a causal mask, past the query."""
+    keys = start + gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
+    visible = (keys < kv_len)[None, :]
+    if CAUSAL:
+        visible = visible & (keys[None, :] <= rows[:, None] + causal_offset)
+    return gl.where(visible, scores, float("-inf"))
+
+
+@gluon.jit
+def _weigh(scores, row_max, row_sum, qk_scale):
+    """Take exponentials of scores [ROWS, BLOCK_N]; return them, what to scale the past with, the new maximum and sum."""
+    new_max = gl.maximum(row_max, gl.max(scores, 1))
+    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+    shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
+    weights = gl.exp2(scores * qk_scale - shift[:, None])
+    keep = gl.exp2(row_max * qk_scale - shift)
+    return weights, keep, new_max, row_sum * keep + gl.sum(weights, 1)
+
+
+@gluon.jit
+def _attend(
+    acc, weights, row_max, row_sum, q, memory, barriers, used, start, rows, kv_len, causal_offset, qk_scale,
+    MASKED: gl.constexpr, CAUSAL: gl.constexpr,
+):  # fmt: skip
+    """Score one tile of keys while the values of the tile before are summed up; return the running state."""
+    k_memory, v_memory = memory[1], memory[2]
+    k_full, k_empty, v_full, v_empty = barriers[2], barriers[3], barriers[4], barriers[5]
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    BLOCK_D: gl.constexpr = k_memory.shape[4]
+    BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    stage = used % STAGES
+    before = (used - 1) % STAGES
+    mbarrier.wait(k_full.index(stage), used // STAGES & 1)
+    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
+    k = k_memory.index(stage).reshape([BLOCK_N, BLOCK_D])
+    scores_token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
+    acc_token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
+    scores = warpgroup_mma_wait(1, deps=(scores_token,))
+    mbarrier.arrive(k_empty.index(stage))
+    if MASKED:
+        scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
+    exponentials, keep, row_max, row_sum = _weigh(scores, row_max, row_sum, qk_scale)
+    acc = warpgroup_mma_wait(0, deps=(acc_token,))
+    mbarrier.arrive(v_empty.index(before))
+    acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
+    return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION: gl.constexpr,
+    CAUSAL: gl.constexpr,
+):  # fmt: skip
+    """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
+    out_map = maps[3]
+    q_memory, k_memory, v_memory, out_memory = memory
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    batch, heads, q_len, kv_len = sizes[0], sizes[1], sizes[3], sizes[4]
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    BLOCK_D: gl.constexpr = k_memory.shape[4]
+    BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
+    weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
+    tiles = gl.cdiv(q_len, BLOCK_M)
+    qk_scale = scale * LOG2_E
+    q = q_memory.index(OWN).reshape([ROWS, BLOCK_D])
+    turn = 0
+    used = 0
+    for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
+        tile, batch_head = _tile_of(number, tiles, batch * heads, SECTION, CAUSAL)
+        row_start = tile * BLOCK_M
+        count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
+        rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
+        mbarrier.wait(q_full, turn & 1)
+        mbarrier.wait(k_full.index(used % STAGES), used // STAGES & 1)
+        k = k_memory.index(used % STAGES).reshape([BLOCK_N, BLOCK_D])
+        zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
+        token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+        scores = warpgroup_mma_wait(0, deps=(token,))
+        mbarrier.arrive(k_empty.index(used % STAGES))
+        scores = _hide(scores, (count - 1) * BLOCK_N, rows, kv_len, causal_offset, CAUSAL)
+        row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
+        row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
+        first = _weigh(scores, row_max, row_sum, qk_scale)
+        row_max, row_sum = first[2], first[3]
+        weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
+        acc = gl.zeros([ROWS, BLOCK_DV], gl.float32, out_layout)
+        cut = gl.maximum(count - full, 1)
+        for place in range(1, cut):
+            acc, weights, row_max, row_sum = _attend(
+                acc, weights, row_max, row_sum, q, memory, barriers, used + place, (count - 1 - place) * BLOCK_N, rows,
+                kv_len, causal_offset, qk_scale, True, CAUSAL,
+            )  # fmt: skip
+        for place in range(cut, count):
+            acc, weights, row_max, row_sum = _attend(
+                acc, weights, row_max, row_sum, q, memory, barriers, used + place, (count - 1 - place) * BLOCK_N, rows,
+                kv_len, causal_offset, qk_scale, False, CAUSAL,
+            )  # fmt: skip
+        mbarrier.arrive(q_empty)
+        used += count
+        before = (used - 1) % STAGES
+        mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
+        token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(token,))
+        mbarrier.arrive(v_empty.index(before))
+        inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
+        out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
+        # what was stored of the tile before must have left
+        tma.store_wait(0)
+        out_memory.index(OWN).reshape([ROWS, BLOCK_DV]).store(out.to(q.dtype))
+        fence_async_shared()
+        copy_out(out_map, [batch_head // heads, batch_head % heads, row_start + OWN * ROWS, 0], out_memory.index(OWN))
+        if lse_ptr is not None:
+            # a row that saw nothing has sum 0 and maximum -inf
+            lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)
+            gl.store(lse_ptr + batch_head.to(gl.int64) * q_len + rows, lse, mask=rows < q_len)
+        turn += 1
+    tma.store_wait(0)
+
+
+@gluon.jit
+def flash_attention_fwd_sm90_kernel(
+    q_map,
+    k_map,
+    v_map,
+    out_map,
+    lse_ptr,
+    scale,
+    causal_offset,
+    batch,
+    heads,
+    group,
+    q_len,
+    kv_len,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    CAUSAL: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_D: gl.constexpr,
+    BLOCK_DV: gl.constexpr,
+    STAGES: gl.constexpr,
+    SECTION: gl.constexpr,
+):
+    """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
+
+    The maps describe q [batch, heads, q_len, head_dim], k and v with `heads // group` heads and `kv_len` rows, and out
+    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
+    BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and
+    there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
+    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds. Any grid in x.
+    """
+    CONSUMERS: gl.constexpr = BLOCK_M // ROWS
+    dtype: gl.constexpr = q_map.dtype
+    q_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
+    out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
+    k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
+    v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(q_full, count=1)
+    mbarrier.init(q_empty, count=CONSUMERS)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(stage), count=1)
+        mbarrier.init(k_empty.index(stage), count=CONSUMERS)
+        mbarrier.init(v_full.index(stage), count=1)
+        mbarrier.init(v_empty.index(stage), count=CONSUMERS)
+    fence_async_shared()
+    maps = (q_map, k_map, v_map, out_map)
+    memory = (q_memory, k_memory, v_memory, out_memory)
+    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    sizes = (batch, heads, group, q_len, kv_len)
+    # registers of each thread: what the producer does without goes to the consumers
+    if CONSUMERS == 2:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
+                (_produce, (maps, memory, barriers, sizes, causal_offset, SECTION, CAUSAL)),
+            ],
+            [4, 1],
+            [240, 24],
+        )
+    else:
+        gl.static_assert(CONSUMERS == 3, "BLOCK_M is 128 or 192")
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
+                (_consume, (2, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
+                (_produce, (maps, memory, barriers, sizes, causal_offset, SECTION, CAUSAL)),
+            ],
+            [4, 4, 1],
+            [160, 160, 24],
+        )
