@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ __all__ = ["climb"]
 
 # how many go on where time is short
 _FEW = 4
-# a config this many times as slow as the best gets no second sample in the first rung
+# a config this many times as slow as the best, twice, gets no more samples in the first rung
 _HOPELESS = 3.0
 # the last rung takes no more than so many: what is behind them is as good, for all that can be told
 _MOST = 16
@@ -104,11 +105,14 @@ def _measure(state: _Climb, rung: Rung, left: Sequence[int]) -> dict[int, Timing
     if not left:
         return {}
     samples = _time(state, dict.fromkeys(left, 1))
-    known = {candidate: summarize(values).median_us for candidate, values in samples.items()}
+    known = {candidate: values[0] for candidate, values in samples.items()}
+    hopeless = _HOPELESS * min(known.values()) if rung is RUNGS[0] else math.inf
+    # one slow sample may be an accident, and two are none
+    for candidate, more in _time(state, {one: 1 for one, us in known.items() if us > hopeless}).items():
+        known[candidate] = min(known[candidate], *more)
+        samples[candidate] = [known[candidate]]
     counts = {candidate: sample_count(rung, us + state.stage.flush_us) for candidate, us in known.items()}
-    if rung is RUNGS[0]:
-        hopeless = _HOPELESS * min(known.values())
-        counts = {candidate: count if known[candidate] <= hopeless else 1 for candidate, count in counts.items()}
+    counts = {candidate: count if known[candidate] <= hopeless else 1 for candidate, count in counts.items()}
     # the very first sample of each warms up, and counts only where it is the only one
     samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
     if rung in {FINAL, EXHAUSTIVE}:

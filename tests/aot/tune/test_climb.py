@@ -73,11 +73,25 @@ def test_fewer_and_fewer_are_timed_for_longer_and_longer() -> None:
     assert events[-1] == Done(complete=True)
 
 
-def test_the_hopeless_get_one_sample() -> None:
+def test_the_hopeless_get_two_samples() -> None:
     trial = Trial([100.0] * 4 + [1000.0] * 60, 0.01)
     events = run(trial)
-    assert {trial.samples[one] for one in range(4, 64)} == {1}
+    assert {trial.samples[one] for one in range(4, 64)} == {2}
+    assert {rungs(events)[0].timings[one].samples for one in range(4, 64)} == {1}
     assert set(rungs(events)[1].timings) <= set(range(4))
+
+
+def test_one_slow_sample_is_an_accident() -> None:
+    class Slow(Trial):
+        """Hangs for a moment at the first sample of the fastest."""
+
+        def time(self, order: Sequence[int]) -> list[float]:
+            first = self.samples[0] == 0
+            return [us * 20 if first and one == 0 else us for one, us in zip(order, super().time(order), strict=True)]
+
+    events = run(Slow([100.0, 130.0, 140.0], 0.001))
+    assert rungs(events)[0].timings[0].samples > 1
+    assert min(rungs(events)[-1].timings, key=lambda one: rungs(events)[-1].timings[one].median_us) == 0
 
 
 def test_a_crowd_of_equals_is_cut() -> None:
