@@ -94,7 +94,7 @@ class TestDescribe:
         assert source.name == "vector_add_kernel"
         assert source.params == (
             *(Param(name, constexpr=False) for name in ("x_ptr", "y_ptr", "out_ptr", "n")),
-            Param("BLOCK", constexpr=True),
+            *(Param(name, constexpr=True) for name in ("BLOCK", "TILES", "STREAM")),
         )
         assert source.unspecialized == frozenset()
         assert len(source.digest) == 64

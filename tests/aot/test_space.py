@@ -131,10 +131,11 @@ KERNELS = [kernel for path in sorted((ROOT / "manifests").glob("*.toml")) for ke
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
 def test_every_kernel_of_the_library_has_a_space(kernel):
-    """With some to spare: compiling prunes a few."""
+    """With some to spare: compiling prunes a few. What fits the shared memory of sm_90 twice over is less to choose from."""
     meanings: dict[str, int] = {}
     for variant in expand_space(kernel, "sm_90", kernel.name).variants:
         meaning = repr((variant.axes, variant.signature, variant.derived))
         meanings[meaning] = meanings.get(meaning, 0) + 1
-    assert min(meanings.values()) >= 64
+    # each kind of descriptor's block counts as a meaning of its own
+    assert min(meanings.values()) >= (9 if kernel.name.endswith("_sm90") else 64)
     assert sum(meanings.values()) <= 400

@@ -83,10 +83,10 @@ def test_long_rows_with_every_term_take_two_passes():
     check(make(layout, 1), layout, is_causal=False, scale=0.2, **make_terms(layout, 1, torch.float32, "mul", "mul"))
 
 
-@pytest.mark.parametrize("chunks", [16, 32, 64])
-def test_every_config_is_right(chunks, interpreter):
-    """A row of 256 columns fits each tile, so that every config may be asked for."""
-    layout = BlockLayout(torch.tensor([[[1] * 16, [0, 1] * 8, [0] * 16]]), 16)
+@pytest.mark.parametrize(("chunks", "blocks"), [(16, 16), (32, 16), (64, 40)])
+def test_every_config_is_right(chunks, blocks, interpreter):
+    """Rows that a config may be asked for: of 256 columns, and of 640."""
+    layout = BlockLayout(torch.tensor([[[1] * blocks, [0, 1] * (blocks // 2), [0] * blocks]]), 16)
     x, terms = make(layout, 1).requires_grad_(), make_terms(layout, 1, torch.float32, "add", "mul")
     wide = x.detach().double().requires_grad_()
     grad = torch.randn(x.shape)

@@ -45,7 +45,10 @@ def test_a_file(tmp_path: Path) -> None:
         ("nojit.kernels.nothing.problems", "no module nojit.kernels.nothing"),
         ("json", "no module nojit.kernels.json"),
         ("os.path", "expected a function"),
-        ("flash_attention:tuning", "expected tune, held_out or bars, got 'tuning' - at flash_attention:tuning"),
+        (
+            "flash_attention:tuning",
+            "use: expected tune, held_out, fresh or bars, got 'tuning' - at flash_attention:tuning",
+        ),
         ("nowhere.py", "expected a file of problems"),
     ],
 )
