@@ -40,21 +40,30 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
 
     Raises:
         FileNotFoundError: it is not there.
-        NojitError: it is no database of the tuner, or one of another version.
+        NojitError: it is no database of the tuner, one of another version, or cannot be opened.
     """
     place = Path(path)
     if not create and not place.exists():
         raise FileNotFoundError(f"expected a database of measurements at {place}, found none")
-    connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
-    try:
-        _prepare(connection, place)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise NojitError("expected a database of measurements", got=str(error), where=str(place)) from None
-    except BaseException:
-        connection.close()
-        raise
+    if not create and place.is_file() and not place.stat().st_size:
+        raise NojitError("expected a database of measurements", got="an empty file", where=str(place))
+    with _told(place):
+        connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
+        try:
+            _prepare(connection, place)
+        except BaseException:
+            connection.close()
+            raise
     return Database(connection, place)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Name the file in what SQLite says."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise NojitError("expected a database of measurements", got=str(error), where=str(path)) from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -72,7 +81,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class Database:
-    """An open database; made by `open_database`.
+    """An open database; made by `open_database`. What SQLite refuses inside its `with` block leaves it as a `NojitError`.
 
     Rows have numbers. What is added twice has one number: devices, kernels, problems and configs are found again.
 
@@ -87,8 +96,11 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
         self.close()
+        if isinstance(error, sqlite3.Error):
+            with _told(self.path):
+                raise error
 
     def close(self) -> None:
         """Close the file."""

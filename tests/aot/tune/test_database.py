@@ -120,6 +120,32 @@ def test_strangers_are_refused(tmp_path: Path) -> None:
         open_database(tmp_path / "other.db", create=True)
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_what_cannot_be_opened_is_named(tmp_path: Path, create: bool) -> None:
+    with pytest.raises(NojitError, match="unable to open database file") as caught:
+        open_database(tmp_path, create=create)
+    assert caught.value.where == str(tmp_path)
+
+
+def test_an_empty_file_is_not_filled_by_who_reads(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(NojitError, match="got an empty file"):
+        open_database(path)
+    assert not path.stat().st_size
+    with open_database(path, create=True) as database:
+        assert database.runs() == {}
+
+
+def test_what_breaks_while_it_is_read_is_named(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "odd.db") as other:
+        other.execute("CREATE TABLE own (x)")
+        other.execute("PRAGMA user_version = 1")
+    other.close()
+    with pytest.raises(NojitError, match="got no such table: device"), open_database(tmp_path / "odd.db") as database:
+        database.devices()
+
+
 def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
