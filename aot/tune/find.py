@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,8 @@ def _file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None or not path.is_file():
         raise NojitError("expected a file of problems", got="none", where=str(path))
     module = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
