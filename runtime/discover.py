@@ -6,14 +6,19 @@ Nothing is opened, and no installed package is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.record import Record
 
-__all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find", "survey"]
 
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
@@ -48,41 +53,63 @@ def find(environment: Mapping[str, str], checkout: Path | None = None) -> list[F
     Raises:
         BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles.
     """
-    everything = [
-        *_in_environment(environment),
-        *_in_wheels(),
-        *_in_checkout(_own_checkout() if checkout is None else checkout),
-    ]
+    return _each_once([found for look in _places(environment, checkout) for found in look()])
+
+
+def survey(environment: Mapping[str, str], checkout: Path | None = None) -> tuple[list[Found], list[BundleError]]:
+    """List the bundle files as `find` does, and what is wrong with places that were named: it goes on after each."""
+    files: list[Found] = []
+    problems: list[BundleError] = []
+    for look in _places(environment, checkout):
+        try:
+            files += look()
+        except BundleError as error:
+            problems.append(error)
+    return _each_once(files), problems
+
+
+def _each_once(files: Iterable[Found]) -> list[Found]:
     unique: dict[Path, Found] = {}
-    for found in everything:
+    for found in files:
         unique.setdefault(found.path.resolve(), found)
     return list(unique.values())
 
 
-def _in_environment(environment: Mapping[str, str]) -> Iterator[Found]:
-    for place in environment.get(VARIABLE, "").split(os.pathsep):
-        if not place:
-            continue
-        path = Path(place)
-        if not path.is_dir():
-            if not path.is_file():
-                raise BundleError("expected a bundle file or a folder of them", got="none", where=f"{VARIABLE}: {path}")
-            yield Found(path, VARIABLE)
-            continue
-        # falling back to another place would hide the mistake
-        yield from (Found(file, VARIABLE) for file in _expect_bundles(path, f"{VARIABLE}: {path}"))
-
-
-def _in_wheels() -> Iterator[Found]:
+def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[Callable[[], list[Found]]]:
+    """Yield for each place, in order, what lists its bundles."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import
 
+    for place in environment.get(VARIABLE, "").split(os.pathsep):
+        if place:
+            yield partial(_in_environment, Path(place))
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: (entry.name, entry.value)):
-        origin = f"wheel {entry.dist.name if entry.dist else entry.name}"
-        folder = _package_folder(entry.module)
-        where = f"{origin}, package {entry.module}"
-        if folder is None:
-            raise BundleError("expected the package that holds the bundles", got="none", where=where)
-        yield from (Found(file, origin) for file in _expect_bundles(folder, where))
+        yield partial(_in_wheel, entry)
+    root = _own_checkout() if checkout is None else checkout
+    if root is not None:
+        yield partial(_in_checkout, root)
+
+
+def _in_environment(path: Path) -> list[Found]:
+    where = f"{VARIABLE}: {path}"
+    if path.is_dir():
+        # falling back to another place would hide the mistake
+        return [Found(file, VARIABLE) for file in _expect_bundles(path, where)]
+    if not path.is_file():
+        raise BundleError("expected a bundle file or a folder of them", got="none", where=where)
+    return [Found(path, VARIABLE)]
+
+
+def _in_wheel(entry: EntryPoint) -> list[Found]:
+    origin = f"wheel {entry.dist.name if entry.dist else entry.name}"
+    folder = _package_folder(entry.module)
+    where = f"{origin}, package {entry.module}"
+    if folder is None:
+        raise BundleError("expected the package that holds the bundles", got="none", where=where)
+    return [Found(file, origin) for file in _expect_bundles(folder, where)]
+
+
+def _in_checkout(root: Path) -> list[Found]:
+    return [Found(file, "checkout") for file in _bundles_of(root / "artifacts")]
 
 
 def _package_folder(package: str) -> Path | None:
@@ -95,11 +122,6 @@ def _package_folder(package: str) -> Path | None:
         return None
     locations = spec.submodule_search_locations if spec is not None else None
     return Path(next(iter(locations))) if locations else None
-
-
-def _in_checkout(root: Path | None) -> Iterator[Found]:
-    if root is not None:
-        yield from (Found(file, "checkout") for file in _bundles_of(root / "artifacts"))
 
 
 def _own_checkout() -> Path | None:

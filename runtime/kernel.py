@@ -295,9 +295,11 @@ class Kernel(_core.Dispatcher):
     def _capability(self, arch: str | None, device: int | None) -> int:
         if arch is not None:
             try:
-                return arch_number(arch)
-            except ValueError as error:
-                raise ArgumentError(str(error), where=f"kernel {self.name}", argument="arch") from None
+                # an image's arch, sm_90a say, stands for its target
+                return parse_image_arch(str(arch)).number
+            except ValueError:
+                what = "expected an arch such as sm_90"
+                raise ArgumentError(what, got=repr(arch), where=f"kernel {self.name}", argument="arch") from None
         if device is None and len(self._sources) == 1:
             return self._sources[0].image_arch.number
         return _core.device_capability(_core.current_device() if device is None else device)

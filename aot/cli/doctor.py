@@ -13,7 +13,6 @@ from nojit.aot.cli.console import Output, counted, driver_version, output_option
 from nojit.aot.cli.group import EXIT_NO_MATCH
 from nojit.aot.doctor import BundleState, CacheState, DeviceChoice, DriverState
 from nojit.runtime import discover
-from nojit.runtime.errors import BundleError
 
 __all__ = ["command"]
 
@@ -26,11 +25,8 @@ def command(out: Output) -> int:
     Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match.
     """
     driver = doctor.probe_driver()
-    problem = ""
-    try:
-        found = discover.find(os.environ)
-    except BundleError as error:
-        found, problem = [], str(error)
+    found, errors = discover.survey(os.environ)
+    problems = [str(error) for error in errors]
     bundles = [doctor.examine_bundle(one) for one in found]
     choices = [
         doctor.choose(number, capability, driver.version or 0, bundles)
@@ -40,14 +36,15 @@ def command(out: Output) -> int:
     document = {
         "versions": doctor.versions(),
         "driver": asdict(driver),
-        "discovery_problem": problem,
+        "discovery_problem": problems[0] if problems else "",
+        "discovery_problems": problems,
         "bundles": [asdict(bundle) for bundle in bundles],
         "devices": [asdict(choice) for choice in choices],
         "cache": asdict(cache),
     }
     out.emit("doctor", document)
     _show_machine(out, document, driver, cache)
-    _show_bundles(out, bundles, problem)
+    _show_bundles(out, bundles, problems)
     for choice in choices:
         _show_device(out, choice)
     return EXIT_NO_MATCH if any(not choice.used for choice in choices) else 0
@@ -64,8 +61,8 @@ def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, ca
     out.line()
 
 
-def _show_bundles(out: Output, bundles: list[BundleState], problem: str) -> None:
-    if problem:
+def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) -> None:
+    for problem in problems:
         out.warn(f"bundles: {problem}")
     if not bundles:
         out.line("no bundle found: build some, install a bundle wheel, or set NOJIT_BUNDLES")

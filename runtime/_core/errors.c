@@ -1,9 +1,12 @@
 #include "errors.h"
 
+#include "value.h"
+
 /* Set once by `nj_errors_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;
     PyObject *driver_error;
+    PyObject *did_you_mean;
 } classes;
 
 int nj_errors_init(void)
@@ -14,8 +17,9 @@ int nj_errors_init(void)
     }
     Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
     Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
+    Py_XSETREF(classes.did_you_mean, PyObject_GetAttrString(module, "did_you_mean"));
     Py_DECREF(module);
-    return classes.argument_error != NULL && classes.driver_error != NULL ? 0 : -1;
+    return classes.argument_error != NULL && classes.driver_error != NULL && classes.did_you_mean != NULL ? 0 : -1;
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */
@@ -83,6 +87,39 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     Py_XDECREF(type);
     Py_XDECREF(cause);
     Py_XDECREF(traceback);
+}
+
+static PyObject *dtype_spellings(void)
+{
+    PyObject *spellings = PyList_New(0);
+    const char *next;
+    for (size_t i = 0; spellings != NULL && (next = nj_dtype_spelling(i)) != NULL; i++) {
+        PyObject *text = PyUnicode_FromString(next);
+        if (text == NULL || PyList_Append(spellings, text) < 0) {
+            Py_CLEAR(spellings);
+        }
+        Py_XDECREF(text);
+    }
+    return spellings;
+}
+
+void nj_refuse_dtype(PyObject *dtype)
+{
+    PyObject *text = PyObject_Str(dtype), *spellings = text == NULL ? NULL : dtype_spellings();
+    PyObject *dot = spellings == NULL ? NULL : PyUnicode_FromString(".");
+    /* what a framework puts before it is not part of the name */
+    PyObject *parts = dot == NULL ? NULL : PyUnicode_RPartition(text, dot);
+    PyObject *near = parts == NULL ? NULL
+                                   : PyObject_CallFunctionObjArgs(classes.did_you_mean, PyTuple_GET_ITEM(parts, 2),
+                                                                  spellings, NULL);
+    if (near != NULL) {
+        PyErr_Format(PyExc_TypeError, "Triton has no dtype %U%U", text, near);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(spellings);
+    Py_XDECREF(dot);
+    Py_XDECREF(parts);
+    Py_XDECREF(near);
 }
 
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)

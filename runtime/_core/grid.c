@@ -36,7 +36,8 @@ int nj_parse_grid(const nj_signature *signature, PyObject *object, int64_t grid[
     Py_ssize_t count = PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : 0;
     int status = 0;
     if (count < 1 || count > 3) {
-        nj_refuse(signature->kernel, NULL, nj_describe(object), "expected a grid of 1 to 3 ints, or a callable");
+        PyObject *got = PyTuple_Check(tuple) ? PyUnicode_FromFormat("%zd dimensions", count) : nj_describe(object);
+        nj_refuse(signature->kernel, NULL, got, "expected a grid of 1 to 3 ints, or a callable");
         status = -1;
     }
     grid[1] = grid[2] = 1;

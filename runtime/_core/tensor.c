@@ -66,7 +66,7 @@ static nj_dtype dtype_of(DLDataType type)
 static int device_of(DLDevice device)
 {
     switch (device.device_type) {
-    case kDLCUDA: return device.device_id;
+    case kDLCUDA: return device.device_id < 0 ? NJ_DEVICE_WRONG : device.device_id;
     case kDLCUDAHost:
     case kDLCUDAManaged: return NJ_DEVICE_ANY;
     default: return NJ_DEVICE_HOST;
@@ -107,6 +107,11 @@ static int read_exchanged(PyObject *object, PyObject *kernel, PyObject *argument
     tensor->value = (nj_value){
         .tag = NJ_TAG_POINTER, .dtype = (uint8_t)dtype, .bits = (int64_t)((uintptr_t)raw.data + raw.byte_offset)};
     tensor->device = device_of(raw.device);
+    if (tensor->device == NJ_DEVICE_WRONG) {
+        PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)raw.device.device_id);
+        nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
+        return -1;
+    }
     return 1;
 }
 
@@ -169,7 +174,11 @@ static int parse_device(const char *text)
     if (strncmp(text, "cuda", 4) != 0) {
         return NJ_DEVICE_HOST;
     }
-    return text[4] == ':' ? (int)strtol(text + 5, NULL, 10) : NJ_DEVICE_UNSAID;
+    if (text[4] != ':') {
+        return NJ_DEVICE_UNSAID;
+    }
+    size_t digits = strspn(text + 5, "0123456789");
+    return digits > 0 && digits < 10 && text[5 + digits] == '\0' ? (int)strtol(text + 5, NULL, 10) : NJ_DEVICE_WRONG;
 }
 
 static int read_device(PyObject *object, nj_tensor *tensor)
@@ -184,6 +193,10 @@ static int read_device(PyObject *object, nj_tensor *tensor)
     const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     if (utf8 != NULL) {
         tensor->device = parse_device(utf8);
+        if (tensor->device == NJ_DEVICE_WRONG) {
+            PyErr_Format(PyExc_ValueError, "expected a device such as cuda:0, got %U", text);
+            utf8 = NULL;
+        }
     }
     Py_XDECREF(text);
     return utf8 == NULL ? -1 : 1;
@@ -206,7 +219,7 @@ static int read_data_ptr(PyObject *object, nj_tensor *tensor)
     }
     status = read_dtype(dtype, tensor);
     if (status == 0) {
-        PyErr_Format(PyExc_TypeError, "Triton has no dtype %S", dtype);
+        nj_refuse_dtype(dtype);
     }
     Py_DECREF(dtype);
     return status == 1 ? read_device(object, tensor) : -1;

@@ -12,6 +12,7 @@ enum {
     NJ_DEVICE_ANY = -1,  /* managed or pinned memory, an empty tensor: every device reaches it */
     NJ_DEVICE_HOST = -2, /* memory that no device reaches */
     NJ_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
+    NJ_DEVICE_WRONG = -4,  /* what no device is called */
 };
 
 typedef enum {

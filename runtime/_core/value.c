@@ -36,6 +36,15 @@ const char *nj_dtype_name(nj_dtype dtype)
     return triton_names[dtype];
 }
 
+const char *nj_dtype_spelling(size_t number)
+{
+    size_t others = number - (NJ_DTYPE_COUNT - NJ_I1);
+    if (number < NJ_DTYPE_COUNT - NJ_I1) {
+        return triton_names[NJ_I1 + number];
+    }
+    return others < sizeof other_names / sizeof *other_names ? other_names[others].name : NULL;
+}
+
 nj_dtype nj_dtype_parse(const char *text)
 {
     const char *dot = strrchr(text, '.');

@@ -80,6 +80,9 @@ static inline int64_t nj_opaque_double(double number)
 /* Triton's spelling, "" for an untyped address. */
 const char *nj_dtype_name(nj_dtype dtype);
 
+/* Each spelling of each dtype by number; NULL behind the last. */
+const char *nj_dtype_spelling(size_t number);
+
 /* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
 nj_dtype nj_dtype_parse(const char *text);
 

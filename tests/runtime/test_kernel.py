@@ -320,8 +320,10 @@ def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
     assert explanation.chosen.startswith("dtype='fp32' BLOCK=1024")
     assert len(explanation.rejected) == 7
     assert "more hints win" in str(explanation)
-    with pytest.raises(ArgumentError, match="expected an arch such as sm_90, got 'hopper'"):
-        add.explain(x, x, 16, arch="hopper")
+    assert str(add.explain(x, x, 16, arch="sm_90a")) == str(explanation)
+    for arch in ("hopper", "sm_90b", "sm_90A", "90"):
+        with pytest.raises(ArgumentError, match=f"expected an arch such as sm_90, got '{arch}'"):
+            add.explain(x, x, 16, arch=arch)
 
 
 def test_choices_are_the_rows_that_could_serve_a_call(make: Make, tensor: Any) -> None:

@@ -75,6 +75,39 @@ def test_dtypes_that_triton_has_not_are_refused(make: Make, tensor: Any, dtype: 
         make({"x": "*fp16"})[(1,)](PointerTensor(0x1000, "torch.complex64"))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "near"), [("torch.floa16", "float16"), ("fp_16", "fp16"), ("bfloat", "bfloat16"), ("uin32", "uint32")]
+)
+def test_a_dtype_that_is_unknown_names_the_nearest(make: Make, dtype: str, near: str) -> None:
+    with pytest.raises(ArgumentError, match=rf"Triton has no dtype {dtype}; did you mean '{near}'\?"):
+        make({"x": "*fp16"})[(1,)](PointerTensor(0x1000, dtype))
+    with pytest.raises(ArgumentError, match=rf"Triton has no dtype {dtype}; did you mean '{near}'\?"):
+        make({"x": "*fp16"}).explain(PointerTensor(0x1000, dtype), arch="sm_90")
+
+
+@pytest.mark.parametrize("device", ["cuda:-1", "cuda:", "cuda:x", "cuda:1x", "cuda:4294967296", "cuda: 1"])
+def test_a_device_that_is_none_is_refused(make: Make, fakecuda: FakeCuda, device: str) -> None:
+    add = make({"x": "*fp16"})
+    for call in (add[(1,)], add.explain):
+        with pytest.raises(ArgumentError, match=f"expected a device such as cuda:0, got {device} - at argument x"):
+            call(PointerTensor(0x1000, device=device))
+    assert fakecuda.launch_count() == 0
+
+
+def test_a_negative_ordinal_is_not_read_as_any_device(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make({"x": "*fp16"})
+    for call in (add[(1,)], add.explain):
+        for ordinal in (-1, -2, -3):
+            with pytest.raises(ArgumentError, match=f"expected a device such as cuda:0, got cuda:{ordinal} - at"):
+                call(tensor(0x1000, device=ordinal))
+    for ask in (add.preload, add.fits):
+        with pytest.raises(DriverError, match="CUDA_ERROR_INVALID_DEVICE"):
+            ask(-1)
+    with pytest.raises(DriverError, match="CUDA_ERROR_INVALID_DEVICE"):
+        add.explain(tensor(0x1000), device=-1)
+    assert fakecuda.launch_count() == 0
+
+
 def test_views_and_managed_memory_are_tensors_too(
     make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
 ) -> None:

@@ -91,6 +91,20 @@ def test_missing_place_is_named(
     assert "/no/such/place" in run("doctor").stderr
 
 
+def test_places_behind_a_missing_one_are_listed(
+    machine: Callable[..., None], document: Document, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(90, archs=("sm_90a",))
+    monkeypatch.setenv("NOJIT_BUNDLES", f"/no/such/place:{tmp_path}:/nor/this")
+    written = document("doctor")
+    assert written["devices"][0]["used"] == [str(tmp_path / "sm_90a.nojit")]
+    assert len(written["discovery_problems"]) == 2
+    assert written["discovery_problem"] == written["discovery_problems"][0]
+    shown = run("doctor").stderr
+    assert "/no/such/place" in shown
+    assert "/nor/this" in shown
+
+
 @pytest.mark.parametrize(
     ("capability", "archs", "used"),
     [
