@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from nojit.aot.tune.database import open_database
+from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules
-from nojit.runtime.errors import TuningError
+from nojit.runtime.errors import TuningError, did_you_mean
+from nojit.runtime.tuned import TunedTable, read_tuned
 
-__all__ = ["TUNED", "database_argument", "evidence_of", "kernel_option", "manifests_option", "rules_of"]
+__all__ = [
+    "PERCENT",
+    "SHARE",
+    "TUNED",
+    "configs_option",
+    "database_argument",
+    "evidence_by_use",
+    "evidence_of",
+    "kernel_option",
+    "loss_option",
+    "manifests_option",
+    "out_option",
+    "read_tables",
+    "rules_of",
+    "tables_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MANIFESTS = Path("manifests")
 TUNED = _MANIFESTS / "tuned"
+
+
+class _Number(click.FloatRange):
+    """A number of a range, which ``nan`` is not: no comparison finds it outside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"expected a number, got {value!r}", param, ctx)
+        return number
+
+
+PERCENT = _Number(0)
+SHARE = _Number(0, 1)
 
 
 def database_argument(function: F) -> F:
@@ -35,20 +66,78 @@ def manifests_option(function: F) -> F:
     return click.option("--manifests", type=click.Path(path_type=Path), help=words)(function)
 
 
+def loss_option(about: str) -> Callable[[F], F]:
+    """Give a command the loss that portfolios are held to."""
+    return click.option("--loss", type=PERCENT, metavar="PERCENT", default=5.0, help=f"{about}; default 5.")
+
+
+def configs_option(about: str) -> Callable[[F], F]:
+    """Give a command the size that portfolios are held to."""
+    words = f"{about}; default 6."
+    return click.option("--max-configs", "most", type=click.IntRange(1), metavar="N", default=6, help=words)
+
+
+def out_option(function: F) -> F:
+    """Give a command the folder that it writes tuned tables to."""
+    words = f"Folder of the tuned tables; default {TUNED}."
+    return click.option("--out", "folder", type=click.Path(path_type=Path), default=TUNED, help=words)(function)
+
+
+def tables_option(about: str) -> Callable[[F], F]:
+    """Give a command tuned tables to read."""
+    return click.option("--tables", "tables", type=click.Path(path_type=Path), metavar="PATH", help=about)
+
+
+def read_tables(place: Path) -> list[TunedTable]:
+    """Read one tuned table, or all of a folder.
+
+    Raises:
+        TuningError: one is wrong, or there are none.
+        OSError: there is no such place.
+    """
+    if not place.exists():
+        raise FileNotFoundError(f"expected a tuned table or a folder of them at {place}, found none")
+    paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
+    if not paths:
+        raise TuningError("expected a folder with tuned tables", got="none", where=str(place))
+    return [read_tuned(path) for path in paths]
+
+
 def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evidence, ...]:
     """Read the measurements of problems of one use.
 
     Raises:
-        TuningError: there are none.
+        TuningError: there are none, or a kernel that is asked for has never been measured.
         OSError: there is no such file.
         NojitError: it is no database of measurements.
     """
     with open_database(database) as opened:
+        _check_kernels(opened, kernels)
         found = collect(opened, use, kernels)
     if not found:
         what = f"expected measurements of problems for {use!r}" + (f" of {', '.join(kernels)}" if kernels else "")
         raise TuningError(what, got="none", where=str(database))
     return found
+
+
+def evidence_by_use(database: Path, kernels: Sequence[str]) -> dict[str, tuple[Evidence, ...]]:
+    """Read the measurements of all problems but those to tune for, by their use.
+
+    Raises:
+        OSError: there is no such file.
+        NojitError: it is no database of measurements.
+    """
+    with open_database(database) as opened:
+        uses = {problem.use for problem in opened.problems().values()} - {"tune"}
+        return {use: collect(opened, use, kernels) for use in sorted(uses)}
+
+
+def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
+    known = sorted(kernel.name for kernel in database.kernels().values())
+    for name in kernels:
+        if name not in known:
+            what = f"expected a kernel that was measured: {', '.join(known) or 'there are none'}"
+            raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=str(database.path))
 
 
 def rules_of(manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, TuningRules]:

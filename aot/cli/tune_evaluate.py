@@ -10,23 +10,28 @@ import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_common import (
+    PERCENT,
+    SHARE,
     TUNED,
+    configs_option,
     database_argument,
     evidence_of,
     kernel_option,
+    loss_option,
     manifests_option,
+    read_tables,
     rules_of,
+    tables_option,
 )
 from nojit.aot.tune.evaluate import Drift, Evaluation, ProblemShare, evaluate, mean_share, repeat
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.lookup import table_for
 from nojit.aot.tune.select import Bounds, select
 from nojit.runtime.errors import TuningError
-from nojit.runtime.tuned import TunedTable, read_tuned
+from nojit.runtime.tuned import TunedTable
 
 __all__ = ["command"]
 
-_SHARE = click.FloatRange(0, 1)
 # a drift that is shown without being asked for
 _TOLD = 0.02
 
@@ -45,18 +50,16 @@ class _Repeat:
 
 @click.command("evaluate")
 @database_argument
-@click.option(
-    "--tables",
-    "place",
-    type=click.Path(path_type=Path),
-    default=TUNED,
-    help=f"Folder of tuned tables; default {TUNED}.",
-)
+@tables_option(f"Folder of tuned tables, or one; default {TUNED}.")
 @click.option("--use", default="held_out", help="Problems to look at; default held_out.")
 @kernel_option
 @manifests_option
-@click.option("--min-geomean", type=_SHARE, help="Exit 1 if a kernel's mean share of the best is below this.")
-@click.option("--min-worst", type=_SHARE, help="Exit 1 if any problem's share of the best is below this.")
+@click.option(
+    "--min-geomean", type=SHARE, metavar="SHARE", help="Exit 1 if a kernel's mean share of the best is below this."
+)
+@click.option(
+    "--min-worst", type=SHARE, metavar="SHARE", help="Exit 1 if any problem's share of the best is below this."
+)
 @click.option(
     "--repeat",
     "again",
@@ -65,17 +68,18 @@ class _Repeat:
     help="Compare what DB and DB2 select, by the times of DB, instead of tables with the best.",
 )
 @click.option(
-    "--max-drift", type=click.FloatRange(0), help="With --repeat: exit 1 if any choice is this many percent slower."
+    "--max-drift",
+    type=PERCENT,
+    metavar="PERCENT",
+    help="With --repeat: exit 1 if any choice is this many percent slower or faster.",
 )
-@click.option("--loss", type=click.FloatRange(0), default=5.0, help="With --repeat: as of `tune select`; default 5.")
-@click.option(
-    "--max-configs", "most", type=click.IntRange(1), default=6, help="With --repeat: as of `tune select`; default 6."
-)
+@loss_option("With --repeat: as of `tune select`")
+@configs_option("With --repeat: as of `tune select`")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
     database: Path,
-    place: Path,
+    tables: Path | None,
     use: str,
     kernels: tuple[str, ...],
     manifests: Path | None,
@@ -92,15 +96,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     does. A problem that a table does not cover, or whose choice was not measured, has no share; with --min-worst that
     fails too.
     """
+    _check_options(again, max_drift, (min_geomean, min_worst))
     if again is not None:
         request = _Repeat((database, again), kernels, manifests, max_drift, Bounds(loss / 100, most))
         return _repeat(out, request)
     found = evidence_of(database, use, kernels)
     rules = rules_of(manifests, found)
-    tables = _tables(place)
-    results = [
-        evaluate(evidence, _table_for(tables, evidence, place), rules[evidence.kernel.name]) for evidence in found
-    ]
+    place = tables or TUNED
+    read = read_tables(place)
+    results = [evaluate(evidence, _table_for(read, evidence, place), rules[evidence.kernel.name]) for evidence in found]
     shares = [one.share for result in results for one in result.problems if one.share is not None]
     mean, worst = mean_share(shares), min(shares, default=None)
     kept = all(_kept(result, min_geomean, min_worst) for result in results)
@@ -110,11 +114,12 @@ def command(  # noqa: PLR0917 - click passes each by name
     return 0 if kept else EXIT_FAILED
 
 
-def _tables(place: Path) -> list[TunedTable]:
-    paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
-    if not paths:
-        raise TuningError("expected a folder with tuned tables", got="none", where=str(place))
-    return [read_tuned(path) for path in paths]
+def _check_options(again: Path | None, drift: float | None, bars: Sequence[float | None]) -> None:
+    """Refuse a bar that nothing would be held to."""
+    if again is None and drift is not None:
+        raise click.UsageError("expected --repeat with --max-drift, got none")
+    if again is not None and any(bar is not None for bar in bars):
+        raise click.UsageError("expected --max-drift with --repeat, got --min-geomean or --min-worst")
 
 
 def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) -> TunedTable:
@@ -166,25 +171,32 @@ def _share(value: float | None) -> str:
 
 
 def _repeat(out: Output, request: _Repeat) -> int:
-    first, second = (evidence_of(place, "tune", request.kernels) for place in request.places)
-    rules = rules_of(request.manifests, first)
-    others = {(one.kernel.name, one.device): one for one in second}
+    first, second = (
+        {(one.kernel.name, one.device): one for one in evidence_of(place, "tune", request.kernels)}
+        for place in request.places
+    )
+    both = [known for known in first if known in second]
+    if not both:
+        raise TuningError("expected a kernel that both measured", got="none", where=str(request.places[1]))
+    rules = rules_of(request.manifests, tuple(first.values()))
     drifts: list[Drift] = []
-    for evidence in first:
-        other = others.get((evidence.kernel.name, evidence.device))
-        if other is None:
-            what = f"expected measurements of {evidence.kernel.name} on {evidence.device.name} in both"
-            raise TuningError(what, got="none", where=str(request.places[1]))
-        known = rules[evidence.kernel.name]
-        selections = [select(one, known, request.bounds) for one in (evidence, other)]
-        drifts += repeat(evidence, selections[0], selections[1], known)
-    sizes = [abs(one.drift) for one in drifts if one.drift is not None]
-    most = request.max_drift
-    kept = most is None or (len(sizes) == len(drifts) and max(sizes, default=0.0) <= most / 100)
-    worst = max(sizes, default=None)
-    out.emit("tune evaluate", {"worst_drift": worst, "kept": kept, "drifts": [asdict(one) for one in drifts]})
+    for known in both:
+        rule = rules[known[0]]
+        selections = [select(one[known], rule, request.bounds) for one in (first, second)]
+        drifts += repeat(first[known], selections[0], selections[1], rule)
+    worst = max((abs(one.drift) for one in drifts if one.drift is not None), default=None)
+    kept = _is_steady(drifts, request.max_drift)
+    left_out = sorted({kernel for kernel, device in first.keys() ^ second.keys()})
+    document = {"worst_drift": worst, "kept": kept, "left_out": left_out}
+    out.emit("tune evaluate", {**document, "drifts": [asdict(one) for one in drifts]})
     _show_drifts(out, drifts, worst)
+    if left_out:
+        out.warn(f"left out, for only one of the two measured them: {', '.join(left_out)}")
     return 0 if kept else EXIT_FAILED
+
+
+def _is_steady(drifts: Sequence[Drift], most: float | None) -> bool:
+    return most is None or all(one.drift is not None and abs(one.drift) <= most / 100 for one in drifts)
 
 
 def _show_drifts(out: Output, drifts: Sequence[Drift], worst: float | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.tune_common import TUNED
+from nojit.aot.cli.tune_common import configs_option, loss_option, out_option
 from nojit.aot.target import ARCHS
 from nojit.aot.tune.adopt import Wanted, adopt
 from nojit.aot.tune.importers import ForeignFile, read_foreign
@@ -71,24 +71,11 @@ def _expressions(context: click.Context, param: click.Parameter, values: tuple[s
 @click.option(
     "--arch", type=click.Choice(ARCHS), metavar="ARCH", required=True, help="Its architecture, such as sm_90."
 )
-@click.option("--multiprocessors", type=click.IntRange(1), required=True, help="How many it has.")
-@click.option("--memory-bytes", type=click.IntRange(1), required=True, help="Its memory.")
-@click.option(
-    "--loss",
-    type=click.FloatRange(0),
-    default=5.0,
-    help="Percent that a problem may stay behind its best, if there are times; default 5.",
-)
-@click.option(
-    "--max-configs", "most", type=click.IntRange(1), default=6, help="Configs at most, if there are times; default 6."
-)
-@click.option(
-    "--out",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=TUNED,
-    help=f"Folder of the tuned tables; default {TUNED}.",
-)
+@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", required=True, help="How many it has.")
+@click.option("--memory-bytes", type=click.IntRange(1), metavar="N", required=True, help="Its memory.")
+@loss_option("Percent that a problem may stay behind its best, if there are times")
+@configs_option("Configs at most, if there are times")
+@out_option
 @click.option("--force", is_flag=True, help="Replace a table that another tool, or a person, wrote.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.tune_common import database_argument, evidence_of, kernel_option, manifests_option, rules_of
+from nojit.aot.cli.tune_common import (
+    TUNED,
+    configs_option,
+    database_argument,
+    evidence_by_use,
+    evidence_of,
+    kernel_option,
+    loss_option,
+    manifests_option,
+    read_tables,
+    rules_of,
+    tables_option,
+)
 from nojit.aot.pack import write_file
+from nojit.aot.tune.account import QualityFacts, quality_facts
+from nojit.aot.tune.evaluate import evaluate
+from nojit.aot.tune.evidence import Evidence
+from nojit.aot.tune.lookup import table_for
+from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds
 
 __all__ = ["command"]
@@ -25,10 +43,9 @@ __all__ = ["command"]
     help="Also put the tables into this page, between its marks.",
 )
 @click.option("--use", default="tune", help="Problems to report; default tune.")
-@click.option("--loss", type=click.FloatRange(0), default=5.0, help="Percent that portfolios are held to; default 5.")
-@click.option(
-    "--max-configs", "most", type=click.IntRange(1), default=6, help="Configs of a portfolio at most; default 6."
-)
+@tables_option(f"Tuned tables to judge on problems of other uses than tune; default {TUNED} if it is there.")
+@loss_option("Percent that portfolios are held to")
+@configs_option("Configs of a portfolio at most")
 @kernel_option
 @manifests_option
 @output_options
@@ -38,12 +55,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     place: Path,
     page: Path | None,
     use: str,
+    tables: Path | None,
     loss: float,
     most: int,
     kernels: tuple[str, ...],
     manifests: Path | None,
 ) -> None:
     """Write one HTML page: which tunables matter for which shapes, the best configs, portfolios, what was left out.
+
+    How good tuned tables are on problems that they were not made from stands on top, if any were measured.
 
     The page needs no network. Needs the extra `tune` (scikit-learn), for the model that tells what matters.
     """
@@ -52,16 +72,37 @@ def command(  # noqa: PLR0917 - click passes each by name
     from nojit.aot.tune.report_markdown import render_markdown, update_page  # noqa: PLC0415 - likewise
 
     found = evidence_of(database, use, kernels)
-    rules = rules_of(manifests, found)
+    others = evidence_by_use(database, kernels)
+    rules = rules_of(manifests, [*found, *(one for many in others.values() for one in many)])
+    quality = _quality(tables, others, rules)
     bounds = Bounds(loss / 100, most)
     reports = []
     for evidence in found:
         out.note(f"{evidence.kernel.name} on {evidence.device.name}: {counted(len(evidence.samples), 'time')}")
         reports.append(report(evidence, rules[evidence.kernel.name], bounds))
-    write_file(place, render_html(reports, bounds.loss).encode())
     if page is not None:
-        update_page(page, render_markdown(reports))
-    classes = [asdict(one) for each in reports for one in each.classes]
-    tables = [asdict(each.table) for each in reports]
-    out.emit("tune report", {"path": str(place), "classes": classes, "tables": tables})
+        update_page(page, render_markdown(reports, quality))
+    write_file(place, render_html(reports, bounds.loss, quality).encode())
+    facts = {
+        "classes": [asdict(one) for each in reports for one in each.classes],
+        "tables": [asdict(each.table) for each in reports],
+        "quality": [asdict(one) for one in quality],
+    }
+    out.emit("tune report", {"path": str(place), **facts})
     out.line(str(place))
+
+
+def _quality(
+    place: Path | None, others: Mapping[str, Sequence[Evidence]], rules: Mapping[str, TuningRules]
+) -> list[QualityFacts]:
+    """Judge tuned tables by problems that they were not made from; without the default folder there is nothing to say."""
+    if not any(others.values()) or (place is None and not TUNED.is_dir()):
+        return []
+    tables = read_tables(place or TUNED)
+    found = []
+    for use, many in others.items():
+        for evidence in many:
+            table = table_for(tables, evidence.kernel.name, evidence.device)
+            result = evaluate(evidence, table, rules[evidence.kernel.name]) if table else None
+            found.append(quality_facts(use, evidence, result))
+    return sorted(found, key=lambda one: (one.kernel, one.device, one.use))

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.tune_common import TUNED, database_argument, evidence_of, kernel_option, manifests_option, rules_of
+from nojit.aot.cli.tune_common import (
+    configs_option,
+    database_argument,
+    evidence_of,
+    kernel_option,
+    loss_option,
+    manifests_option,
+    out_option,
+    rules_of,
+)
 from nojit.aot.tune.account import GroupFacts, TableFacts, table_facts
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.select import Bounds, select
@@ -21,23 +30,9 @@ __all__ = ["command", "origin_of"]
 
 @click.command("select")
 @database_argument
-@click.option(
-    "--out",
-    "folder",
-    type=click.Path(path_type=Path),
-    default=TUNED,
-    help=f"Folder of the tuned tables; default {TUNED}.",
-)
-@click.option(
-    "--loss", type=click.FloatRange(0), default=5.0, help="Percent that a problem may stay behind its best; default 5."
-)
-@click.option(
-    "--max-configs",
-    "most",
-    type=click.IntRange(1),
-    default=6,
-    help="Configs of a kernel and dtype class at most; default 6.",
-)
+@out_option
+@loss_option("Percent that a problem may stay behind its best")
+@configs_option("Configs of a kernel and dtype class at most")
 @click.option("--use", default="tune", help="Problems to select for; default tune.")
 @kernel_option
 @manifests_option

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nojit.aot.tune.evaluate import Evaluation
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.portfolio import Portfolio
 from nojit.aot.tune.select import Bounds, Group, Selection, config_label
 
-__all__ = ["CurveStep", "GroupFacts", "TableFacts", "table_facts"]
+__all__ = ["CurveStep", "GroupFacts", "QualityFacts", "TableFacts", "quality_facts", "table_facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,39 @@ class TableFacts:
     configs: int
     """Different ones, over all groups."""
     groups: tuple[GroupFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QualityFacts:
+    """How near the tuned table of one kernel and device comes to the best, on problems that it was not made from."""
+
+    kernel: str
+    device: str
+    use: str
+    """Which problems."""
+    problems: int
+    unknown: int
+    """How many of them have no share: the table does not cover them, or its choice was not measured."""
+    mean_share: float | None
+    """The best time over the choice's, as a geometric mean; None if no problem has a share, or there is no table."""
+    worst_share: float | None
+    worst_problem: str
+    """The problem of the worst share."""
+
+
+def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> QualityFacts:
+    """Sum an evaluation up; None if the kernel has no table."""
+    known = [one for one in result.problems if one.share is not None] if result else []
+    return QualityFacts(
+        kernel=evidence.kernel.name,
+        device=evidence.device.name,
+        use=use,
+        problems=len(evidence.problems),
+        unknown=len(evidence.problems) - len(known),
+        mean_share=result.mean_share if result else None,
+        worst_share=result.worst_share if result else None,
+        worst_problem=f"{known[0].problem} ({known[0].dtype})" if known else "",
+    )
 
 
 def table_facts(evidence: Evidence, selection: Selection, bounds: Bounds, path: str) -> TableFacts:

@@ -10,6 +10,7 @@ from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.lookup import find_config, look_up
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Selection, config_label
+from nojit.runtime.errors import TuningError
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
@@ -71,7 +72,14 @@ class Drift:
 
 
 def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
-    """Compare a table's choice with the best, at every problem of the evidence."""
+    """Compare a table's choice with the best, at every problem of the evidence.
+
+    Raises:
+        TuningError: the table is looked up by another key than was measured.
+    """
+    if table.key != evidence.kernel.key:
+        what = f"expected the key that {table.kernel} was measured by: {', '.join(evidence.kernel.key)}"
+        raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
     shares = [_share(evidence, table, rules, number) for number in evidence.problems]
     shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
     known = [one.share for one in shares if one.share is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from nojit.aot.tune.account import GroupFacts
+from nojit.aot.tune.account import GroupFacts, QualityFacts
 from nojit.aot.tune.importance import Importance
 from nojit.aot.tune.report import ClassFacts, KernelReport
 from nojit.aot.tune.report_svg import bars_svg, curve_svg, heat_svg
@@ -41,8 +41,11 @@ variance of the logarithm of times, alone; of a pair, what the two explain toget
 variance of a random forest, exact over all combinations of the levels that were seen. R² says how well the forest
 foretells times that it was not shown.</p>"""
 
+_QUALITY = """<p class="note">Shares of the best time that was measured, on problems that the tables were not made from; the
+mean is geometric. A problem is unknown if the table does not cover it, or what it chooses was not measured.</p>"""
 
-def render_html(reports: Sequence[KernelReport], loss: float) -> str:
+
+def render_html(reports: Sequence[KernelReport], loss: float, quality: Sequence[QualityFacts] = ()) -> str:
     """Write the page; `loss` is what portfolios were held to, as a share."""
     links = "".join(f'<a href="#k{place}">{escape(one.kernel)}</a>' for place, one in enumerate(reports))
     parts = [_kernel(place, one, loss) for place, one in enumerate(reports)]
@@ -52,10 +55,31 @@ def render_html(reports: Sequence[KernelReport], loss: float) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
             f"<title>What was tuned</title><style>{_STYLE}</style></head><body>",
             f"<h1>What was tuned</h1>{_ABOUT}<nav>{links}</nav>",
+            _quality(quality),
             *parts,
             "</body></html>\n",
         ]
     )
+
+
+def _quality(quality: Sequence[QualityFacts]) -> str:
+    if not quality:
+        return ""
+    rows = [
+        (
+            f"<code>{escape(one.kernel)}</code>",
+            escape(one.device),
+            escape(one.use),
+            str(one.problems),
+            str(one.unknown),
+            _percent(one.mean_share),
+            _percent(one.worst_share),
+            escape(one.worst_problem or "-"),
+        )
+        for one in quality
+    ]
+    heads = ("kernel", "device", "measured on", ">problems", ">unknown", ">mean", ">worst", "worst problem")
+    return f"<h2>How good the tables are</h2>{_QUALITY}{_table(heads, rows)}"
 
 
 def spell_factors(factors: Sequence[str]) -> str:

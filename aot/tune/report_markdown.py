@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nojit.aot.pack import write_file
+from nojit.aot.tune.account import QualityFacts
 from nojit.aot.tune.report import ClassFacts, KernelReport
 from nojit.runtime.errors import TuningError
 
@@ -21,6 +22,7 @@ def update_page(page: Path, text: str) -> None:
 
     Raises:
         TuningError: the page has no such marks.
+        OSError: it cannot be read.
         PackageError: it cannot be written.
     """
     old = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END + "\n"
@@ -31,14 +33,31 @@ def update_page(page: Path, text: str) -> None:
     write_file(page, f"{before}{begin}{text}{end}{after}".encode())
 
 
-def render_markdown(reports: Sequence[KernelReport]) -> str:
-    """Write two tables for each device: by kernel and shapes, and the portfolios."""
-    parts = [_device(device, [one for one in reports if one.device == device]) for device in _devices(reports)]
+def render_markdown(reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> str:
+    """Write the tables of each device: by kernel and shapes, the portfolios, and how good tuned tables are."""
+    parts = []
+    for device in dict.fromkeys([*(one.device for one in reports), *(one.device for one in quality)]):
+        judged = [one for one in quality if one.device == device]
+        parts.append(_device(device, [one for one in reports if one.device == device]))
+        parts += [_quality(judged)] if judged else []
     return "\n" + "\n".join(parts)
 
 
-def _devices(reports: Sequence[KernelReport]) -> Iterable[str]:
-    return dict.fromkeys(one.device for one in reports)
+def _quality(judged: Sequence[QualityFacts]) -> str:
+    heads = ("kernel", "measured on", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
+    rows = [
+        (
+            f"`{one.kernel}`",
+            one.use,
+            str(one.problems),
+            str(one.unknown),
+            _percent(one.mean_share),
+            _percent(one.worst_share),
+            one.worst_problem or "-",
+        )
+        for one in judged
+    ]
+    return f"How good the tables are:\n\n{_table(heads, rows)}"
 
 
 def _device(device: str, reports: Sequence[KernelReport]) -> str:

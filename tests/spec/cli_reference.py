@@ -47,6 +47,7 @@ FACTS = (
     account.TableFacts,
     account.GroupFacts,
     account.CurveStep,
+    account.QualityFacts,
     evaluate.Evaluation,
     evaluate.ProblemShare,
     evaluate.Drift,

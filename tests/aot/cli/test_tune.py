@@ -135,15 +135,43 @@ def test_repeated_runs_are_compared(run: Run, document: Document, database: Path
     assert "the second's choice differs by" in run("tune", "evaluate", database, "--repeat", slower).stdout
 
 
+def test_a_repeat_of_some_kernels_is_compared_by_those(
+    run: Run, document: Document, database: Path, tmp_path: Path
+) -> None:
+    both = write_database(tmp_path / "both.db")
+    write_database(both, kernel="another")
+    written = document("tune", "evaluate", both, "--repeat", database)
+    assert (written["left_out"], {one["kernel"] for one in written["drifts"]}) == (["another"], {"toy"})
+    said = "left out, for only one of the two measured them: another"
+    assert said in run("tune", "evaluate", database, "--repeat", both).stderr
+    other = write_database(tmp_path / "other.db", kernel="another")
+    refused = run("tune", "evaluate", database, "--repeat", other)
+    assert (refused.exit_code, "expected a kernel that both measured" in refused.stderr) == (1, True)
+
+
+def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
+    assert run("tune", "select", database, "--out", "tables").exit_code == 0
+    path = Path("tables/toy.nvidia-h200.toml")
+    path.write_text(path.read_text().replace('key = ["m", "n * heads"]', 'key = ["m", "n"]'))
+    result = run("tune", "evaluate", database, "--tables", "tables")
+    assert "expected the key that toy was measured by: m, n * heads, got m, n - at tables/toy" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (("select", "none.db"), 1, "expected a database of measurements"),
         (("select", "toy.db", "--use", "bars"), 1, "expected measurements of problems for 'bars', got none"),
-        (("select", "toy.db", "--kernel", "no"), 1, "for 'tune' of no, got none"),
+        (("select", "toy.db", "--kernel", "toi"), 1, "was measured: toy, got 'toi'; did you mean 'toy'?"),
+        (("select", "toy.db", "--loss", "nan"), 2, "--loss"),
+        (("select", "."), 1, "unable to open database file - at ."),
         (("select", "toy.db", "--max-configs", "0"), 2, "--max-configs"),
         (("evaluate", "toy.db", "--tables", "no.toml"), 1, "no.toml"),
+        (("evaluate", "toy.db", "--tables", "no"), 1, "expected a tuned table or a folder of them at no, found none"),
         (("evaluate", "toy.db", "--min-worst", "2"), 2, "--min-worst"),
+        (("evaluate", "toy.db", "--min-geomean", "nan"), 2, "--min-geomean"),
+        (("evaluate", "toy.db", "--max-drift", "2"), 2, "expected --repeat with --max-drift"),
+        (("evaluate", "toy.db", "--repeat", "toy.db", "--min-worst", "1"), 2, "expected --max-drift with --repeat"),
         (("selct", "toy.db"), 2, "did you mean"),
     ],
 )
@@ -193,6 +221,32 @@ def test_report_writes_a_page_and_tables(document: Document, database: Path, tmp
     assert (one["kernel"], one["problems"], one["configs"]) == ("toy", 4, 12)
     assert one["importance"]["shares"][0]["factors"]
     assert written["tables"][0]["kernel"] == "toy"
+
+
+def test_report_judges_tables_by_problems_held_out(document: Document, database: Path, run: Run) -> None:
+    pytest.importorskip("sklearn")
+    words = ("tune", "report", database, "--out", "r.html", "--markdown", "r.md")
+    # no tables in the default place: nothing to judge, and nothing said
+    assert document(*words)["quality"] == []
+    assert "How good the tables are" not in Path("r.html").read_text()
+    write_database(database, kernel="another")
+    assert run("tune", "select", database, "--kernel", "toy", "--loss", 0, "--out", "tables").exit_code == 0
+    another, toy = document(*words, "--tables", "tables")["quality"]
+    assert (toy["kernel"], toy["use"], toy["problems"], toy["unknown"]) == ("toy", "held_out", 2, 0)
+    assert (toy["mean_share"], toy["worst_share"]) == (1.0, 1.0)
+    assert (another["unknown"], another["mean_share"], another["worst_problem"]) == (2, None, "")
+    assert "<h2>How good the tables are</h2>" in Path("r.html").read_text()
+    page = Path("r.md").read_text()
+    assert "How good the tables are:" in page
+    assert "| `another` | held_out | 2 | 2 | - | - | - |" in page
+    assert "found none" in run(*words, "--tables", "no").stderr
+
+
+def test_a_page_without_marks_is_refused_before_anything_is_written(run: Run, database: Path) -> None:
+    pytest.importorskip("sklearn")
+    Path("r.md").write_text("mine\n")
+    assert run("tune", "report", database, "--out", "r.html", "--markdown", "r.md").exit_code == 1
+    assert not Path("r.html").exists()
 
 
 def test_report_names_the_extra_that_it_needs(run: Run, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("sklearn")
 
+from nojit.aot.tune.account import QualityFacts
 from nojit.aot.tune.report import KernelReport, report
 from nojit.aot.tune.report_html import render_html
 from nojit.aot.tune.report_markdown import BEGIN, END, render_markdown, update_page
@@ -125,6 +126,16 @@ def test_tables_go_between_the_marks_of_a_page(made: KernelReport, tmp_path: Pat
     page.write_text("no marks\n")
     with pytest.raises(TuningError, match="expected a page with <!-- measured: tuning -->"):
         update_page(page, text)
+
+
+def test_how_good_tables_are_stands_in_words_that_cannot_break_the_page(made: KernelReport) -> None:
+    facts = QualityFacts("toy", "NVIDIA H200", "held_out", 3, 1, 0.975, 0.9, "<b>600|64</b> (bf16)")
+    page = render_html([made], 0.05, [facts])
+    ET.fromstring(page.removeprefix("<!DOCTYPE html>"))
+    assert "97.5%" in page
+    assert "<b>" not in page
+    text = render_markdown([made], [facts])
+    assert "| `toy` | held_out | 3 | 1 | 97.5% | 90.0% | <b>600\\|64</b> (bf16) |" in text
 
 
 def test_a_cost_is_never_below_one(made: KernelReport) -> None:
