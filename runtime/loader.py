@@ -28,7 +28,7 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     Raises:
         FileNotFoundError: nothing is there, or the folder holds no bundle.
         BundleError: a file is no whole, unaltered bundle, or two of them hold the same kernel for one arch.
-        TuningError: what ``NOJIT_TUNING`` names is no tuned table, or not one of these kernels.
+        TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
     """
     place = os.fsdecode(path)
     # not by pathlib: to import it takes longer than to open a bundle

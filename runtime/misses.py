@@ -11,7 +11,7 @@ from nojit.runtime.expr import ExpressionError
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import Axis
-from nojit.runtime.type_names import is_tuple, members
+from nojit.runtime.type_names import descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
 
 __all__ = ["Rejection", "no_match", "rejections"]
@@ -173,13 +173,21 @@ def _spelling(argument: Argument, built: str) -> str:
         return f"({','.join(map(_spelling, argument.items, kinds))})"
     if argument.kind == "int":
         return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
-    shape = ",".join(map(str, argument.value)) if isinstance(argument.value, tuple) else ""
     return {
         "pointer": f"*{argument.dtype}",
-        "descriptor": f"tensordesc<{argument.dtype}[{shape}]>",
+        "descriptor": f"tensordesc<{argument.dtype}[{','.join(_block(argument, built))}]>",
         "float": "fp32",
         "bool": "i1",
     }.get(argument.kind, NONE)
+
+
+def _block(argument: Argument, built: str) -> list[str]:
+    """Spell a descriptor's block: where the call leaves it to the config, that of `built` if it has as many sizes."""
+    sizes = argument.value if isinstance(argument.value, tuple) else ()
+    if is_descriptor(built) and not any(sizes):
+        block = descriptor_parts(built)[1]
+        sizes = block if len(block) == len(sizes) else sizes
+    return [str(size or "...") for size in sizes]
 
 
 def _type_axis(selection: Selection, name: str) -> Axis | None:

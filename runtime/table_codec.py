@@ -102,7 +102,7 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     pools = ((*types,), len(meanings), len(configs))
     try:
         tuned = None if tuning is None else _tuning_codec().whole_tuning(tuning, pools)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except ValueError:
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
     columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)

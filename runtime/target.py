@@ -11,7 +11,7 @@ import re
 
 from nojit.runtime.record import Record
 
-__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "parse_image_arch"]
+__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "is_arch", "parse_image_arch"]
 
 # members of each architecture family, by the compute capability that names it (CUDA programming guide, "family-specific")
 FAMILIES: dict[int, frozenset[int]] = {
@@ -47,6 +47,11 @@ class ImageArch(Record):
     def closeness(self, device: int) -> tuple[int, int]:
         """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
         return ({"a": 0, "f": 1, "": 2}[self.suffix], device - self.number)
+
+
+def is_arch(text: str) -> bool:
+    """Say whether a text is spelled ``sm_NN``."""
+    return _ARCH.match(text) is not None
 
 
 def arch_number(arch: str) -> int:

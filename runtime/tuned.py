@@ -13,6 +13,8 @@ from typing import Any
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.record import Record
+from nojit.runtime.strict import TEXT_CHARS_MAX
+from nojit.runtime.target import is_arch
 from nojit.runtime.tuning_table import TunedDevice
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
@@ -92,6 +94,8 @@ def read_tuned(path: str | os.PathLike[str]) -> TunedTable:
         content = file.read()
     try:
         document = tomllib.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise TuningError("expected TOML of a modest depth", where=name) from None
     except ValueError as error:
         raise TuningError("expected TOML in UTF-8", got=str(error), where=name) from None
     return _read_table(document, name)
@@ -141,7 +145,7 @@ def _read_device(value: object, where: str) -> TunedDevice:
     device = _take(value, dict, where)
     _check_fields(device, names, names, where)
     name, arch = (_take(device[field], str, f"{where}.{field}") for field in names[:2])
-    if not name.isprintable() or not arch.startswith("sm_") or not arch[3:].isdecimal():
+    if not name.isprintable() or len(name) > TEXT_CHARS_MAX or not is_arch(arch):
         got = f"{name!r}, {arch!r}"
         raise TuningError("expected a printable name and an arch such as 'sm_90'", got=got, where=where)
     multiprocessors, memory_bytes = (_count(device[field], 1, _INT_MAX, f"{where}.{field}") for field in names[2:])

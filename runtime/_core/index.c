@@ -5,7 +5,6 @@
 
 enum {
     SECTION_BYTES_MAX = 64 << 20,
-    INDEX_BYTES_MAX = 16 << 20,
     KERNELS_MAX = 65536,
     VARIANTS_MAX = 1000000,
     TOOLS_MAX = 64,
@@ -219,7 +218,7 @@ static PyObject *read_index(nj_index *index)
 {
     nj_json *json = &index->reading.json;
     nj_items items;
-    bool whole = json->end - json->at <= INDEX_BYTES_MAX;
+    bool whole = nj_json_modest(json);
     nj_items_init(&items);
     for (size_t i = 0; whole && i < sizeof fields / sizeof *fields; i++) {
         whole = nj_json_is(json, fields[i].key) && nj_items_add(&items, fields[i].read(&index->reading)) == 0;

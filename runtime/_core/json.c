@@ -1,9 +1,23 @@
 #include "json.h"
 
 enum {
+    BYTES_MAX = 16 << 20,
+    COMMAS_MAX = 1 << 20,
     DIGITS_MAX = 18, /* no int of so many overflows 64 bits */
     DEPTH_MAX = 32,  /* more than any document may nest */
 };
+
+bool nj_json_modest(const nj_json *json)
+{
+    size_t commas = 0;
+    if (json->end - json->at > BYTES_MAX) {
+        return false;
+    }
+    for (const unsigned char *at = json->at; at < json->end; at++) {
+        commas += *at == ',';
+    }
+    return commas <= COMMAS_MAX;
+}
 
 bool nj_json_is(nj_json *json, const char *expected)
 {

@@ -17,6 +17,9 @@ typedef struct {
     const unsigned char *end;
 } nj_json;
 
+/* Whether it is no more than any document may be, before anything is made of it. */
+bool nj_json_modest(const nj_json *json);
+
 /* Takes one character; false if another stands there. */
 static inline bool nj_json_char(nj_json *json, char expected)
 {

@@ -108,6 +108,18 @@ def test_what_is_right_is_read_at_once() -> None:
         assert table_readers(table)[0] is not None
 
 
+def test_an_index_of_more_commas_than_may_be_is_not_read_at_once() -> None:
+    longest = "," * 8188
+    tools = [[f"{longest}{number:04}", "," * 8192] for number in range(64)]
+    raw = canonical(INDEX | {"toolchain": tools, "version": "," * 8192})
+    assert raw.count(b",") > 1 << 20
+    assert _core.read_index(raw, layout.Section, layout.KernelEntry, layout.TargetInfo) is None
+    with pytest.raises(BundleFormatError, match=r"at most .* commas"):
+        layout.decode_index(raw, "")
+    fewer = canonical(INDEX | {"toolchain": tools, "version": ""})
+    assert layout.decode_index(fewer, "").toolchain[0] == (f"{longest}0000", "," * 8192)
+
+
 def test_types_of_params_are_those_of_the_signatures() -> None:
     for document in TABLES:
         table = quick_table(document)

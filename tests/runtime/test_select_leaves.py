@@ -125,6 +125,11 @@ def test_the_block_shape_and_dtype_of_a_descriptor_decide():
         assert table.key(choose(table, CallFacts({"x": argument})).row)[0] == number
     with pytest.raises(NoMatchingVariantError, match=r'needs x = "tensordesc<fp16\[32,64\]>"'):
         choose(table, CallFacts({"x": descriptor("fp16", 32, 64)}))
+    # where the call leaves the block to the config, zeros are no block to build
+    with pytest.raises(NoMatchingVariantError, match=r'needs x = "tensordesc<fp32\[64,64\]>"'):
+        choose(table, CallFacts({"x": descriptor("fp32", 0, 0)}))
+    with pytest.raises(NoMatchingVariantError, match=r'needs x = "tensordesc<fp16\[\.\.\.\]>"'):
+        choose(table, CallFacts({"x": descriptor("fp16", 0)}))
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,13 @@ CASES = {
         '"hopper"',
         "expected a printable name and an arch such as 'sm_90', got 'NVIDIA H200', 'hopper' - at {path} $.device",
     ),
+    "an arch in other digits": (
+        '"sm_90"',
+        '"sm_\u0669\u0660"',
+        "expected a printable name and an arch such as 'sm_90'",
+    ),
+    "an arch of one digit": ('"sm_90"', '"sm_9"', "expected a printable name and an arch such as 'sm_90'"),
+    "too deep": ("SHAPE = [1, 2]", f"SHAPE = {'[' * 5000}", "expected TOML of a modest depth - at {path}"),
     "no multiprocessors": ("= 132", "= 0", f"expected 1 to {2**63 - 1}, got 0 - at {{path}} $.device.multiprocessors"),
     "memory in floats": (
         "150754820096",
