@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.flash_attention.op import launch_over_maps, launch_over_pointers
-from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "Problem", "problems"]
@@ -138,7 +138,8 @@ _LAUNCHERS: Final = {
     "flash_attention_fwd_sm90": launch_over_maps,
 }
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-_HELD_OUT: Final = 18
+# those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
+_DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
 # what a held-out problem may take: about 2 ms of an H200
 _MOST_FLOPS: Final = 8 * 10**11
 # rows are compared in groups that end here: the later a row, the more keys it averages, and the smaller it is
@@ -264,16 +265,16 @@ def problems(use: str) -> tuple[AttentionProblem, ...]:
         ValueError: there is no such use.
     """
     check_use(use)
-    found = _drawn(use) if use in DRAWN else PROBLEMS[use]
+    found = (*PROBLEMS.get(use, ()), *_drawn(use))
     return tuple(AttentionProblem(problem, "bf16", kernel) for kernel in ROLES for problem in found)
 
 
 def _drawn(use: str) -> tuple[Problem, ...]:
-    """Draw calls that are not tuned for: decoding, chunks and prompts of any length in between."""
+    """Draw calls: decoding, chunks and prompts of any length."""
     rng = draws("flash_attention", use)
     known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
     found: dict[str, Problem] = {}
-    while len(found) < _HELD_OUT:
+    while len(found) < _DRAWN.get(use, 0):
         one = _draw(rng, ("square", "square", "causal", "causal", "chunk", "decode")[len(found) % 6])
         fits = AttentionProblem(one, "bf16").flops <= _MOST_FLOPS
         if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
