@@ -7,10 +7,12 @@ from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError
-from nojit.runtime.table import Launch
+from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError, NoMatchingVariantError
+from nojit.runtime.record import Record
+from nojit.runtime.table import KernelTable, Launch
+from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
 
-__all__ = ["Images"]
+__all__ = ["Images", "Source", "closest_source"]
 
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
@@ -110,3 +112,51 @@ class Images:
 
 def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
+
+
+class Source(Record):
+    """A bundle file that holds the kernel for one arch."""
+
+    images: Images
+    image_arch: ImageArch
+    arch: int
+    """What ``arch`` stands for in expressions: 90."""
+
+    @staticmethod
+    def of(images: Images) -> Source:
+        """Describe a file by its target."""
+        target = images.file.index.target
+        return Source(images, parse_image_arch(target.image_arch), arch_number(target.arch))
+
+    def table(self, kernel: str) -> KernelTable:
+        """Read the variants of a kernel."""
+        return self.images.file.table(kernel)
+
+    def where(self, kernel: str) -> str:
+        """Name a kernel in it, for errors."""
+        return f"{self} kernel {kernel}"
+
+    def __str__(self) -> str:
+        return f"{self.images.file.path} ({self.image_arch})"
+
+
+def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) -> Source:
+    """Return the source whose images fit a device best.
+
+    Args:
+        sources: of one kernel, at least one.
+        capability: of the device, 90 for 9.0.
+        kernel: its name, for errors.
+
+    Raises:
+        NoMatchingVariantError: none runs there.
+    """
+    fitting = [source for source in sources if source.image_arch.runs_on(capability)]
+    if fitting:
+        return min(fitting, key=lambda source: source.image_arch.closeness(capability))
+    built = sorted(sources, key=lambda source: abs(source.image_arch.number - capability))
+    raise NoMatchingVariantError(
+        f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}",
+        where=f"kernel {kernel}",
+        reasons=tuple((str(source), f"does not run on sm_{capability}") for source in built),
+    )

@@ -1,7 +1,7 @@
 """The user's handle on a kernel. The C core launches; what it has not met before is decided here, once per kind of call.
 
-`Kernel` knows which bundle serves which device, chooses the variant (`nojit.runtime.select`), loads its image
-(`nojit.runtime.images`) and hands the core a plan.
+`Kernel` knows which bundle serves which device, chooses the variant (`nojit.runtime.select`) for what the core says of a
+call (`nojit.runtime.facts`), and hands the core a plan (`nojit.runtime.plans`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from nojit.runtime import _core, expr
-from nojit.runtime.call import Argument, CallFacts, are_addresses, expression_value
-from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
-from nojit.runtime.images import Images
-from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec, row_names, row_programs
+from nojit.runtime import _core
+from nojit.runtime.call import CallFacts, expression_value
+from nojit.runtime.errors import ArgumentError, BundleError, did_you_mean
+from nojit.runtime.expr import parse
+from nojit.runtime.facts import Facts, call_facts, stand_in
+from nojit.runtime.images import Source, closest_source
+from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
+from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, choose, explain
-from nojit.runtime.slots import packing_of
 from nojit.runtime.table import KernelTable, Missing
-from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
-from nojit.runtime.values import Value
+from nojit.runtime.target import ImageArch, parse_image_arch
 
 if TYPE_CHECKING:
     # most kernels are not tuned
@@ -29,33 +30,6 @@ if TYPE_CHECKING:
     from nojit.runtime.tuning_source import TuningSource
 
 __all__ = ["Choices", "Kernel", "Source", "Warmed"]
-
-Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
-"""What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
-
-_PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
-
-
-class Source(Record):
-    """A bundle file that holds the kernel for one arch."""
-
-    images: Images
-    image_arch: ImageArch
-    arch: int
-    """What ``arch`` stands for in expressions: 90."""
-
-    @staticmethod
-    def of(images: Images) -> Source:
-        """Describe a file by its target."""
-        target = images.file.index.target
-        return Source(images, parse_image_arch(target.image_arch), arch_number(target.arch))
-
-    def table(self, kernel: str) -> KernelTable:
-        """Read the variants of a kernel."""
-        return self.images.file.table(kernel)
-
-    def __str__(self) -> str:
-        return f"{self.images.file.path} ({self.image_arch})"
 
 
 class Warmed(Record):
@@ -75,28 +49,6 @@ class Choices(Record):
     """Of the table, the best first."""
     key: dict[str, int]
     """Each expression of the tuning key with its value; empty if there is no key."""
-
-
-class _Label(Record):
-    """Names a variant in errors: put into words when there is one."""
-
-    table: KernelTable
-    row: int
-    bundle: str
-
-    def __str__(self) -> str:
-        return f"{self.table.variant_id(self.row)} ({self.table.label(self.row)}) of bundle {self.bundle}"
-
-
-class _Typed:
-    """Stands for a tensor of which only the dtype is known; aligned like one that was just allocated."""
-
-    def __init__(self, dtype: object) -> None:
-        self.dtype = dtype
-
-    def data_ptr(self) -> int:
-        """Return an address that every hint of divisibility holds for."""
-        return 0
 
 
 class Kernel(_core.Dispatcher):
@@ -195,10 +147,10 @@ class Kernel(_core.Dispatcher):
         """
         names = [param.name for param in self._params if not param.constexpr]
         given = [
-            _stand_in(arg) if place >= len(self._params) or not self._params[place].constexpr else arg
+            stand_in(arg) if place >= len(self._params) or not self._params[place].constexpr else arg
             for place, arg in enumerate(args)
         ]
-        named = {name: _stand_in(arg) if name in names else arg for name, arg in kwargs.items()}
+        named = {name: stand_in(arg) if name in names else arg for name, arg in kwargs.items()}
         plan = self._warm(*given, **named)
         source, row = plan.payload
         table = self._table(source)
@@ -236,7 +188,7 @@ class Kernel(_core.Dispatcher):
         table, lookup = self._table(source), self._lookup(source, device)
         tuning = None if lookup is None or lookup.table is None else lookup.tuning
         with self._lock:
-            return make_spec(table, self._options, self._interner, source.arch, self._where(source), tuning=tuning)
+            return make_spec(table, self._options, self._interner, source.arch, source.where(self.name), tuning=tuning)
 
     def _resolve(self, device: int, facts: Facts) -> _core.Plan:
         """Choose the variant for a call that has no plan."""
@@ -264,33 +216,12 @@ class Kernel(_core.Dispatcher):
 
     def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
         source, row = plan.payload
-        table = self._table(source)
-        names: dict[str, Argument | Value] = {**row_names(table, row), **self._call_facts(source, facts).arguments}
-        text = table.grid[dimension]
-        try:
-            value = expr.parse(text).evaluate(
-                {name: expression_value(value) for name, value in names.items()} | {"arch": source.arch}
-            )
-        except expr.ExpressionError as error:
-            got = error.message
-        else:
-            got = f"{type(value).__name__} {value!r}"
-        raise ArgumentError(
-            f"expected an int for grid[{dimension}], which is {text!r}", got=got, where=f"kernel {self.name}"
-        )
+        raise grid_error(self._table(source), row, dimension, self._call_facts(source, facts))
 
     # the slow path
 
     def _source_for(self, capability: int) -> Source:
-        fitting = [source for source in self._sources if source.image_arch.runs_on(capability)]
-        if fitting:
-            return min(fitting, key=lambda source: source.image_arch.closeness(capability))
-        built = sorted(self._sources, key=lambda source: abs(source.image_arch.number - capability))
-        raise NoMatchingVariantError(
-            f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}",
-            where=f"kernel {self.name}",
-            reasons=tuple((str(source), f"does not run on sm_{capability}") for source in built),
-        )
+        return closest_source(self._sources, capability, self.name)
 
     def _capability(self, arch: str | None, device: int | None) -> int:
         if arch is not None:
@@ -330,70 +261,12 @@ class Kernel(_core.Dispatcher):
         facts = None if device is None else partial(_core.device_facts, device)
         return self._lookups.setdefault((source.image_arch, device), lookup_of(tuning, origins, facts))
 
-    def _where(self, source: Source) -> str:
-        return f"{source} kernel {self.name}"
-
     def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
-        arguments, constexprs, options = facts
-        types = self._table(source).param_types()
-        return CallFacts(
-            arguments={name: self._argument(name, *fact, types[name]) for name, fact in arguments.items()},
-            constexprs={name: constexpr_value(value, name, self.name) for name, value in constexprs.items()},
-            options={name: constexpr_value(value, name, self.name) for name, value in options.items()},
-            arch=source.arch,
-        )
-
-    def _argument(self, name: str, kind: str, dtype: str, value: Any, types: Sequence[str]) -> Argument:
-        if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
-            return Argument("pointer", value)
-        if kind == "pointer":
-            return Argument("pointer", value, dtype)
-        for known in _PLAIN_KINDS:
-            if kind == known:
-                return Argument(known, value)
-        if kind == "tuple":
-            items = tuple(
-                self._argument(f"{name}.{place}", item[0], item[1], item[2], []) for place, item in enumerate(value)
-            )
-            return Argument("tuple", items=items)
-        if kind == "descriptor":
-            return Argument("descriptor", value, dtype)
-        raise ArgumentError(
-            f"expected {' or '.join(types) or 'a tensor, a number, None or a tuple of them'}",
-            got=type(value).__name__,
-            where=f"argument {name} of kernel {self.name}",
-            argument=name,
-        )
+        return call_facts(facts, self._table(source), source.arch)
 
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
-        where = self._where(source)
-        launch = table.launches[table.columns["launch"][row]]
-        packing = packing_of(table, row, {param.name: place for place, param in enumerate(self._params)}, where)
-        names = row_names(table, row)
-        return _core.Plan(
-            label=_Label(table, row, source.images.file.id),
-            function=source.images.function(table.columns["image"][row], launch, device, packing.sizes),
-            device=device,
-            arguments=len(self._params) + len(self._options),
-            slots=packing.slots,
-            maps=packing.maps,
-            grid=row_programs(table, names, self._interner, source.arch, where),
-            meta=_without_types(table, names),
-            payload=(source, row),
-            block_threads=32 * launch.num_warps,
-            num_ctas=launch.num_ctas,
-            shared_bytes=launch.shared_bytes,
-            cooperative=launch.cooperative,
-            pdl=launch.pdl,
-            global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
-            profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
-        )
-
-
-def _without_types(table: KernelTable, names: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what a callable grid sees of a row: its constexprs and options."""
-    types = {axis.name for axis in table.axes if axis.is_type}
-    return {name: value for name, value in names.items() if name not in types}
+        count = len(self._params) + len(self._options)
+        return make_plan(source, table, row, device, arguments=count, interner=self._interner)
 
 
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
@@ -402,8 +275,4 @@ def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
     names = {name: expression_value(argument) for name, argument in call.arguments.items()}
-    return dict(zip(table.tuning.key, key_values(tuple(map(expr.parse, table.tuning.key)), names), strict=True))
-
-
-def _stand_in(argument: Any) -> Any:
-    return _Typed(argument) if type(argument).__name__ == "dtype" or isinstance(argument, type) else argument
+    return dict(zip(table.tuning.key, key_values(tuple(map(parse, table.tuning.key)), names), strict=True))

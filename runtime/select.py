@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
 from nojit.runtime.interests import Interests, interests
-from nojit.runtime.misses import no_match, rejections
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import KernelTable
@@ -78,6 +77,8 @@ def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -
     selection = Selection(table, facts, None if lookup is None else lookup.preference(_key(lookup, facts)))
     rows = selection.eligible()
     if not rows:
+        from nojit.runtime.misses import no_match  # noqa: PLC0415 - most calls are served
+
         raise no_match(selection)
     return Choice(rows[0], rows)
 
@@ -88,6 +89,8 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
     Raises:
         ArgumentError: as `choose`.
     """
+    from nojit.runtime.misses import rejections  # noqa: PLC0415 - to launch asks for none
+
     key = () if lookup is None else _key(lookup, facts)
     selection = Selection(table, facts, None if lookup is None else lookup.preference(key))
     best = next(iter(selection.eligible()), None)

@@ -13,24 +13,19 @@ from typing import Any
 
 from nojit.runtime import expr
 from nojit.runtime.call import (
-    NONE,
     Argument,
     CallFacts,
     accepts,
     expression_value,
     hint_holds,
     leaf_of,
-    mismatch,
-    pointee,
     slot_bits,
-    slot_kind,
-    untyped_leaves,
 )
-from nojit.runtime.errors import ArgumentError, did_you_mean
+from nojit.runtime.errors import ArgumentError
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.preference import Preference, Ranks
+from nojit.runtime.refusals import check_kinds, check_names, check_untyped
 from nojit.runtime.table import KernelTable, Missing
-from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value, identity, spell
 
 __all__ = ["Selection"]
@@ -53,16 +48,16 @@ class Selection:
             for param in table.params
             if param.constexpr and not isinstance(param.default, Missing)
         }
-        self._check_names()
+        check_names(table, facts)
         # the types of each param that take its argument
         self.taken = {
             name: [kind for kind in types if accepts(kind, facts.arguments[name])]
             for name, types in table.param_types().items()
         }
-        self._check_kinds()
+        check_kinds(table, facts, self.taken)
         self.wanted = self._matrix_values()
         self.fitting = self._fitting()
-        self._check_untyped()
+        check_untyped(table, facts, self.fitting)
         self.setting_faults = self._setting_faults()
         self.ranks = Ranks(len(table.configs), preference)
         self._requires_faults: dict[tuple[int, int], str] = {}
@@ -232,53 +227,6 @@ class Selection:
             if argument is None or not hint_holds(argument, hint):
                 return False
         return True
-
-    def _check_names(self) -> None:
-        facts = self.facts
-        if facts.arguments.keys() == {*self.runtime} and not facts.options and not facts.constexprs:
-            return
-        constexprs = tuple(param.name for param in self.table.params if param.constexpr)
-        options = tuple(dict.fromkeys(name for config in self.table.configs for name, _ in config.options))
-        derived = {item.name for item in self.table.derived}
-        for given, known in (
-            (self.facts.arguments, self.runtime),
-            (self.facts.constexprs, constexprs),
-            (self.facts.options, options),
-        ):
-            for name in given:
-                if name in derived:
-                    what = f"{name} follows from the call; leave it out"
-                    raise ArgumentError(what, where=self.where, argument=name)
-                if name not in known:
-                    near = did_you_mean(name, [*self.runtime, *constexprs, *options])
-                    raise ArgumentError(f"unexpected argument {name!r}{near}", where=self.where, argument=name)
-        for name in self.runtime:
-            if name not in self.facts.arguments:
-                raise ArgumentError(f"missing argument {name!r}", where=self.where, argument=name)
-
-    def _check_kinds(self) -> None:
-        """Refuse an argument of a kind that no manifest line could make this kernel take."""
-        for name, taken in self.taken.items():
-            argument = self.facts.arguments[name]
-            kinds = self.table.param_types()[name]
-            if taken or not kinds or argument.kind == "none" or argument.kind in map(slot_kind, kinds):
-                continue
-            reasons = {kind: mismatch(kind, argument) for kind in kinds}
-            said = dict.fromkeys(reason for kind, reason in reasons.items() if kind != NONE or len(reasons) == 1)
-            raise ArgumentError(f"{name}: {'; '.join(said)}", where=self.where, argument=name)
-
-    def _check_untyped(self) -> None:
-        """Refuse an address that does not say what it points to where that would decide the variant."""
-        for place, name in enumerate(self.runtime):
-            argument = self.facts.arguments[name]
-            if argument.dtype or argument.kind not in ("pointer", "tuple"):
-                continue
-            fitting = [types for types, fits in zip(self.table.signatures, self.fitting, strict=True) if fits]
-            for path in untyped_leaves(name, argument):
-                kinds = sorted({dict(leaves(types[place], name))[path] for types in fitting})
-                if len(set(map(pointee, kinds))) > 1:
-                    what = f"{path}: expected a typed pointer, one of {', '.join(kinds)}"
-                    raise ArgumentError(what, got="an untyped address", where=self.where, argument=name)
 
 
 def _differences(built: Mapping[str, Value], asked: Mapping[str, Value]) -> list[str]:

@@ -1,0 +1,77 @@
+"""What the C core says of a call, as selection takes it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from nojit.runtime.call import Argument, CallFacts, are_addresses
+from nojit.runtime.errors import ArgumentError
+from nojit.runtime.keys import constexpr_value
+from nojit.runtime.table import KernelTable
+
+__all__ = ["Facts", "call_facts", "stand_in"]
+
+Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
+"""What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
+
+_PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
+
+
+class _Typed:
+    """Stands for a tensor of which only the dtype is known; aligned like one that was just allocated."""
+
+    def __init__(self, dtype: object) -> None:
+        self.dtype = dtype
+
+    def data_ptr(self) -> int:
+        """Return an address that every hint of divisibility holds for."""
+        return 0
+
+
+def call_facts(facts: Facts, table: KernelTable, arch: int) -> CallFacts:
+    """Say of a call what selection asks for.
+
+    Args:
+        facts: the core's.
+        table: the kernel's variants.
+        arch: what ``arch`` stands for in expressions: 90.
+
+    Raises:
+        ArgumentError: an argument or a constexpr is of no type that a kernel can take.
+    """
+    arguments, constexprs, options = facts
+    types, kernel = table.param_types(), table.kernel
+    return CallFacts(
+        arguments={name: _argument(name, fact, types[name], kernel) for name, fact in arguments.items()},
+        constexprs={name: constexpr_value(value, name, kernel) for name, value in constexprs.items()},
+        options={name: constexpr_value(value, name, kernel) for name, value in options.items()},
+        arch=arch,
+    )
+
+
+def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kernel: str) -> Argument:
+    kind, dtype, value = fact
+    if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
+        return Argument("pointer", value)
+    if kind == "pointer":
+        return Argument("pointer", value, dtype)
+    for known in _PLAIN_KINDS:
+        if kind == known:
+            return Argument(known, value)
+    if kind == "tuple":
+        items = tuple(_argument(f"{name}.{place}", item, [], kernel) for place, item in enumerate(value))
+        return Argument("tuple", items=items)
+    if kind == "descriptor":
+        return Argument("descriptor", value, dtype)
+    raise ArgumentError(
+        f"expected {' or '.join(types) or 'a tensor, a number, None or a tuple of them'}",
+        got=type(value).__name__,
+        where=f"argument {name} of kernel {kernel}",
+        argument=name,
+    )
+
+
+def stand_in(argument: Any) -> Any:
+    """Return what stands for an argument of `Kernel.warmup`: a tensor of a dtype, else the argument itself."""
+    return _Typed(argument) if type(argument).__name__ == "dtype" or isinstance(argument, type) else argument
