@@ -103,7 +103,7 @@ class Kernel(_core.Dispatcher):
         Args:
             args: as in a call; tensors may lie in host memory.
             device: instead of the tensors' own device.
-            arch: ``sm_90``; instead of a device, so that no driver is needed. Of several devices that were tuned for,
+            arch: ``sm_90``, or ``sm_90a``; instead of a device, so that no driver is needed. Of several devices that were tuned for,
                 the first in the bundle stands for it.
             kwargs: as in a call.
         """

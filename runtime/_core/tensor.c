@@ -63,14 +63,17 @@ static nj_dtype dtype_of(DLDataType type)
     return dtype == NJ_DTYPE_NONE ? NJ_DTYPE_COUNT : dtype;
 }
 
-static int device_of(DLDevice device)
+/* Reads a device that is no ordinal. Not inline: nearly all are one. */
+static __attribute__((noinline)) int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)
 {
-    switch (device.device_type) {
-    case kDLCUDA: return device.device_id < 0 ? NJ_DEVICE_WRONG : device.device_id;
-    case kDLCUDAHost:
-    case kDLCUDAManaged: return NJ_DEVICE_ANY;
-    default: return NJ_DEVICE_HOST;
+    if (device.device_type == kDLCUDA) {
+        PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)device.device_id);
+        nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
+        return -1;
     }
+    bool any = device.device_type == kDLCUDAHost || device.device_type == kDLCUDAManaged;
+    *out = any ? NJ_DEVICE_ANY : NJ_DEVICE_HOST;
+    return 1;
 }
 
 /* A view of the tensor without shape and strides, which may be gone by the time this returns. */
@@ -106,13 +109,9 @@ static int read_exchanged(PyObject *object, PyObject *kernel, PyObject *argument
     }
     tensor->value = (nj_value){
         .tag = NJ_TAG_POINTER, .dtype = (uint8_t)dtype, .bits = (int64_t)((uintptr_t)raw.data + raw.byte_offset)};
-    tensor->device = device_of(raw.device);
-    if (tensor->device == NJ_DEVICE_WRONG) {
-        PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)raw.device.device_id);
-        nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
-        return -1;
-    }
-    return 1;
+    tensor->device = raw.device.device_id;
+    bool ordinal = raw.device.device_type == kDLCUDA && raw.device.device_id >= 0;
+    return ordinal ? 1 : read_odd_device(raw.device, kernel, argument, &tensor->device);
 }
 
 /* Takes an int as an address. */
