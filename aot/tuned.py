@@ -15,6 +15,7 @@ from nojit.aot.config_rules import constexprs_in
 from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names, settings_of
 from nojit.aot.manifest import KernelSpec
 from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.target import check_arch
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, make_way, parse_rule
 from nojit.runtime import expr
@@ -54,19 +55,28 @@ def check_tuned(table: TunedTable, spec: KernelSpec) -> TunedTable:
         The table, each config with every constexpr and every option that tells configs apart.
 
     Raises:
-        TuningError: another key than the entry's, an axis, a value of one or a setting that the entry lacks; names the
+        TuningError: another key than the entry's, an unknown arch, an axis, a value of one or a setting that the entry lacks; names the
             file.
     """
     key = tuple(spec.tuning.key) if spec.tuning else ()
     if tuple(map(expr.parse, table.key)) != tuple(map(expr.parse, key)):
         what = f"expected the key that the manifest has for {spec.name}: {', '.join(key) or 'none'}"
         raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
+    _check_device(table)
     for number, entry in enumerate(table.entries):
         _check_axes(entry, spec, f"{table.path} $.entry[{number}].where")
     configs = [
         _spelled_out(config, spec, f"{table.path} $.config[{number}]") for number, config in enumerate(table.configs)
     ]
     return replace(table, configs=tuple(configs))
+
+
+def _check_device(table: TunedTable) -> None:
+    """Refuse an arch that nothing is built for: the table would never be used."""
+    try:
+        check_arch(table.device.arch, f"{table.path} $.device.arch")
+    except ManifestError as error:
+        raise TuningError(error.what, got=error.got, where=error.where) from None
 
 
 def _check_axes(entry: TunedEntry, spec: KernelSpec, where: str) -> None:

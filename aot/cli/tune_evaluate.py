@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -156,13 +157,39 @@ def _show(out: Output, results: Sequence[Evaluation]) -> None:
         shown = result.problems if out.verbosity > 0 else [one for one in result.problems if (one.share or 0) < 0.95]
         if shown:
             out.line()
-            out.line(f"{result.kernel}:" if out.verbosity > 0 else f"{result.kernel}, below 0.95:", style="bold")
-            out.table((">share", "problem", "dtype", "status", "chosen", "best"), map(_row, shown), indent=2)
+            labels = _Labels(label for one in result.problems for label in (one.config, one.best))
+            bar = "" if out.verbosity > 0 else ", below 0.95"
+            out.line(f"{result.kernel}{bar}{labels.said}:", style="bold")
+            told = [_row(one, labels) for one in shown]
+            out.table((">share", "problem", "dtype", "status", "chosen", "best"), told, indent=2)
 
 
-def _row(one: ProblemShare) -> tuple[str, ...]:
-    chosen = one.config + (f" ({one.us:.1f} us)" if one.us is not None else "")
-    best = one.best + (f" ({one.best_us:.1f} us)" if one.best_us is not None else "")
+class _Labels:
+    """Configs in words, short: without the settings that all of them have.
+
+    Attributes:
+        said: these settings, for a title.
+    """
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        different = {label: _settings(label) for label in labels if label}
+        shared = set.intersection(*map(set, different.values())) if len(different) > 1 else set()
+        self._short = {label: " ".join(one for one in words if one not in shared) for label, words in different.items()}
+        self.said = f", all with {' '.join(sorted(shared))}" if shared else ""
+
+    def __getitem__(self, label: str) -> str:
+        return self._short.get(label, "")
+
+
+def _settings(label: str) -> list[str]:
+    # a value may have spaces; what a config requires stays whole
+    settings, requires, rule = label.partition(" requires ")
+    return [*re.split(r" (?=\w+=)", settings), *([f"requires {rule}"] if requires else [])]
+
+
+def _row(one: ProblemShare, labels: _Labels) -> tuple[str, ...]:
+    chosen = labels[one.config] + (f" ({one.us:.1f} us)" if one.us is not None else "")
+    best = labels[one.best] + (f" ({one.best_us:.1f} us)" if one.best_us is not None else "")
     return _share(one.share), one.problem, one.dtype, one.status, chosen, best
 
 
@@ -202,17 +229,18 @@ def _is_steady(drifts: Sequence[Drift], most: float | None) -> bool:
 def _show_drifts(out: Output, drifts: Sequence[Drift], worst: float | None) -> None:
     spelled = "-" if worst is None else f"{worst:.1%}"
     out.line(f"{counted(len(drifts), 'problem')}, the second's choice differs by {spelled} at most")
-    shown = [one for one in drifts if out.verbosity > 0 or one.drift is None or abs(one.drift) > _TOLD]
-    if shown:
-        rows = [
-            (
-                "-" if one.drift is None else f"{one.drift:+.1%}",
-                one.kernel,
-                one.problem,
-                one.dtype,
-                one.first,
-                one.second,
-            )
-            for one in shown
-        ]
-        out.table((">drift", "kernel", "problem", "dtype", "first", "second"), rows)
+    for kernel in dict.fromkeys(one.kernel for one in drifts):
+        mine = [one for one in drifts if one.kernel == kernel]
+        shown = [one for one in mine if out.verbosity > 0 or one.drift is None or abs(one.drift) > _TOLD]
+        if shown:
+            labels = _Labels(label for one in mine for label in (one.first, one.second))
+            bar = "" if out.verbosity > 0 else f", more than {_TOLD:.0%} apart"
+            out.line()
+            out.line(f"{kernel}{bar}{labels.said}:", style="bold")
+            rows = [_drift_row(one, labels) for one in shown]
+            out.table((">drift", "problem", "dtype", "first", "second"), rows, indent=2)
+
+
+def _drift_row(one: Drift, labels: _Labels) -> tuple[str, ...]:
+    drift = "-" if one.drift is None else f"{one.drift:+.1%}"
+    return drift, one.problem, one.dtype, labels[one.first], labels[one.second]

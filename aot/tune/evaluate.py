@@ -11,6 +11,7 @@ from nojit.aot.tune.lookup import find_config, look_up
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Selection, config_label
 from nojit.runtime.errors import TuningError
+from nojit.runtime.expr import parse
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Drift", "Evaluation", "ProblemShare", "evaluate", "mean_share", "repeat"]
@@ -77,7 +78,7 @@ def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evalu
     Raises:
         TuningError: the table is looked up by another key than was measured.
     """
-    if table.key != evidence.kernel.key:
+    if list(map(parse, table.key)) != list(map(parse, evidence.kernel.key)):
         what = f"expected the key that {table.kernel} was measured by: {', '.join(evidence.kernel.key)}"
         raise TuningError(what, got=", ".join(table.key), where=f"{table.path} $.key")
     shares = [_share(evidence, table, rules, number) for number in evidence.problems]

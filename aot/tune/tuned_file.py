@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nojit.aot.pack import write_file
-from nojit.runtime.errors import TuningError
+from nojit.runtime.errors import BundleFormatError, TuningError
+from nojit.runtime.strict import name as check_name
 from nojit.runtime.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
 
@@ -44,9 +45,14 @@ def write_tuned(table: TunedTable, folder: Path, *, force: bool = False) -> Path
         force: replace even a file that none of `OUR_TOOLS` wrote.
 
     Raises:
-        TuningError: somebody else wrote the file that stands there.
+        TuningError: the kernel's name cannot be a file's, or somebody else wrote the file that stands there.
         PackageError: the file cannot be written.
     """
+    try:
+        # a path would leave the folder
+        check_name(table.kernel, "kernel")
+    except BundleFormatError as error:
+        raise TuningError(error.what, got=error.got, where=error.where) from None
     path = folder / file_name(table)
     if not force:
         _check_ours(path)
@@ -57,7 +63,8 @@ def write_tuned(table: TunedTable, folder: Path, *, force: bool = False) -> Path
 def _check_ours(path: Path) -> None:
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
+        # whoever writes it says what is wrong with the folder
         return
     except (OSError, UnicodeDecodeError) as error:
         raise TuningError("expected a tuned table to replace", got=str(error), where=str(path)) from None

@@ -288,6 +288,7 @@ class TestRefusals:
             ("num_warps = 8", "num_warps = 7", "got 7 - at ./tuned/add.nvidia-h200.toml $.config[0].num_warps"),
             ("num_warps = 8", "enable_fp_fusion = true", "expected a tunable of kernel add, got 'enable_fp_fusion'"),
             ('requires = "n > 4"', 'requires = "m > 4"', "expected a param, constexpr or axis, got 'm' - at ./tuned/add.nvidia-h200.toml $.config[2].requires"),
+            ('arch = "sm_90"', 'arch = "sm_91"', "got 'sm_91'; did you mean 'sm_90'? - at ./tuned/add.nvidia-h200.toml $.device.arch"),
             ("schema = 1", "schema = 2", "./tuned/add.nvidia-h200.toml"),
         ],
     )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.tune.tuned_file import device_slug, render_tuned, write_tuned
-from nojit.runtime.errors import TuningError
+from nojit.runtime.errors import PackageError, TuningError
 from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
 from nojit.runtime.values import DType, FunctionRef
 
@@ -68,6 +68,19 @@ def test_the_text_is_made_to_be_read() -> None:
         "[[config]] # 0\nBLOCK = 64\nnum_warps = 4\n\n"
         "[[entry]]\nrows = [\n    { at = [1, 2], use = [0], us = [3.25] },\n]\n"
     )
+
+
+@pytest.mark.parametrize("kernel", ["../toy", "a/b", "", "-toy", "to\ny", "toy\n"])
+def test_a_kernels_name_cannot_leave_the_folder(tmp_path: Path, kernel: str) -> None:
+    with pytest.raises(TuningError, match="expected a "):
+        write_tuned(table(kernel=kernel), tmp_path / "tables", force=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PackageError, match="expected to write a file"):
+        write_tuned(table(), tmp_path / "file")
 
 
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
