@@ -93,7 +93,7 @@ def _halve(state: _Climb, left: list[int]) -> bool:
         if state.spent_s() > state.task.limit_s:
             return False
         timings = _measure(state, rung, left)
-        # of what was given up after one sample nothing is known but that it is slow
+        # of what was given up nothing is known but that it is slow
         left = keep({one: timing for one, timing in timings.items() if timing.samples > 1} or timings, rung.slack)
         hurried = state.spent_s() > state.task.allowance_s
         left = left[: _FEW if hurried else _MOST if rung is RUNGS[-2] else None]

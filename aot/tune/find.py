@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nojit.aot.tune.events import Listed
-from nojit.runtime.errors import NojitError
+from nojit.runtime.errors import NojitError, did_you_mean
 
-__all__ = ["Found", "find_problems"]
+__all__ = ["Found", "find_problems", "of_kernels"]
 
 _FAMILY = "nojit.kernels.{}.problems"
 
@@ -34,7 +34,7 @@ def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
     """List the problems of ``flash_attention``, ``some.module:held_out`` or ``path/to/file.py:bars``.
 
     Raises:
-        NojitError: there is no such module, it has no problems of that use, or it breaks.
+        NojitError: there is no such module, or it has no problems of that use.
     """
     found: dict[tuple[str, ...], Found] = {}
     for name in names:
@@ -52,16 +52,32 @@ def find_problems(names: Iterable[str]) -> tuple[Found, ...]:
     return tuple(found.values())
 
 
+def of_kernels(found: Sequence[Found], kernels: Sequence[str]) -> list[Found]:
+    """Return the problems of some kernels; of all if none is named.
+
+    Raises:
+        NojitError: a kernel that none of the problems is of.
+    """
+    known = tuple(dict.fromkeys(one.listed.kernel for one in found))
+    for name in kernels:
+        if name not in known:
+            what = f"expected a kernel of the problems, {', '.join(known)}"
+            raise NojitError(what, got=f"{name!r}{did_you_mean(name, known)}", where="--kernel")
+    return [one for one in found if not kernels or one.listed.kernel in kernels]
+
+
 def _module(place: str) -> ModuleType:
     if place.endswith(".py"):
         return _file(Path(place))
+    what = "expected a family of kernels, a module or a file of problems (*.py)"
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise NojitError(what, got=repr(place), where="--problems")
     name = place if "." in place else _FAMILY.format(place)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        what = "expected a family of kernels, a module or a file of problems"
         raise NojitError(what, got=f"{place!r}: no module {error.name}", where="--problems") from None
 
 

@@ -175,12 +175,18 @@ def _settings(config: Mapping[str, Any], where: str) -> Settings:
     for name, value in config.items():
         if not _IDENTIFIER.match(name):
             raise TuningError("expected the name of a constexpr or an option", got=repr(name[:40]), where=where)
-        if not isinstance(value, bool | int | float | str) or (isinstance(value, int) and abs(value) > _INT_MAX):
+        if not _is_value(value):
             what = "expected a bool, a number of 64 bits or a string"
             raise TuningError(what, got=repr(value)[:80], where=f"{where}.{name}")
     if not config:
         raise TuningError("expected settings", got="none", where=where)
     return tuple(sorted(config.items()))
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str) or (isinstance(value, int) and abs(value) <= _INT_MAX)
 
 
 def _listed(value: Any, where: str) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from nojit import runtime
 from nojit.aot.tune.events import Candidate, Hello, Opened
-from nojit.aot.tune.find import Found, find_problems
+from nojit.aot.tune.find import Found, find_problems, of_kernels
 from nojit.aot.tune.nvml import Nvml
 from nojit.aot.tune.records import Device, Status
 from nojit.aot.tune.stage import ContextLost, Unready
@@ -44,7 +44,7 @@ class TorchStage:
         self._hashes: dict[tuple[str, int], str] = {}
         known = self._bundle.kernels
         found = find_problems(setup.problems)
-        asked = [one for one in found if not setup.kernels or one.listed.kernel in setup.kernels]
+        asked = of_kernels(found, setup.kernels)
         self._problems = [one for one in asked if one.listed.kernel in known]
         self._missing = tuple(dict.fromkeys(one.listed.kernel for one in asked if one.listed.kernel not in known))
         if not self._problems:

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from nojit.aot.tune.find import find_problems
+from nojit.aot.tune.find import find_problems, of_kernels
 from nojit.runtime.errors import NojitError
 
 
@@ -41,9 +41,11 @@ def test_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("flash_atention", "expected a family of kernels, a module or a file of problems, got 'flash_atention'"),
+        ("flash_atention", "expected a family of kernels, a module or a file of problems (*.py), got 'flash_atention'"),
         ("nojit.kernels.nothing.problems", "no module nojit.kernels.nothing"),
         ("json", "no module nojit.kernels.json"),
+        ("./problems.txt", "(*.py), got './problems.txt' - at --problems"),
+        ("", "got '' - at --problems"),
         ("os.path", "expected a function"),
         (
             "flash_attention:tuning",
@@ -56,3 +58,11 @@ def test_what_is_not_there(name: str, words: str) -> None:
     with pytest.raises(NojitError) as error:
         find_problems([name])
     assert words in str(error.value)
+
+
+def test_problems_of_some_kernels() -> None:
+    found = find_problems(["pointwise"])
+    assert of_kernels(found, ()) == list(found)
+    assert {one.listed.kernel for one in of_kernels(found, ["silu", "gelu"])} == {"silu", "gelu"}
+    with pytest.raises(NojitError, match=r"got 'gelo'; did you mean 'gelu'\? - at --kernel"):
+        of_kernels(found, ["silu", "gelo"])

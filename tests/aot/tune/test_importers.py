@@ -148,6 +148,7 @@ def test_problems_without_a_config_in_common_need_more_configs(tmp_path: Path) -
         ('{"1": 3}', "expected a config, got 3"),
         ('{"1": {"A": [1]}}', r"expected a bool, a number of 64 bits or a string, got \[1\] - at .*\$\.1\.A"),
         ('{"1": {"A": null}}', "expected a bool"),
+        ('{"1": {"A": NaN}}', "a number of 64 bits or a string, got nan"),
         ('{"1": {"A b": 1}}', "expected the name of a constexpr"),
         ('{"1": {"A": 99999999999999999999}}', "a number of 64 bits"),
         ('{"1": {"A": 1}, "triton_version": 3}', "expected a version"),
