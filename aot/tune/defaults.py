@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.lookup import find_config
@@ -16,8 +17,6 @@ from nojit.runtime.tuned import TunedConfig
 
 __all__ = ["default_config"]
 
-_RULES = ("archs", "when", "requires")
-
 
 def default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> int | None:
     """Return the first config of the manifest that is for a problem's meaning and arch; None if it was not measured."""
@@ -25,7 +24,7 @@ def default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> 
     for raw in rules.configs:
         if arch in raw.get("archs", (arch,)) and _holds(raw, problem, arch):
             settings = {name: OPTIONS[name].default for name in TUNABLE}
-            settings |= {name: value for name, value in raw.items() if name not in _RULES}
+            settings |= {name: value for name, value in raw.items() if name not in CONFIG_RULES}
             return find_config(evidence.configs, TunedConfig(tuple(settings.items()), raw.get("requires", "")))
     return None
 

@@ -67,19 +67,15 @@ def collect(database: Database, use: str | None = None, kernels: Iterable[str] =
     """
     wanted = set(kernels)
     devices = database.devices()
-    kinds = sorted({_kind(device) for device in devices.values()}, key=lambda kind: (kind.name, kind.arch))
+    kinds = sorted({device.kind() for device in devices.values()}, key=lambda kind: (kind.name, kind.arch))
     found = []
     for number, kernel in sorted(database.kernels().items(), key=lambda item: item[1].name):
         for kind in kinds if not wanted or kernel.name in wanted else ():
-            alike = {one for one, device in devices.items() if _kind(device) == kind}
+            alike = {one for one, device in devices.items() if device.kind() == kind}
             taken = [one for device in sorted(alike) for one in database.measurements(number, device, use)]
             if taken:
                 found.append(_evidence(database, number, kind, use, taken))
     return tuple(found)
-
-
-def _kind(device: Device) -> TunedDevice:
-    return TunedDevice(device.name, device.arch, device.multiprocessors, device.memory_bytes)
 
 
 def _evidence(

@@ -22,7 +22,7 @@ from nojit.runtime.values import Value, identity, spell
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestRegressor
 
-__all__ = ["PROBLEM", "Importance", "Observation", "Share", "decompose", "explain"]
+__all__ = ["PROBLEM", "Importance", "Observation", "Share", "decompose", "explain", "rank"]
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -140,14 +140,16 @@ def _level(one: Observation, name: str) -> tuple[Any, ...]:
 
 
 def _levels(observations: Sequence[Observation], name: str) -> dict[tuple[Any, ...], int]:
-    """Number the levels of a factor: numbers by size, whatever else by its spelling."""
+    """Number the levels of a factor, in the order of `rank`."""
     seen = {_level(one, name): one.problem if name == PROBLEM else one.settings.get(name) for one in observations}
-    return {level: number for number, level in enumerate(sorted(seen, key=lambda level: _rank(seen[level])))}
+    return {level: number for number, level in enumerate(sorted(seen, key=lambda level: rank(seen[level])))}
 
 
-def _rank(value: Value) -> tuple[int, float, str]:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, float(value), "") if is_number and isinstance(value, int | float) else (1, 0.0, spell(value))
+def rank(value: Value) -> tuple[int, float, str]:
+    """Return what sorts levels: numbers by size, whatever else by its spelling."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value), ""
+    return 1, 0.0, spell(value)
 
 
 def _relative(observations: Sequence[Observation]) -> tuple[Array, float]:

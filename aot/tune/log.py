@@ -45,7 +45,7 @@ class Log:
 
     def _read(self, device: Device, digest: str) -> None:
         """Gather what is known of this bundle on this kind of device."""
-        alike = {number for number, other in self._database.devices().items() if _kind(other) == _kind(device)}
+        alike = {number for number, other in self._database.devices().items() if other.kind() == device.kind()}
         runs = {
             number
             for number, run in self._database.runs().items()
@@ -145,7 +145,3 @@ class Log:
 
 def _name(listed: Listed) -> _Name:
     return listed.kernel, listed.use, listed.name, listed.dtype
-
-
-def _kind(device: Device) -> tuple[str, str, int, int]:
-    return device.name, device.arch, device.multiprocessors, device.memory_bytes

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nojit.runtime.tuning_table import TunedDevice
 from nojit.runtime.values import Value
 
 __all__ = ["Config", "Device", "KernelFacts", "Measurement", "Problem", "Pruned", "Run", "Size", "Status"]
@@ -27,6 +28,10 @@ class Device:
     """The driver's version, ``580.82.07``; empty if it is not known."""
     uuid: str
     """Empty if it is not known."""
+
+    def kind(self) -> TunedDevice:
+        """Return what measurements of devices like it count as."""
+        return TunedDevice(self.name, self.arch, self.multiprocessors, self.memory_bytes)
 
 
 @dataclass(frozen=True, slots=True)

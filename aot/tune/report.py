@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nojit.aot.tune.account import TableFacts, table_facts
 from nojit.aot.tune.defaults import default_config
 from nojit.aot.tune.evidence import Evidence
-from nojit.aot.tune.importance import Importance, Observation, explain
+from nojit.aot.tune.importance import Importance, Observation, explain, rank
 from nojit.aot.tune.records import Problem
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds, config_label, select
@@ -213,13 +213,7 @@ def _median(costs: Sequence[float] | None) -> float | None:
 
 
 def _sorted(values: Mapping[str, Value]) -> tuple[str, ...]:
-    return tuple(sorted(values, key=lambda text: _rank(values[text])))
-
-
-def _rank(value: Value) -> tuple[int, float, str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value), ""
-    return 1, 0.0, spell(value)
+    return tuple(sorted(values, key=lambda text: rank(values[text])))
 
 
 def _unfit(evidence: Evidence) -> tuple[UnfitFacts, ...]:
