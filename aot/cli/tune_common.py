@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from nojit.aot.cli.console import Output
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules
@@ -140,7 +141,7 @@ def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
             raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=str(database.path))
 
 
-def rules_of(manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, TuningRules]:
+def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, TuningRules]:
     """Return the rules of every kernel that was measured; of one without a manifest, as the database has them.
 
     Raises:
@@ -151,6 +152,7 @@ def rules_of(manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, 
         from nojit.aot.tune.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
 
         known = read_rules(manifests or _MANIFESTS)
-    return {
-        evidence.kernel.name: known.get(evidence.kernel.name, TuningRules(evidence.kernel.alike)) for evidence in found
-    }
+    kernels = {evidence.kernel.name: evidence.kernel for evidence in found}
+    if strangers := sorted(kernels.keys() - known.keys()):
+        out.note(f"no manifest of {', '.join(strangers)}: every dtype counts for itself, and buckets are the default's")
+    return {name: known.get(name, TuningRules(kernel.alike)) for name, kernel in kernels.items()}

@@ -102,7 +102,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         request = _Repeat((database, again), kernels, manifests, max_drift, Bounds(loss / 100, most))
         return _repeat(out, request)
     found = evidence_of(database, use, kernels)
-    rules = rules_of(manifests, found)
+    rules = rules_of(out, manifests, found)
     place = tables or TUNED
     read = read_tables(place)
     results = [evaluate(evidence, _table_for(read, evidence, place), rules[evidence.kernel.name]) for evidence in found]
@@ -205,7 +205,7 @@ def _repeat(out: Output, request: _Repeat) -> int:
     both = [known for known in first if known in second]
     if not both:
         raise TuningError("expected a kernel that both measured", got="none", where=str(request.places[1]))
-    rules = rules_of(request.manifests, tuple(first.values()))
+    rules = rules_of(out, request.manifests, tuple(first.values()))
     drifts: list[Drift] = []
     for known in both:
         rule = rules[known[0]]

@@ -73,7 +73,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     found = evidence_of(database, use, kernels)
     others = evidence_by_use(database, kernels)
-    rules = rules_of(manifests, [*found, *(one for many in others.values() for one in many)])
+    rules = rules_of(out, manifests, [*found, *(one for many in others.values() for one in many)])
     quality = _quality(tables, others, rules)
     bounds = Bounds(loss / 100, most)
     reports = []

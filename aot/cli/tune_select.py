@@ -56,7 +56,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     """
     bounds = Bounds(loss / 100, most)
     found = evidence_of(database, use, kernels)
-    rules = rules_of(manifests, found)
+    rules = rules_of(out, manifests, found)
     digest = sha256(database.read_bytes()).hexdigest()
     tables = []
     for evidence in found:
@@ -94,16 +94,14 @@ def _show(out: Output, table: TableFacts) -> None:
     )
     for group in table.groups:
         _show_group(out, group)
+        _warn_of(out, table.kernel, group)
     out.line(f"  {table.path}" if table.path else "  no table: no config serves any problem")
 
 
 def _show_group(out: Output, group: GroupFacts) -> None:
-    if group.worst_loss is None or group.mean_loss is None:
-        out.warn(f"  {', '.join(group.dtypes)}: no set of configs serves every problem")
-    else:
-        out.line(
-            f"  {', '.join(group.dtypes)}: {len(group.configs)} of {counted(group.candidates, 'config')}, {counted(group.rows, 'problem')}"
-        )
+    if group.worst_loss is not None:
+        candidates, problems = counted(group.candidates, "config"), counted(group.rows, "problem")
+        out.line(f"  {', '.join(group.dtypes)}: {len(group.configs)} of {candidates}, {problems}")
         rows = [
             (
                 str(step.configs),
@@ -116,14 +114,21 @@ def _show_group(out: Output, group: GroupFacts) -> None:
         out.table((">configs", ">worst loss", ">mean loss", ""), rows, indent=4)
         for label in group.configs:
             out.line(f"    {label}")
-        if not group.kept:
-            out.warn(
-                f"  {', '.join(group.dtypes)}: the loss is not kept, the worst problem loses {_percent(group.worst_loss)}"
-            )
-    if group.unserved:
-        out.warn(f"  served by no config: {', '.join(group.unserved)}")
     if group.early:
         out.line(f"    {counted(group.early, 'time')} from an early rung, with few samples")
+
+
+def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
+    """Say what was asked for and is not so; standard error has no line above that names the kernel."""
+    of = f"{kernel}, {', '.join(group.dtypes)}"
+    if group.worst_loss is None:
+        out.warn(f"{of}: no set of configs serves every problem")
+    elif not group.kept:
+        out.warn(f"{of}: the loss is not kept, the worst problem loses {_percent(group.worst_loss)}")
+    if not group.exact:
+        out.warn(f"{of}: the search was cut short, a better set may exist")
+    if group.unserved:
+        out.warn(f"{of}: served by no config: {', '.join(group.unserved)}")
 
 
 def _percent(share: float) -> str:

@@ -43,6 +43,9 @@ def serve(connection: Connection[Any, Any]) -> int:
     try:
         stage = _open(connection.recv())
         connection.send(stage.hello())
+    except ModuleNotFoundError as error:
+        connection.send(Refused(f"expected {error.name} to be installed on the machine that measures, got none"))
+        return 1
     except (NojitError, OSError, ImportError, ContextLost) as error:
         connection.send(Refused(f"{error}"))
         return 1

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.cli import tune_select
+from nojit.aot.tune.account import table_facts
 from nojit.runtime.tuned import read_tuned
 
 from tests.aot.cli.conftest import Run
@@ -72,7 +75,20 @@ def test_select_in_json(document: Document, database: Path, tmp_path: Path) -> N
 def test_select_says_when_the_loss_is_not_kept(run: Run, database: Path) -> None:
     result = run("tune", "select", database, "--max-configs", 1)
     assert result.exit_code == 0
-    assert "the loss is not kept, the worst problem loses" in result.stderr
+    assert "toy, bf16: the loss is not kept, the worst problem loses" in result.stderr
+    assert "no manifest of toy: every dtype counts for itself" in result.stderr
+
+
+def test_select_says_when_the_search_was_cut_short(
+    run: Run, database: Path, manifests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(*facts: Any) -> Any:
+        found = table_facts(*facts)
+        return replace(found, groups=tuple(replace(group, exact=False) for group in found.groups))
+
+    monkeypatch.setattr(tune_select, "table_facts", cut)
+    result = run("tune", "select", database, "--manifests", manifests)
+    assert result.stderr.splitlines() == ["toy, bf16, fp16: the search was cut short, a better set may exist"]
 
 
 def test_select_leaves_a_file_of_somebody_else_alone(run: Run, database: Path, tmp_path: Path) -> None:

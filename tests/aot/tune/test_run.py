@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,9 @@ def test_a_problem_that_cannot_be_set_up_is_left_out(fake: Fake, database: Datab
 def test_what_is_refused_at_the_start_is_an_error(fake: Fake, database: Database) -> None:
     with pytest.raises(NojitError, match="expected a CUDA device"):
         run(fake(refuses="expected a CUDA device"), database)
+    setup = replace(fake(), stage="no_such_module:stage")
+    with pytest.raises(NojitError, match="expected no_such_module to be installed on the machine that measures"):
+        run(setup, database)
 
 
 def test_what_was_measured_is_not_measured_again(
