@@ -29,10 +29,9 @@ int nj_descriptor_init(void)
     return 0;
 }
 
-/* Reads a sequence of ints: how many, or -1 with an exception raised. */
-static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_RANK_MAX])
+/* Takes the ints of a sequence, which it steals and which may be NULL: how many, or -1 with an exception raised. */
+static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_RANK_MAX])
 {
-    PyObject *sequence = PyObject_GetAttr(object, name);
     PyObject *tuple = sequence == NULL ? NULL : PyTuple_Check(sequence) ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
     Py_XDECREF(sequence);
     if (tuple == NULL) {
@@ -55,6 +54,11 @@ static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_RANK_M
     return (int)count;
 }
 
+static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_RANK_MAX])
+{
+    return take_ints(PyObject_GetAttr(object, name), name, numbers);
+}
+
 static int refuse_ranks(int shape, int strides, int block)
 {
     PyErr_Format(PyExc_ValueError, "expected as many strides and block dimensions as the shape has, got %d, %d and %d",
@@ -71,9 +75,8 @@ static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
         Py_DECREF(given);
         return rank;
     }
-    Py_XDECREF(given);
     int64_t block[NJ_RANK_MAX];
-    int blocks = given == NULL ? -1 : read_ints(object, names.block_shape, block);
+    int blocks = take_ints(given, names.block_shape, block);
     for (int i = 0; i < blocks; i++) {
         if (block[i] < 1 || block[i] > UINT32_MAX) {
             PyErr_Format(PyExc_ValueError, "block_shape: expected positive sizes, got %lld", (long long)block[i]);

@@ -33,6 +33,20 @@ def described(tensor: Any, **changes: Any) -> Bag:
     return Bag(**words | changes)
 
 
+class Restless:
+    """A descriptor whose block is gone when it is asked for again."""
+
+    __slots__ = ("base", "blocks", "shape", "strides")
+
+    def __init__(self, base: Any) -> None:
+        self.base, self.shape, self.strides = base, (5, 64), (64, 1)
+        self.blocks: list[Any] = []
+
+    @property
+    def block_shape(self) -> Any:
+        return self.blocks.pop(0)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "stride": ({"strides": (60, 1)}, "strides to be multiples of 16 bytes"),
     "negative stride": ({"strides": (-64, 1)}, "a descriptor's stride of less than 2^40 bytes, got -64"),
@@ -71,6 +85,18 @@ def test_a_wrong_descriptor_is_refused_by_name(make: Make, tensor: Any, fakecuda
     assert fakecuda.launch_count() == 2
     # 2^31 rows are too many for the kernel's i32, and not for the map
     assert fakecuda.calls("cuTensorMapEncodeTiled") == (2 if case == "large for the kernel" else 1)
+
+
+def test_a_block_is_asked_for_once(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    copy = make(PARAMS)
+    block = Restless(tensor(0x1000))
+    block.blocks = [None, None]  # the first where its type is met
+    copy[(1,)](1, block)
+    for size in ((64, 64), [64, 64], None):
+        block.blocks = [size, "none"]
+        copy[(1,)](1, block)
+        assert block.blocks == ["none"]
+    assert fakecuda.launch_count() == 4
 
 
 def test_a_descriptor_can_leave_its_block_open(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
