@@ -23,10 +23,10 @@ from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, choose, explain
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.target import ImageArch, parse_image_arch
+from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
-    # most kernels are not tuned
-    from nojit.runtime.tuning import Lookup
+    # NOJIT_TUNING is seldom set
     from nojit.runtime.tuning_source import TuningSource
 
 __all__ = ["Choices", "Kernel", "Source", "Warmed"]
@@ -251,8 +251,6 @@ class Kernel(_core.Dispatcher):
         tuning = self._table(source).tuning
         if known is not None or (tuning is None and not self._overrides):
             return known
-        from nojit.runtime.tuning import lookup_of  # noqa: PLC0415 - most kernels are not tuned
-
         origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
         if override := self._overrides.get(source):
             tuning, origins = override.tuning, override.origins
@@ -270,8 +268,6 @@ class Kernel(_core.Dispatcher):
 
 
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
-    from nojit.runtime.tuning import key_values  # noqa: PLC0415 - only the tuner asks
-
     if table.tuning is None:
         return {}
     names = {name: expression_value(argument) for name, argument in call.arguments.items()}

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from types import ModuleType
 
-from nojit.runtime import _core
+from nojit.runtime import _core, tuning_codec
 from nojit.runtime.expr import parse
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
@@ -39,7 +38,7 @@ def encode_table(table: KernelTable) -> bytes:
         {
             "params": [_param_json(param) for param in table.params],
             "grid": list(table.grid),
-            "tuning": _tuning_codec().encode_tuning(table.tuning),
+            "tuning": tuning_codec.encode_tuning(table.tuning),
             "axes": [
                 {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
                 for axis in table.axes
@@ -101,7 +100,7 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     programs, signatures, tuning, types = rest
     pools = ((*types,), len(meanings), len(configs))
     try:
-        tuned = None if tuning is None else _tuning_codec().whole_tuning(tuning, pools)
+        tuned = None if tuning is None else tuning_codec.whole_tuning(tuning, pools)
     except ValueError:
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
@@ -114,13 +113,6 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 def _tagged_value(raw: bytes) -> Value:
     """Read a constexpr value that JSON spells as an object."""
     return decode_value(parse_json(raw, ""), "")
-
-
-def _tuning_codec() -> ModuleType:
-    """Return what reads and writes tunings: few tables that are launched from have one."""
-    from nojit.runtime import tuning_codec  # noqa: PLC0415 - see above
-
-    return tuning_codec
 
 
 def check_table(raw: bytes, table: KernelTable, where: str) -> None:
