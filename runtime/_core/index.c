@@ -21,7 +21,7 @@ typedef struct {
     nj_reading reading; /* first: readers of arrays get no more */
     nj_record section, entry, target;
     nj_span last; /* what a name must come behind, in arrays that are sorted by name */
-    int64_t raw_bytes; /* of the section that was read last */
+    int64_t taken; /* the last count of a section, or the raw bytes of the last section */
 } nj_index;
 
 static nj_index *index_of(nj_reading *it)
@@ -45,7 +45,7 @@ static PyObject *read_count(nj_reading *it, int64_t most)
     return nj_json_count(&it->json, 0, most, &number) ? PyLong_FromLongLong(number) : NULL;
 }
 
-/* Takes a section: stored bytes, raw bytes, digest. */
+/* Takes a section: stored bytes, raw bytes, digest. Its raw bytes are `taken` then. */
 static PyObject *read_section(nj_reading *it)
 {
     nj_json *json = &it->json;
@@ -59,7 +59,7 @@ static PyObject *read_section(nj_reading *it)
         nj_json_count(json, 0, SECTION_BYTES_MAX, &stored) && nj_json_char(json, '}')) {
         values[0] = PyLong_FromLongLong(stored);
         values[1] = PyLong_FromLongLong(raw);
-        index_of(it)->raw_bytes = raw;
+        index_of(it)->taken = raw;
     }
     return nj_record_make(&index_of(it)->section, values);
 }
@@ -158,32 +158,32 @@ static PyObject *read_tools(nj_reading *it)
     return nj_read_array(it, TOOLS_MAX, read_tool);
 }
 
-/* A count of things that take so many bytes each of the section that was read last, or will be read next. */
-static PyObject *read_images(nj_reading *it)
+/* Takes a section of as many things as the count before it says, of so many bytes each. */
+static PyObject *read_counted(nj_reading *it, int64_t each_bytes)
 {
-    int64_t count = index_of(it)->raw_bytes;
+    int64_t count = index_of(it)->taken;
     PyObject *section = read_section(it);
-    if (section != NULL && index_of(it)->raw_bytes != LENGTH_BYTES * count) {
+    if (section != NULL && index_of(it)->taken != each_bytes * count) {
         Py_CLEAR(section);
     }
     return section;
+}
+
+static PyObject *read_images(nj_reading *it)
+{
+    return read_counted(it, LENGTH_BYTES);
 }
 
 static PyObject *read_groups(nj_reading *it)
 {
-    int64_t count = index_of(it)->raw_bytes;
-    PyObject *section = read_section(it);
-    if (section != NULL && index_of(it)->raw_bytes != RECORD_BYTES * count) {
-        Py_CLEAR(section);
-    }
-    return section;
+    return read_counted(it, RECORD_BYTES);
 }
 
-/* A count, kept until the section that it is of. */
+/* Takes a count, kept until the section that it is of. */
 static PyObject *read_section_count(nj_reading *it)
 {
-    bool right = nj_json_count(&it->json, 0, VARIANTS_MAX, &index_of(it)->raw_bytes);
-    return right ? PyLong_FromLongLong(index_of(it)->raw_bytes) : NULL;
+    bool right = nj_json_count(&it->json, 0, VARIANTS_MAX, &index_of(it)->taken);
+    return right ? PyLong_FromLongLong(index_of(it)->taken) : NULL;
 }
 
 static PyObject *read_min_driver(nj_reading *it)
