@@ -82,6 +82,8 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 def _bundle(path: Path) -> Path:
     """Take a file, or the one bundle of a folder."""
+    if not path.exists():
+        raise FileNotFoundError(f"expected a tuning bundle at {path}, found none")
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))

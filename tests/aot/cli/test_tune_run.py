@@ -77,6 +77,12 @@ def test_a_budget_is_a_time(run: Run, tmp_path: Path, budget: str) -> None:
     assert "expected a time such as 90s, 10m or 1h" in result.stderr
 
 
+def test_without_a_bundle_no_database_is_made(run: Run, tmp_path: Path) -> None:
+    result = run("tune", "run", tmp_path / "no.nojit", "--problems", "x", "--out", tmp_path / "some.db")
+    assert (result.exit_code, "expected a tuning bundle at" in result.stderr) == (1, True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_must_hold_one_bundle(run: Run, tmp_path: Path) -> None:
     result = run("tune", "run", str(tmp_path), "--problems", "x", "--out", str(tmp_path / "a.db"))
     assert result.exit_code == 1
