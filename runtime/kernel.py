@@ -20,7 +20,7 @@ from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
-from nojit.runtime.select import Explanation, choose, explain
+from nojit.runtime.select import Explanation, best, choose, explain
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.target import ImageArch, parse_image_arch
 from nojit.runtime.tuning import Lookup, key_values, lookup_of
@@ -194,7 +194,7 @@ class Kernel(_core.Dispatcher):
         """Choose the variant for a call that has no plan."""
         source = self._source_for(_core.device_capability(device))
         table = self._table(source)
-        row = choose(table, self._call_facts(source, facts), self._lookup(source, device)).row
+        row = best(table, self._call_facts(source, facts), self._lookup(source, device))
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:

@@ -6,6 +6,7 @@ is preferred, the most hints, the first in the table. `choose` and `explain` go 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
@@ -26,6 +27,7 @@ __all__ = [
     "Explanation",
     "Interests",
     "accepts",
+    "best",
     "choose",
     "explain",
     "interests",
@@ -74,13 +76,30 @@ def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -
             has neither a value nor a default.
         NoMatchingVariantError: no variant serves the call; says why the nearest do not, and what would build one.
     """
+    rows = tuple(_served(table, facts, lookup))
+    return Choice(rows[0], rows)
+
+
+def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> int:
+    """Return the row that `choose` chooses, without a look at what comes after it.
+
+    Raises:
+        ArgumentError: as `choose`.
+        NoMatchingVariantError: as `choose`.
+    """
+    return next(_served(table, facts, lookup))
+
+
+def _served(table: KernelTable, facts: CallFacts, lookup: Lookup | None) -> Iterator[int]:
+    """List the rows that serve a call, the best first; at least one."""
     selection = Selection(table, facts, None if lookup is None else lookup.preference(_key(lookup, facts)))
-    rows = selection.eligible()
-    if not rows:
+    row = None
+    for row in selection.eligible():
+        yield row
+    if row is None:
         from nojit.runtime.misses import no_match  # noqa: PLC0415 - most calls are served
 
         raise no_match(selection)
-    return Choice(rows[0], rows)
 
 
 def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Explanation:
@@ -93,13 +112,13 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
 
     key = () if lookup is None else _key(lookup, facts)
     selection = Selection(table, facts, None if lookup is None else lookup.preference(key))
-    best = next(iter(selection.eligible()), None)
-    meaning = None if best is None else table.columns["meaning"][best]
+    row = next(selection.eligible(), None)
+    meaning = None if row is None else table.columns["meaning"][row]
     return Explanation(
-        chosen=None if best is None else table.label(best),
-        row=best,
-        rejected=tuple((table.label(other.row), other.reason) for other in rejections(selection, best)),
-        config={} if best is None else table.settings(best),
+        chosen=None if row is None else table.label(row),
+        row=row,
+        rejected=tuple((table.label(other.row), other.reason) for other in rejections(selection, row)),
+        config={} if row is None else table.settings(row),
         meaning={} if meaning is None else table.axis_values(meaning),
         key={} if lookup is None else dict(zip(lookup.tuning.key, key, strict=True)),
         tuning=None if lookup is None or meaning is None else lookup.decision(key, table, meaning),

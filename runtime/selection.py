@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from nojit.runtime import expr
@@ -67,25 +69,35 @@ class Selection:
             for number, values in enumerate(table.derived_values)
         }
 
-    def eligible(self) -> tuple[int, ...]:
-        """List the rows that serve the call, the best first."""
+    def eligible(self) -> Iterator[int]:
+        """List the rows that serve the call, the best first; of a config nothing is evaluated before its turn."""
         hints, derived = self.table.columns["hints"], self.table.columns["derived"]
-        served = [self._hints_hold(hint_set) for hint_set in self.table.hint_sets]
-        counts = [-len(hint_set) for hint_set in self.table.hint_sets]
-        groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        served: dict[int, bool] = {}
+        for _, group in groupby(sorted(self._candidates()), itemgetter(0, 1)):
+            found: list[tuple[int, int]] = []
+            for _, _, meaning, config, first, end in group:
+                if self.requires_fault(meaning, config):
+                    continue
+                number = self._derived_rows.get(self._derived_key(meaning, config))
+                for row in range(first, end):
+                    if derived[row] != number:
+                        continue
+                    hint_set = self.table.hint_sets[hints[row]]
+                    if hints[row] not in served:
+                        served[hints[row]] = self._hints_hold(hint_set)
+                    if served[hints[row]]:
+                        found.append((-len(hint_set), row))
+            for _, row in sorted(found):
+                yield row
+
+    def _candidates(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """Yield the configs that the caller's settings allow: width of ints, rank, meaning, config, rows from and to."""
         for meaning in self._meanings():
             bits = self.bits(self.table.meanings[meaning].signature)
             ranks = self.ranks.of(meaning)
             for config, first, end in self._configs_of(meaning):
-                if self.setting_faults[config] or self.requires_fault(meaning, config):
-                    continue
-                number = self._derived_rows.get(self._derived_key(meaning, config))
-                groups.setdefault((bits, ranks[config]), []).extend(
-                    (counts[hints[row]], row)
-                    for row in range(first, end)
-                    if derived[row] == number and served[hints[row]]
-                )
-        return tuple(row for group in sorted(groups) for _, row in sorted(groups[group]))
+                if not self.setting_faults[config]:
+                    yield bits, ranks[config], meaning, config, first, end
 
     def key(self, row: int) -> tuple[int, int, int, int]:
         """Return what eligible rows are ordered by: narrow ints, preferred config, many hints, place in the table."""

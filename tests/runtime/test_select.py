@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nojit.runtime import expr
 from nojit.runtime.call import hint_holds
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.select import Argument, CallFacts, accepts, choose, explain, interests
+from nojit.runtime.select import Argument, CallFacts, accepts, best, choose, explain, interests
 from nojit.runtime.table import (
     COLUMNS,
     MISSING,
@@ -729,6 +729,7 @@ def test_agrees_with_a_brute_force_reading(table, facts, preferences):
         assert {types[0] for types in table.signatures} == {"none"}
         return
     assert considered == tuple(expected)
+    assert not expected or best(table, facts, lookup) == expected[0]
     explanation = explain(table, facts, lookup)
     assert explanation.row == (expected[0] if expected else None)
     served = [label for label, reason in explanation.rejected if reason.startswith("serves")]
