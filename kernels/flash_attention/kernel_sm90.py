@@ -34,16 +34,19 @@ copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_sh
 
 
 @gluon.jit
-def _tile_of(number, tiles, heads, SECTION: gl.constexpr, CAUSAL: gl.constexpr):
+def _tile_of(number, tiles, heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
     """Return the tile and the batch and head (as one number) of a piece of work.
 
-    Under a causal mask tiles differ in length: of `SECTION` heads, whose keys the cache holds, the longest go first.
+    Under a causal mask tiles differ in length: section by section of as many heads as have `SPAN` keys together, which
+    the cache holds, the longest go first. With few tiles to a head a section must be wide, or the same programs would
+    get the longest of each.
     """
     if CAUSAL:
-        section = number // (tiles * SECTION)
-        place = number % (tiles * SECTION)
-        width = gl.minimum(SECTION, heads - section * SECTION)
-        return tiles - 1 - place // width, section * SECTION + place % width
+        section = gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
+        first = number // (tiles * section) * section
+        place = number % (tiles * section)
+        width = gl.minimum(section, heads - first)
+        return tiles - 1 - place // width, first + place % width
     else:  # noqa: RET505 - Triton compiles the arm that is taken
         return number % tiles, number // tiles
 
@@ -60,7 +63,7 @@ def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: g
 
 
 @gluon.jit
-def _produce(maps, memory, barriers, sizes, causal_offset, SECTION: gl.constexpr, CAUSAL: gl.constexpr):
+def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
     """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
@@ -73,7 +76,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SECTION: gl.constexpr
     turn = 0
     copied = 0
     for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
-        tile, batch_head = _tile_of(number, tiles, batch * heads, SECTION, CAUSAL)
+        tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
         index_b = batch_head // heads
         index_h = batch_head % heads
         index_kv = index_h // group
@@ -152,7 +155,7 @@ def _attend(
 
 @gluon.jit
 def _consume(
-    OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION: gl.constexpr,
+    OWN: gl.constexpr, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN: gl.constexpr,
     CAUSAL: gl.constexpr,
 ):  # fmt: skip
     """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
@@ -174,7 +177,7 @@ def _consume(
     turn = 0
     used = 0
     for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
-        tile, batch_head = _tile_of(number, tiles, batch * heads, SECTION, CAUSAL)
+        tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
         row_start = tile * BLOCK_M
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
@@ -246,7 +249,7 @@ def flash_attention_fwd_sm90_kernel(
     BLOCK_D: gl.constexpr,
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
-    SECTION: gl.constexpr,
+    SPAN: gl.constexpr,
 ):
     """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
 
@@ -254,7 +257,8 @@ def flash_attention_fwd_sm90_kernel(
     [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
     BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and
     there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
-    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds. Any grid in x.
+    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `SPAN` the keys of the heads that are worked on at once.
+    Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype
@@ -284,9 +288,9 @@ def flash_attention_fwd_sm90_kernel(
     if CONSUMERS == 2:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
-                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
-                (_produce, (maps, memory, barriers, sizes, causal_offset, SECTION, CAUSAL)),
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_produce, (maps, memory, barriers, sizes, causal_offset, SPAN, CAUSAL)),
             ],
             [4, 1],
             [240, 24],
@@ -295,10 +299,10 @@ def flash_attention_fwd_sm90_kernel(
         gl.static_assert(CONSUMERS == 3, "BLOCK_M is 128 or 192")
         gl.warp_specialize(
             [
-                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
-                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
-                (_consume, (2, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SECTION, CAUSAL)),
-                (_produce, (maps, memory, barriers, sizes, causal_offset, SECTION, CAUSAL)),
+                (_consume, (0, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_consume, (1, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_consume, (2, maps, lse_ptr, memory, barriers, sizes, causal_offset, scale, SPAN, CAUSAL)),
+                (_produce, (maps, memory, barriers, sizes, causal_offset, SPAN, CAUSAL)),
             ],
             [4, 4, 1],
             [160, 160, 24],

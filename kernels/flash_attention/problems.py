@@ -128,9 +128,7 @@ Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen
 
 ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd": Roles(("BLOCK_M", "BLOCK_N"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "EVEN_D")),
-    "flash_attention_fwd_sm90": Roles(
-        ("BLOCK_M", "BLOCK_N", "STAGES", "SECTION"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")
-    ),
+    "flash_attention_fwd_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
 }
 
 _LAUNCHERS: Final = {
