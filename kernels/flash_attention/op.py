@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from nojit.kernels import library
@@ -34,6 +34,9 @@ MAX_MAPPED_DIM: Final = 128
 """The widest heads of that kernel."""
 MAP_BYTES: Final = 16
 """What tensor maps want addresses and strides to be multiples of."""
+MAPPED_ITEM_BYTES: Final = 2
+MAP_STEP: Final = MAP_BYTES // MAPPED_ITEM_BYTES
+"""The same in elements."""
 MAX_LEN: Final = 2**30
 """Positions of a query and a key are summed in 32 bits."""
 
@@ -137,35 +140,36 @@ def _flash_attention(
         return out, lse
     factor = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
     offset = k.shape[2] - q.shape[2] if causal_alignment == "bottom_right" else 0
-    launch = launch_over_maps if takes_maps(q, k, v, out, factor) else launch_over_pointers
-    launch(q, k, v, out, lse if return_lse else None, factor, offset, bool(is_causal))
+    lse_or_none = lse if return_lse else None
+    maps = maps_of(q, k, v, out, factor)
+    if maps is None:
+        launch_over_pointers(q, k, v, out, lse_or_none, factor, offset, bool(is_causal))
+    else:
+        launch_over_maps(maps, lse_or_none, factor, offset, bool(is_causal))
     return out, lse
 
 
-def takes_maps(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> bool:
-    """Say whether the kernel for sm_90 runs this call: tensor maps must describe the operands, and a key be there."""
-    if not q.is_cuda or _facts(q.device.index).major != HOPPER or q.dtype == torch.float32:
-        return False
+Maps = tuple["_Described", "_Described", "_Described", "_Described"]
+
+
+def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps | None:
+    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+
+    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, and a scale that
+    is not negative.
+    """
+    if not q.is_cuda or _facts(q.device.index).major != HOPPER or q.element_size() != MAPPED_ITEM_BYTES:
+        return None
     if max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
-        return False
-    return _is_mapped(q) and _is_mapped(k) and _is_mapped(v) and _is_mapped(out)
+        return None
+    maps = _described(q), _described(k), _described(v), _described(out)
+    return None if None in maps else cast("Maps", maps)
 
 
 @cache
 def _facts(device: int) -> Any:
     """Return what torch knows of a device."""
     return torch.cuda.get_device_properties(device)
-
-
-def _is_mapped(value: Tensor) -> bool:
-    """Say whether a tensor map can describe a tensor: aligned to 16 bytes, and strides that are multiples of them."""
-    if value.data_ptr() % MAP_BYTES or value.stride(3) != 1:
-        return False
-    step = MAP_BYTES // value.element_size()
-    for size, stride in zip(value.shape[:3], value.stride()[:3], strict=True):
-        if size > 1 and (stride % step or stride <= 0):
-            return False
-    return True
 
 
 class _Described:
@@ -175,27 +179,34 @@ class _Described:
 
     block_shape = None
 
-    def __init__(self, base: Tensor) -> None:
+    def __init__(self, base: Tensor, strides: tuple[int, ...]) -> None:
         self.base = base
         self.shape = base.shape
-        batch, heads, rows, width = base.stride()
-        # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
-        step = MAP_BYTES // base.element_size()
-        self.strides = (*(stride if stride % step == 0 else step for stride in (batch, heads, rows)), width)
+        self.strides = strides
 
 
-def launch_over_maps(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, offset: int, is_causal: bool
-) -> None:
+def _described(value: Tensor) -> _Described | None:
+    """Describe a tensor; None if no map can: its address and strides must be multiples of 16 bytes."""
+    batch, heads, rows, width = strides = value.stride()
+    if value.data_ptr() % MAP_BYTES or width != 1:
+        return None
+    if not (batch | heads | rows) % MAP_STEP and min(strides) > 0:
+        return _Described(value, strides)
+    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    fitting = [MAP_STEP if size == 1 else stride for size, stride in zip(value.shape[:3], strides, strict=False)]
+    if any(stride <= 0 or stride % MAP_STEP for stride in fitting):
+        return None
+    return _Described(value, (*fitting, 1))
+
+
+def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, offset: int, is_causal: bool) -> None:
     """Launch the kernel for sm_90."""
+    q, _, v, _ = maps
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     width = _tile_width(max(head_dim, v_dim))
     library.get("flash_attention_fwd_sm90")(
-        _Described(q),
-        _Described(k),
-        _Described(v),
-        _Described(out),
+        *maps,
         lse,
         scale,
         offset,
@@ -204,7 +215,7 @@ def launch_over_maps(
         heads // kv_heads,
         q_len,
         kv_len,
-        _facts(q.device.index).multi_processor_count,
+        _facts(q.base.device.index).multi_processor_count,
         CAUSAL=is_causal,
         BLOCK_D=width,
         BLOCK_DV=width,

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import torch
-from nojit.kernels.flash_attention.op import launch_over_maps, launch_over_pointers
+from nojit.kernels.flash_attention.op import launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
@@ -131,10 +131,6 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
 }
 
-_LAUNCHERS: Final = {
-    "flash_attention_fwd": launch_over_pointers,
-    "flash_attention_fwd_sm90": launch_over_maps,
-}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
 _DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
@@ -192,8 +188,7 @@ class AttentionProblem:
         words: dict[str, Any] = {"is_causal": one.is_causal, "causal_alignment": one.causal_alignment}
         out = q.new_empty(one.batch, one.heads, one.q_len, one.v_dim)
         offset = one.kv_len - one.q_len if one.causal_alignment == "bottom_right" else 0
-        asked = (q, k, v, out, None, one.head_dim**-0.5, offset, one.is_causal)
-        launch, _ = recorded(lambda: _LAUNCHERS[self.kernel](*asked))
+        launch, _ = recorded(lambda: self._launch((q, k, v, out), offset))
         group = one.heads // one.kv_heads
         parts = [
             part
@@ -212,6 +207,15 @@ class AttentionProblem:
             moved_bytes=sum(value.numel() * value.element_size() for value in (q, k, v, out)),
             flops=self.flops,
         )
+
+    def _launch(self, operands: tuple[Tensor, Tensor, Tensor, Tensor], offset: int) -> None:
+        """Launch the kernel in question, whichever the operator would."""
+        scale, causal = self.problem.head_dim**-0.5, self.problem.is_causal
+        maps = maps_of(*operands, scale) if self.kernel == "flash_attention_fwd_sm90" else None
+        if maps is None:
+            launch_over_pointers(*operands, None, scale, offset, causal)
+        else:
+            launch_over_maps(maps, None, scale, offset, causal)
 
 
 def _operands(one: Problem, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor, Tensor]:

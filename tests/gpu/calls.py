@@ -160,7 +160,7 @@ def _attention_call(dtype: torch.dtype, case: _Attention) -> Call:
     options = {"is_causal": case.causal, "causal_alignment": case.alignment}
 
     def attend() -> Outputs:
-        with nullcontext() if case.maps else mock.patch.object(flash, "takes_maps", return_value=False):
+        with nullcontext() if case.maps else mock.patch.object(flash, "maps_of", return_value=None):
             return as_tuple(flash.flash_attention(*inputs(), return_lse=case.lse, **options))
 
     def torchs() -> Outputs:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels.flash_attention import flash_attention, reference
+from nojit.kernels.flash_attention import flash_attention, op, reference
 from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
+from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -208,3 +211,68 @@ def test_traces_without_a_graph_break():
     q, k, v = make(Problem("", 1, 2, 1, 5, 6, 16, 16), torch.float32)
     for got, expected in zip(traced(q, k, v), flash_attention(q, k, v, is_causal=True, return_lse=True), strict=True):
         assert torch.equal(got, expected)
+
+
+# -- over tensor maps ------------------------------------------------------------------------------------------------
+
+
+def halves(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("value", "strides"),
+    [
+        (halves(2, 3, 4, 64), (768, 256, 64, 1)),
+        (halves(2, 3, 4, 64)[..., :40], (768, 256, 64, 1)),
+        (halves(2, 4, 3, 64).transpose(1, 2), (768, 64, 192, 1)),
+        # of a dimension of one, the stride says nothing
+        (halves(1, 1, 1, 33)[..., :24], (8, 8, 8, 1)),
+        (halves(1, 3, 4, 64).as_strided((1, 3, 4, 64), (5, 256, 64, 1)), (8, 256, 64, 1)),
+        (halves(2, 3, 4, 33), None),
+        (halves(2, 3, 4, 64)[..., 1:], None),
+        (halves(2, 1, 4, 64).expand(2, 3, 4, 64), None),
+        (halves(2, 3, 64, 4).transpose(2, 3), None),
+    ],
+    ids=lambda value: str(value.stride()) if isinstance(value, torch.Tensor) else "",
+)
+def test_what_a_tensor_map_can_describe(value, strides):
+    described = op._described(value)
+    assert (None if described is None else described.strides) == strides
+    if described is not None:
+        assert described.base is value
+        assert described.shape == value.shape
+        assert described.block_shape is None
+
+
+def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
+    monkeypatch.setattr(op, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
+    q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
+    maps = tuple(op._described(value) for value in (q, k, v, out))
+    launch, _ = recorded(lambda: op.launch_over_maps(maps, None, 0.5, 37, True))
+    assert launch.kernel == "flash_attention_fwd_sm90"
+    assert launch.args == (*maps, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
+    assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128}
+
+
+def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
+    q = halves(1, 2, 16, 64)
+    assert op.maps_of(q, q, q, q, 1.0) is None
+
+    class Cuda(torch.Tensor):
+        """Says that it lies on a device."""
+
+        is_cuda = True
+
+    def on_device(value: torch.Tensor) -> torch.Tensor:
+        return value.as_subclass(Cuda)
+
+    for major, taken in ((8, False), (9, True), (10, False)):
+        monkeypatch.setattr(op, "_facts", lambda _, major=major: SimpleNamespace(major=major))
+        assert (op.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
+    monkeypatch.setattr(op, "_facts", lambda _: SimpleNamespace(major=9))
+    wide, single, empty = halves(1, 2, 16, 160), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
+    assert op.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is None
+    assert op.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
+    assert op.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
+    assert op.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None
