@@ -1,4 +1,6 @@
-"""Flash attention, forward, for sm_90: tensor maps, warp specialization and two warp groups in turn (Shah et al. 2024, https://arxiv.org/abs/2407.08608).
+"""Flash attention, forward, for sm_90: tensor maps, specialized warps, and products in flight under the exponentials.
+
+After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
 A program is persistent: it takes every so many-th tile of `BLOCK_M` queries. One warp, the producer, copies queries, keys
 and values into shared memory; each of the warp groups beside it, the consumers, owns 64 of the queries. A consumer has the
@@ -28,7 +30,7 @@ LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 ROWS = gl.constexpr(64)
 
-# their names before and after Triton 3.7
+# Triton renamed them after 3.7
 copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 
@@ -257,8 +259,8 @@ def flash_attention_fwd_sm90_kernel(
     [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
     BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and
     there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
-    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `SPAN` the keys of the heads that are worked on at once.
-    Any grid in x.
+    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `SPAN` the keys of
+    the heads that are worked on at once. Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype

@@ -347,7 +347,7 @@ def matmul_kernel(a_ptr, b_ptr, c_ptr, inner, BLOCK: tl.constexpr, BLOCK_K: tl.c
 
 # -- Gluon -----------------------------------------------------------------------------------------------------------
 
-# their names before and after Triton 3.7
+# Triton renamed them after 3.7
 _copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
 _copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 
