@@ -37,6 +37,8 @@ T = TypeVar("T")
 DRAWN: Final = ("held_out", "fresh")
 """The uses whose problems are drawn by a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
+FRESH: Final = 2
+"""Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ def check_use(use: str) -> None:
 
 def draws(name: str, use: str) -> random.Random:
     """Return numbers that are the same everywhere and always: `name` and the use are the seed."""
-    return random.Random(name if use == "held_out" else f"{name} {use}")  # noqa: S311 - shapes, no secrets
+    seeds = {"held_out": name, "fresh": f"{name} fresh {FRESH}"}
+    return random.Random(seeds.get(use, f"{name} {use}"))  # noqa: S311 - shapes, no secrets
 
 
 def generator(name: str, device: str) -> torch.Generator:
