@@ -4,7 +4,8 @@
 
 BUNDLE is a file or folder that holds `vector_add` and `flash_attention_fwd`. Each figure is the median over fresh
 processes, with warm page cache. On a GPU torch is up before the clock starts; with ``--fake`` the driver and the
-framework are those of the tests, so that what is left is nojit's own share. The plain interpreter is timed beside it.
+framework are those of the tests, loaded beforehand too, so that what is left is nojit's own share. The plain interpreter is
+timed beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ done()
 """
 
 _FAKE = """
-import importlib.util, os
+import ctypes, importlib.util, os
+ctypes.CDLL(os.environ["NOJIT_LIBCUDA"]).cuInit(0)
 spec = importlib.util.spec_from_file_location("faketorch", os.environ["FAKETORCH"])
 faketorch = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(faketorch)
