@@ -1,0 +1,1 @@
+"""Classes that other libraries' users know, over this library's operators: ``deepspeed``."""

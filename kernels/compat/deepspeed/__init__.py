@@ -1,0 +1,50 @@
+"""The classes of ``deepspeed.ops.sparse_attention``, and ``triton_flash_attn``, over operators compiled ahead of time.
+
+Names, signatures, layouts and messages are DeepSpeed's: a program changes its imports and nothing else. Modules are named
+as there.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from nojit.kernels.compat.deepspeed.softmax import Softmax
+    from nojit.kernels.compat.deepspeed.sparsity_config import (
+        BigBirdSparsityConfig,
+        BSLongformerSparsityConfig,
+        DenseSparsityConfig,
+        FixedSparsityConfig,
+        LocalSlidingWindowSparsityConfig,
+        SparsityConfig,
+        VariableSparsityConfig,
+    )
+    from nojit.kernels.compat.deepspeed.triton_ops import triton_flash_attn
+
+__all__ = [
+    "BSLongformerSparsityConfig",
+    "BigBirdSparsityConfig",
+    "DenseSparsityConfig",
+    "FixedSparsityConfig",
+    "LocalSlidingWindowSparsityConfig",
+    "Softmax",
+    "SparsityConfig",
+    "VariableSparsityConfig",
+    "triton_flash_attn",
+]
+
+_MODULES: Final = {
+    "Softmax": "softmax",
+    "triton_flash_attn": "triton_ops",
+}
+"""Where a class lies; those that are not here are patterns of sparsity."""
+
+
+def __getattr__(name: str) -> object:
+    """Import a class, and torch with it, when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'sparsity_config')}")
+    found: object = getattr(module, name)
+    return found

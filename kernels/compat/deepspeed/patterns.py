@@ -1,0 +1,101 @@
+"""What DeepSpeed's patterns are made of: bool matrices [blocks, blocks], rows the queries, columns the keys."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "check_attention",
+    "check_count",
+    "check_ranges",
+    "global_places",
+    "local_windows",
+    "mark",
+    "random_columns",
+    "sliding_window",
+]
+
+
+def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> Tensor:
+    """Have the blocks of a window see each other; windows have `sizes` in turn, and the last size from then on."""
+    missing = max(0, num_blocks - sum(sizes))
+    lengths = torch.tensor([*sizes, *[sizes[-1]] * -(-missing // sizes[-1])])
+    window = torch.repeat_interleave(lengths)[:num_blocks]
+    active = window[:, None] == window[None, :]
+    return active.tril() if is_causal else active
+
+
+def sliding_window(num_blocks: int, width: int) -> Tensor:
+    """Have each block see itself and ``width // 2`` neighbours to each side."""
+    block = torch.arange(num_blocks)
+    return (block[:, None] - block[None, :]).abs() <= width // 2
+
+
+def random_columns(num_blocks: int, count: int, *, is_causal: bool) -> Tensor:
+    """Have each block see `count` others; one draw for each row, from `random`, so that a seed gives one layout.
+
+    Raises:
+        ValueError: a row has fewer blocks to draw from, as the first ones of a causal pattern may.
+    """
+    pools = (row + 1 if is_causal else num_blocks for row in range(num_blocks))
+    columns = [random.sample(range(pool), count) for pool in pools]
+    active = torch.zeros(num_blocks, num_blocks, dtype=torch.bool)
+    return active.scatter_(1, torch.tensor(columns, dtype=torch.int64).view(num_blocks, count), True)
+
+
+def global_places(starts: Sequence[int], ends: Sequence[int] | None, num_blocks: int) -> list[slice]:
+    """Return the ranges of global blocks that begin within the sequence: single blocks where there are no ends."""
+    if ends is None:
+        # -1 is the last block, and no block comes after it
+        return [slice(start, start + 1 or None) for start in starts if start < num_blocks]
+    pairs = zip(starts, ends, strict=True)
+    return [slice(start, min(end, num_blocks)) for start, end in pairs if start < num_blocks]
+
+
+def mark(active: Tensor, places: Iterable[slice], *, rows: bool, is_causal: bool = False) -> None:
+    """Let all blocks see those at `places`.
+
+    Args:
+        active: the pattern, written to.
+        places: ranges of blocks.
+        rows: let those at `places` see all blocks too.
+        is_causal: only blocks from a place's first one on see it.
+    """
+    for place in places:
+        active[slice(place.start, None) if is_causal else slice(None), place] = True
+        if rows:
+            active[place] = True
+
+
+def check_attention(attention: str, horizontal: bool = False) -> None:
+    """Require a direction of attention, and one that allows global rows if there are to be any."""
+    if attention not in {"unidirectional", "bidirectional"}:
+        raise NotImplementedError('only "uni/bi-directional" attentions are supported for now!')
+    if attention != "bidirectional" and horizontal:
+        raise ValueError('only "bi-directional" attentions can support horizontal global attention!')
+
+
+def check_ranges(starts: Sequence[int], ends: Sequence[int] | None) -> None:
+    """Require an end for each start, and behind it."""
+    if ends is None:
+        return
+    if len(starts) != len(ends):
+        raise ValueError(
+            f"Global block start indices length, {len(starts)}, must be same as global block end indices length,"
+            f" {len(ends)}!"
+        )
+    for start, end in zip(starts, ends, strict=True):
+        if start >= end:
+            raise ValueError(f"Global block start index, {start}, must be smaller than global block end index, {end}!")
+
+
+def check_count(what: str, count: int, num_blocks: int) -> None:
+    """Require as many blocks in a row as a pattern asks for."""
+    if num_blocks < count:
+        raise ValueError(
+            f"Number of {what}, {count}, must be smaller than overall number of blocks in a row, {num_blocks}!"
+        )

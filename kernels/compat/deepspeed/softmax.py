@@ -1,0 +1,74 @@
+"""DeepSpeed's block-sparse softmax: a layout at construction, tensors at each call."""
+
+# ruff: noqa: PLR0917 - DeepSpeed's signatures
+
+from __future__ import annotations
+
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
+from torch import Tensor
+
+__all__ = ["Softmax"]
+
+
+class Softmax:
+    """Softmax over the active columns of each row, with a bias and masks."""
+
+    def __init__(self, layout: Tensor | BlockLayout, block: int, bench: bool = False) -> None:
+        """Take the layout.
+
+        Args:
+            layout: [H, M / block, N / block] of zeros and ones, or without H for all heads alike; or one made of such.
+            block: rows and columns of a block.
+            bench: nothing is measured either way.
+        """
+        self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
+        self.layout = layout
+        self.block = block
+        self.bench = bench
+        self.num_blocks = self.block_layout.nnz
+
+    def __call__(
+        self,
+        x: Tensor,
+        scale: float = 1.0,
+        rpe: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        key_padding_mask_mode: str = "add",
+        attn_mask_mode: str = "add",
+    ) -> Tensor:
+        """Write ``softmax(x * scale + rpe + masks)`` over x, and return it.
+
+        Args:
+            x: scores [Z, nnz, block, block]; with them goes a gradient, unless they are a leaf of the graph.
+            scale: what x is multiplied with.
+            rpe: a dense bias that broadcasts to [Z, H, M, N], in x's dtype; it has a gradient too.
+            key_padding_mask: [Z, N], in x's dtype.
+            attn_mask: [M, N], in x's dtype.
+            key_padding_mask_mode: ``"add"`` adds the mask; ``"mul"`` hides the places where it is 0.
+            attn_mask_mode: likewise.
+
+        Returns:
+            x. A row with nothing to see gives 0.
+
+        Raises:
+            ValueError: a term's dtype is not x's, or a shape or mode does not fit.
+        """
+        for name, term in (
+            ("relative position embedding", rpe),
+            ("Attention mask", attn_mask),
+            ("Key padding mask", key_padding_mask),
+        ):
+            if term is not None and term.dtype != x.dtype:
+                raise ValueError(f"{name} must be {x.dtype}")
+        return block_sparse_softmax(
+            x,
+            self.block_layout,
+            scale=scale,
+            relative_position=rpe,
+            key_padding_mask=key_padding_mask,
+            attention_mask=attn_mask,
+            key_padding_mask_mode=key_padding_mask_mode,
+            attention_mask_mode=attn_mask_mode,
+            inplace=True,
+        )

@@ -1,0 +1,271 @@
+"""DeepSpeed's patterns of sparsity: which blocks of the attention matrix are there, for a length.
+
+Every layout is int64 [num_heads, blocks, blocks] on the CPU, of zeros and ones, where ``blocks`` is the length divided by
+the block size. It has the bits of DeepSpeed's for the same arguments and the same state of Python's `random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from nojit.kernels.compat.deepspeed import patterns
+from torch import Tensor
+
+__all__ = [
+    "BSLongformerSparsityConfig",
+    "BigBirdSparsityConfig",
+    "DenseSparsityConfig",
+    "FixedSparsityConfig",
+    "LocalSlidingWindowSparsityConfig",
+    "SparsityConfig",
+    "VariableSparsityConfig",
+]
+
+
+@dataclass(eq=False)
+class SparsityConfig:
+    """What all patterns share. A pattern of one's own says `head_layout`, or all of `make_layout`."""
+
+    num_heads: int
+    block: int = 16
+    """Rows and columns of a block: 16, 32, 64 or 128."""
+    different_layout_per_head: bool = False
+    """Make a layout for each head instead of one for all."""
+
+    def __post_init__(self) -> None:
+        """Count the layouts to make."""
+        self.num_layout_heads = self.num_heads if self.different_layout_per_head else 1
+
+    def make_layout(self, seq_len: int) -> Tensor:
+        """Return the layout for sequences of `seq_len`.
+
+        Raises:
+            ValueError: the block size does not divide `seq_len`, or the pattern needs a longer one.
+        """
+        layout = self.setup_layout(seq_len)
+        for head in range(self.num_layout_heads):
+            layout[head] = self.head_layout(head, layout.shape[1])
+        return self.check_and_propagate_first_head_layout(layout)
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        raise NotImplementedError(f"{type(self).__name__} has no pattern of its own: use one that has")
+
+    def setup_layout(self, seq_len: int) -> Tensor:
+        """Return a layout without a block."""
+        if seq_len % self.block != 0:
+            raise ValueError(f"Sequence Length, {seq_len}, needs to be dividable by Block size {self.block}!")
+        num_blocks = seq_len // self.block
+        return torch.zeros((self.num_heads, num_blocks, num_blocks), dtype=torch.int64)
+
+    def check_and_propagate_first_head_layout(self, layout: Tensor) -> Tensor:
+        """Give every head the first one's layout, in place, unless each has its own."""
+        if not self.different_layout_per_head:
+            layout[1:] = layout[:1]
+        return layout
+
+
+@dataclass(eq=False)
+class DenseSparsityConfig(SparsityConfig):
+    """Every block, for comparison."""
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        return torch.ones(num_blocks, num_blocks, dtype=torch.bool)
+
+
+@dataclass(eq=False)
+class FixedSparsityConfig(SparsityConfig):
+    """Windows side by side, and in each a few blocks that all others see (Child et al. 2019, section 4.3).
+
+    Raises:
+        ValueError: the counts do not go together.
+        NotImplementedError: another word for `attention`.
+    """
+
+    num_local_blocks: int = 4
+    """Blocks of a window."""
+    num_global_blocks: int = 1
+    """Blocks of a window that all others see: its last ones, or see `num_different_global_patterns`."""
+    attention: str = "bidirectional"
+    """That, or ``"unidirectional"`` for a lower triangle."""
+    horizontal_global_attention: bool = False
+    """Let those blocks see all others too; bidirectional only."""
+    num_different_global_patterns: int = 1
+    """How many choices of a window's global blocks heads take turns with, from its end backwards."""
+
+    def __post_init__(self) -> None:
+        """Check the counts."""
+        super().__post_init__()
+        if self.num_local_blocks % self.num_global_blocks != 0:
+            raise ValueError(
+                f"Number of blocks in a local window, {self.num_local_blocks}, must be dividable by number of global"
+                f" blocks, {self.num_global_blocks}!"
+            )
+        patterns.check_attention(self.attention, self.horizontal_global_attention)
+        count, most = self.num_different_global_patterns, self.num_local_blocks // self.num_global_blocks
+        if count > 1 and not self.different_layout_per_head:
+            raise ValueError(
+                "Number of different layouts cannot be more than one when you have set a single layout for all heads!"
+                " Set different_layout_per_head to True."
+            )
+        if count > most:
+            raise ValueError(
+                f"Number of layout versions (num_different_global_patterns), {count}, cannot be larger than number of"
+                " local window blocks divided by number of global blocks,"
+                f" {self.num_local_blocks} / {self.num_global_blocks} = {most}!"
+            )
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        is_causal = self.attention == "unidirectional"
+        active = patterns.local_windows(num_blocks, (self.num_local_blocks,), is_causal=is_causal)
+        places = (slice(start, start + self.num_global_blocks) for start in self._global_starts(head, num_blocks))
+        patterns.mark(active, places, rows=self.horizontal_global_attention, is_causal=is_causal)
+        return active
+
+    def _global_starts(self, head: int, num_blocks: int) -> list[int]:
+        """Say where each window's global blocks begin; those of a window cut short move back into it."""
+        turn = head % self.num_different_global_patterns
+        first = self.num_local_blocks - (1 + turn) * self.num_global_blocks
+        whole = num_blocks - num_blocks % self.num_local_blocks
+        starts = list(range(first, whole, self.num_local_blocks))
+        if whole < num_blocks:
+            starts.append(min(whole + first, num_blocks - self.num_global_blocks))
+        return starts
+
+
+@dataclass(eq=False)
+class VariableSparsityConfig(SparsityConfig):
+    """Random blocks, windows of given sizes side by side, and given blocks that all others see.
+
+    Raises:
+        ValueError: the lists do not go together, or there is no window.
+        NotImplementedError: another word for `attention`.
+    """
+
+    num_random_blocks: int = 0
+    """Blocks drawn for each row, from the whole row in either direction of attention."""
+    local_window_blocks: Sequence[int] = (4,)
+    """Blocks of each window; the last size repeats."""
+    global_block_indices: Sequence[int] = (0,)
+    """Blocks that all others see; those past the end do not count."""
+    global_block_end_indices: Sequence[int] | None = None
+    """If given, ranges of such blocks begin there and end before these."""
+    attention: str = "bidirectional"
+    """That, or ``"unidirectional"`` for a lower triangle, random blocks aside."""
+    horizontal_global_attention: bool = False
+    """Let those blocks see all others too; bidirectional only."""
+
+    def __post_init__(self) -> None:
+        """Check the lists."""
+        super().__post_init__()
+        patterns.check_ranges(self.global_block_indices, self.global_block_end_indices)
+        patterns.check_attention(self.attention, self.horizontal_global_attention)
+        if not self.local_window_blocks or min(self.local_window_blocks) < 1:
+            raise ValueError(f"local_window_blocks: expected positive sizes, got {list(self.local_window_blocks)}")
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads differ by their draws
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        patterns.check_count("random blocks", self.num_random_blocks, num_blocks)
+        is_causal = self.attention == "unidirectional"
+        active = patterns.random_columns(num_blocks, self.num_random_blocks, is_causal=False)
+        active |= patterns.local_windows(num_blocks, self.local_window_blocks, is_causal=is_causal)
+        places = patterns.global_places(self.global_block_indices, self.global_block_end_indices, num_blocks)
+        patterns.mark(active, places, rows=self.horizontal_global_attention, is_causal=is_causal)
+        return active
+
+
+@dataclass(eq=False)
+class BigBirdSparsityConfig(SparsityConfig):
+    """Random blocks, a sliding window, and first blocks that see and are seen by all (Zaheer et al. 2020, section 2).
+
+    Raises:
+        NotImplementedError: another word for `attention`.
+    """
+
+    num_random_blocks: int = 1
+    """Blocks drawn for each row."""
+    num_sliding_window_blocks: int = 3
+    """Blocks of the window, half of them to each side."""
+    num_global_blocks: int = 1
+    """Blocks from the first on that see and are seen by all."""
+    attention: str = "bidirectional"
+    """That, or ``"unidirectional"`` for a lower triangle."""
+
+    def __post_init__(self) -> None:
+        """Check the word."""
+        super().__post_init__()
+        patterns.check_attention(self.attention)
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads differ by their draws
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        patterns.check_count("random blocks", self.num_random_blocks, num_blocks)
+        patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
+        patterns.check_count("global blocks", self.num_global_blocks, num_blocks)
+        is_causal = self.attention == "unidirectional"
+        active = patterns.random_columns(num_blocks, self.num_random_blocks, is_causal=is_causal)
+        active |= patterns.sliding_window(num_blocks, self.num_sliding_window_blocks)
+        patterns.mark(active, [slice(0, self.num_global_blocks)], rows=True)
+        return active.tril() if is_causal else active
+
+
+@dataclass(eq=False)
+class BSLongformerSparsityConfig(SparsityConfig):
+    """A sliding window, and given blocks that see and are seen by all (Beltagy et al. 2020, section 3.1, in blocks).
+
+    Raises:
+        ValueError: the lists do not go together.
+        NotImplementedError: another word for `attention`.
+    """
+
+    num_sliding_window_blocks: int = 3
+    """Blocks of the window, half of them to each side."""
+    global_block_indices: Sequence[int] = (0,)
+    """Blocks that see and are seen by all; those past the end do not count."""
+    global_block_end_indices: Sequence[int] | None = None
+    """If given, ranges of such blocks begin there and end before these."""
+    attention: str = "bidirectional"
+    """That, or ``"unidirectional"`` for a lower triangle."""
+
+    def __post_init__(self) -> None:
+        """Check the lists."""
+        super().__post_init__()
+        patterns.check_ranges(self.global_block_indices, self.global_block_end_indices)
+        patterns.check_attention(self.attention)
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
+        active = patterns.sliding_window(num_blocks, self.num_sliding_window_blocks)
+        places = patterns.global_places(self.global_block_indices, self.global_block_end_indices, num_blocks)
+        patterns.mark(active, places, rows=True)
+        return active.tril() if self.attention == "unidirectional" else active
+
+
+@dataclass(eq=False)
+class LocalSlidingWindowSparsityConfig(SparsityConfig):
+    """A sliding window and nothing else, for all heads alike.
+
+    Raises:
+        NotImplementedError: another word for `attention`.
+    """
+
+    different_layout_per_head: bool = field(default=False, init=False)
+    num_sliding_window_blocks: int = 3
+    """Blocks of the window, half of them to each side."""
+    attention: str = "unidirectional"
+    """That, for a lower triangle, or ``"bidirectional"``."""
+
+    def __post_init__(self) -> None:
+        """Check the word."""
+        super().__post_init__()
+        patterns.check_attention(self.attention)
+
+    def head_layout(self, head: int, num_blocks: int) -> Tensor:  # noqa: ARG002 - heads are alike
+        """Return which blocks of a head are there: bool [num_blocks, num_blocks]."""
+        patterns.check_count("sliding window blocks", self.num_sliding_window_blocks, num_blocks)
+        active = patterns.sliding_window(num_blocks, self.num_sliding_window_blocks)
+        return active.tril() if self.attention == "unidirectional" else active

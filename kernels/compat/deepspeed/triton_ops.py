@@ -1,0 +1,28 @@
+"""DeepSpeed's flash attention module for inference."""
+
+from __future__ import annotations
+
+from nojit.kernels.flash_attention import flash_attention
+from torch import Tensor, nn
+
+__all__ = ["triton_flash_attn"]
+
+
+class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch is untyped here; DeepSpeed's name
+    """Attention without a mask, in one kernel."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, sm_scale: float, block_128: bool = True) -> Tensor:  # noqa: ARG002
+        """Compute ``softmax(q @ k^T * sm_scale) @ v``.
+
+        Args:
+            q: queries [B, H, M, D], fp16, bf16 or fp32; any length, the last stride 1.
+            k: keys [B, H, N, D].
+            v: values [B, H, N, D].
+            sm_scale: what scores are multiplied with.
+            block_128: was the tile's size; the tuned tables choose it here.
+
+        Returns:
+            The output [B, H, M, D], its dimensions in memory in the order of those of q.
+        """
+        out: Tensor = flash_attention(q, k, v, scale=sm_scale)
+        return out
