@@ -125,8 +125,14 @@ def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
 
 
 def _keep_rows(rows: Iterable[TunedRow], numbers: Mapping[int, int]) -> tuple[TunedRow, ...]:
-    filtered = (TunedRow(row.at, tuple(numbers[old] for old in row.use if old in numbers), ()) for row in rows)
+    filtered = (_keep_row(row, numbers) for row in rows)
     return tuple(row for row in filtered if row.use)
+
+
+def _keep_row(row: TunedRow, numbers: Mapping[int, int]) -> TunedRow:
+    kept = [place for place, old in enumerate(row.use) if old in numbers]
+    us = tuple(row.us[place] for place in kept) if row.us else ()
+    return TunedRow(row.at, tuple(numbers[row.use[place]] for place in kept), us)
 
 
 def _program(text: str) -> str:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 DRAWN: Final = ("held_out", "fresh")
 """The uses whose problems are drawn by a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
-FRESH: Final = 2
+FRESH: Final = 3
 """Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
 
 

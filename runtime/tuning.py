@@ -1,4 +1,4 @@
-"""Looks configs up in tuning tables: buckets, the nearest problem, the nearest device. Pure.
+"""Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
 
 A decision depends on the device's table, the meaning and the key's buckets alone, never on the first value of a bucket
 that a process happens to see: two processes decide alike.
@@ -6,12 +6,13 @@ that a process happens to see: two processes decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log2
 from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import Expression, ExpressionError, parse
+from nojit.runtime.neighbours import nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
@@ -20,7 +21,7 @@ from nojit.runtime.values import Value, identity, spell
 if TYPE_CHECKING:
     from nojit.runtime.expr_ops import Value as Operand
     from nojit.runtime.preference import Preference
-    from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable
+    from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
 
 __all__ = [
     "DEFAULT_BUCKET",
@@ -31,7 +32,6 @@ __all__ = [
     "config_number",
     "key_values",
     "lookup_of",
-    "nearest",
     "preference_of",
     "resolve",
     "rows_of",
@@ -39,8 +39,10 @@ __all__ = [
 
 DEFAULT_BUCKET = "quarter_pow2"
 _BUCKET_MAX = 1 << 62
-# of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is
-_DIGITS = 9
+_OCTAVE = 1000
+"""What a row's ``behind`` counts in: thousandths of an octave."""
+_PLACE_BEHIND = 30
+"""How far each config of a row is behind the one before if nobody says what they took: 2 %."""
 
 
 class TuningDecision(Record):
@@ -53,7 +55,7 @@ class TuningDecision(Record):
     at: tuple[int, ...]
     """The key values of the row that decides."""
     exact: bool
-    """Whether the call lies in that row's buckets; else the row is the nearest."""
+    """Whether the call lies in that row's buckets; else the row is the nearest, and others that are near have a say."""
     order: tuple[str, ...]
     """The configs in words, the best first."""
 
@@ -87,29 +89,6 @@ def _key_value(expression: Expression, names: Mapping[str, Operand]) -> int:
     except ExpressionError:
         return 0
     return value if type(value) is int else 0
-
-
-def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
-    """Return the place of the point nearest to a key: an equal one, else the least sum of `|log2(a / b)|`.
-
-    0 counts as a half. Of equally near points the first is taken.
-
-    Args:
-        points: at least one, each of as many numbers from 0 as the key, which has one or more.
-        key: likewise.
-    """
-    if key in points:
-        return points.index(key)
-    sums = map(sum, zip(*map(_distances, zip(*points, strict=True), key), strict=True))
-    rounded = [round(distance, _DIGITS) for distance in sums]
-    return rounded.index(min(rounded))
-
-
-def _distances(values: tuple[int, ...], to: int) -> Iterator[float]:
-    """Yield how far each value is from another in log space; few of them differ."""
-    there = log2(to or 0.5)
-    known = {value: abs(log2(value or 0.5) - there) for value in {*values}}
-    return map(known.__getitem__, values)
 
 
 def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
@@ -149,7 +128,7 @@ class Lookup(Record):
             return None
         rounded = _rounded(self.tuning, key)
         row = nearest(block.at, rounded)
-        order = tuple([_config_words(kernel.configs[number]) for number in block.use[row]])
+        order = tuple([_config_words(kernel.configs[number]) for number in ranked(block, rounded)])
         return TuningDecision(self.table.device.name, self.source, block.at[row], block.at[row] == rounded, order)
 
 
@@ -181,7 +160,7 @@ def preference_of(tuning: Tuning, table: TuningTable, key: Sequence[int]) -> Pre
 
     def prefer(meaning: int) -> Sequence[int]:
         block = table.block_of(meaning)
-        return () if block is None else block.use[nearest(block.at, rounded)]
+        return () if block is None else ranked(block, rounded)
 
     return prefer
 
@@ -232,8 +211,19 @@ def rows_of(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[Tun
     rows: dict[tuple[int, ...], TuningRow] = {}
     for row in entry.rows:
         at = tuple([bucket_of(bucket, value) for value in row.at])
-        rows.setdefault(at, TuningRow(at, tuple(dict.fromkeys([configs[number] for number in row.use]))))
+        behind: dict[int, int] = {}
+        for number, far in zip(row.use, _behind(row), strict=True):
+            behind.setdefault(configs[number], far)
+        rows.setdefault(at, TuningRow(at, tuple(behind), tuple(behind.values())))
     return tuple([rows[at] for at in sorted(rows)])
+
+
+def _behind(row: TunedRow) -> list[int]:
+    """Say how far each config of a row is behind its fastest, in thousandths of an octave."""
+    if not row.us:
+        return [place * _PLACE_BEHIND for place in range(len(row.use))]
+    best = min(row.us)
+    return [round(_OCTAVE * log2(time / best)) for time in row.us]
 
 
 def _check_key(tuned: TunedTable, table: KernelTable) -> str:

@@ -15,6 +15,7 @@ from nojit.runtime.strict import Json, need
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningTable
 
 __all__ = [
+    "BEHIND_MAX",
     "BLOCK_FIELDS",
     "DEVICE_FIELDS",
     "FIELDS",
@@ -30,6 +31,8 @@ __all__ = [
 KEYS_MAX = 8
 TABLES_MAX = 64
 INT_MAX = (1 << 63) - 1
+BEHIND_MAX = 100_000
+"""A hundred octaves: more than any two measurements are apart."""
 FIELDS, TABLE_FIELDS, BLOCK_FIELDS = ("key", "bucket", "tables"), ("device", "blocks"), ("meanings", "rows")
 DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*DEVICE_FIELDS)
@@ -48,7 +51,10 @@ def encode_tuning(tuning: Tuning | None) -> Json:
             "blocks": [
                 {
                     "meanings": [*block.meanings],
-                    "rows": [[[*at], [*use]] for at, use in zip(block.at, block.use, strict=True)],
+                    "rows": [
+                        [[*at], [*use], [*behind]]
+                        for at, use, behind in zip(block.at, block.use, block.behind, strict=True)
+                    ],
                 }
                 for block in table.blocks
             ],

@@ -8,6 +8,7 @@ from typing import Any
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.strict import POOL_MAX, Json, count, fields, items, line, name, refuse, text
 from nojit.runtime.tuning_codec import (
+    BEHIND_MAX,
     BLOCK_FIELDS,
     DEVICE_FIELDS,
     FIELDS,
@@ -77,16 +78,19 @@ def _read_block(value: Json, keys: int, pools: Pools, where: str) -> TuningBlock
 
 
 def _read_row(value: Json, keys: int, pools: Pools, where: str) -> TuningRow:
-    pair = items(value, 2, where)
-    if len(pair) != 2:
-        raise refuse("size", "expected a pair", got=f"{len(pair)} items", where=where)
-    at = [count(number, INT_MAX, where) for number in items(pair[0], KEYS_MAX, where)]
+    lists = items(value, 3, where)
+    if len(lists) != 3:
+        raise refuse("size", "expected 3 arrays", got=f"{len(lists)} items", where=where)
+    at = [count(number, INT_MAX, where) for number in items(lists[0], KEYS_MAX, where)]
     if len(at) != keys:
         raise refuse("size", f"expected {keys} key values", got=len(at), where=where)
-    use = [_index(number, pools[2], "config", where) for number in _some(pair[1], POOL_MAX, where)]
+    use = [_index(number, pools[2], "config", where) for number in _some(lists[1], POOL_MAX, where)]
     if len(set(use)) < len(use):
         raise refuse("duplicate", "expected each config of a row once", got=use, where=where)
-    return TuningRow(tuple(at), tuple(use))
+    behind = [count(number, BEHIND_MAX, where) for number in items(lists[2], POOL_MAX, where)]
+    if len(behind) != len(use):
+        raise refuse("size", f"expected {len(use)} numbers, one for each config", got=len(behind), where=where)
+    return TuningRow(tuple(at), tuple(use), tuple(behind))
 
 
 def _index(value: Json, size: int, what: str, where: str) -> int:

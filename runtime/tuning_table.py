@@ -30,6 +30,8 @@ class TuningRow(Record):
     """Its key values."""
     use: tuple[int, ...]
     """Its configs."""
+    behind: tuple[int, ...]
+    """How far each is behind the fastest of them, in thousandths of an octave: 1000 is twice the time."""
 
 
 class TuningBlock(Record):
@@ -41,18 +43,21 @@ class TuningBlock(Record):
     """Of each problem, its key values, rounded to their buckets; ascending, at least one."""
     use: tuple[tuple[int, ...], ...]
     """Of each problem, configs of the kernel's table by number, the best first."""
+    behind: tuple[tuple[int, ...], ...]
+    """Of each problem, how far each of these is behind the fastest, in thousandths of an octave."""
 
     @property
     def rows(self) -> tuple[TuningRow, ...]:
         """The problems one by one."""
         # not kept so: there can be hundreds, and a first launch reads them all
-        return tuple(map(TuningRow, self.at, self.use))
+        return tuple(map(TuningRow, self.at, self.use, self.behind))
 
     @staticmethod
     def of(meanings: Iterable[int], rows: Iterable[TuningRow]) -> TuningBlock:
         """Make a block of its problems."""
         listed = tuple(rows)
-        return TuningBlock(tuple(meanings), tuple([row.at for row in listed]), tuple([row.use for row in listed]))
+        columns = [tuple([getattr(row, name) for row in listed]) for name in ("at", "use", "behind")]
+        return TuningBlock(tuple(meanings), *columns)
 
 
 class TuningTable(Record):

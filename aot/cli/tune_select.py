@@ -52,7 +52,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     """Choose the fewest configs that keep every problem near its best, and write a tuned table for each kernel and device.
 
     Needs no GPU. A portfolio is chosen for each kernel and class of dtypes that the manifest calls alike. If no
-    portfolio of --max-configs keeps --loss, the one with the least worst loss is written, and that is said.
+    portfolio of --max-configs keeps --loss, the one with the least mean loss is written, and that is said.
     """
     bounds = Bounds(loss / 100, most)
     found = evidence_of(database, use, kernels)

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.records import Config, Problem
+from nojit.runtime.neighbours import nearest, ranked
 from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedTable
-from nojit.runtime.tuning import bucket_of, closest_device, nearest, rows_of
+from nojit.runtime.tuning import bucket_of, closest_device, rows_of
+from nojit.runtime.tuning_table import TuningBlock
 from nojit.runtime.values import identity
 
 __all__ = ["Found", "find_config", "look_up", "table_for"]
@@ -15,10 +17,10 @@ __all__ = ["Found", "find_config", "look_up", "table_for"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The row of a table that decides for a problem."""
+    """What a table says of a problem."""
 
     at: tuple[int, ...]
-    """Its buckets."""
+    """The buckets of the nearest row."""
     exact: bool
     """Whether the problem lies in these buckets."""
     use: tuple[TunedConfig, ...]
@@ -32,14 +34,14 @@ def table_for(tables: Sequence[TunedTable], kernel: str, device: TunedDevice) ->
 
 
 def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
-    """Find the row that decides for a problem; None if the table does not cover its meaning."""
+    """Order the configs of a table for a problem; None if the table does not cover its meaning."""
     entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
     if entry is None:
         return None
-    rows = rows_of(entry, range(len(table.configs)), bucket)
+    block = TuningBlock.of((), rows_of(entry, range(len(table.configs)), bucket))
     key = tuple(bucket_of(bucket, value) for value in problem.key)
-    row = rows[nearest([row.at for row in rows], key)]
-    return Found(row.at, row.at == key, tuple(table.configs[number] for number in row.use))
+    at = block.at[nearest(block.at, key)]
+    return Found(at, at == key, tuple(table.configs[number] for number in ranked(block, key)))
 
 
 def find_config(configs: Mapping[int, Config], tuned: TunedConfig) -> int | None:

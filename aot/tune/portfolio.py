@@ -68,7 +68,10 @@ def loss_curve(costs: Costs, loss: float, most: int) -> tuple[Portfolio, ...]:
 
 
 def choose(costs: Costs, size: int, loss: float) -> Portfolio | None:
-    """Choose at most `size` configs: the least mean with every problem within `loss`, or else with the least worst.
+    """Choose at most `size` configs: the least mean with every problem within `loss`, if that can be, or else at all.
+
+    Where the loss cannot be kept, the least worst is not asked for: one odd problem would choose configs that all others
+    pay for, and those that nobody measured.
 
     Returns:
         None if no `size` configs serve every problem.
@@ -118,22 +121,18 @@ class _Search:
         self.values = sorted({value for column in self.columns.values() for value in column if value < _UNSERVED})
 
     def limit(self, wanted: float) -> tuple[float | None, bool]:
-        """Return the least bound on costs, `wanted` at least, that `size` configs can keep, and whether that is certain.
+        """Return the bound on costs to keep, and whether it is certain that there is no lower one to choose.
 
-        The bound is a logarithm; None if they cannot serve every problem at all.
+        The bound is the logarithm of `wanted`, or of the largest cost if `size` configs cannot keep that; None if they
+        cannot serve every problem at all.
         """
         certain = True
-        steps = [math.log(wanted), *(value for value in self.values if value > math.log(wanted))]
-        low, high = 0, len(steps)
-        while low < high:
-            middle = (low + high) // 2
-            cover, known = self.cover(steps[middle])
-            if cover is None:
-                low = middle + 1
-                certain = certain and known
-            else:
-                high = middle
-        return (steps[low] if low < len(steps) else None), certain
+        for bound in (math.log(wanted), *self.values[-1:]):
+            cover, known = self.cover(bound)
+            if cover is not None:
+                return bound, certain
+            certain = certain and known
+        return None, certain
 
     def cover(self, limit: float) -> tuple[tuple[int, ...] | None, bool]:
         """Find configs that keep every problem within `limit`; None if there are none, with whether that is certain."""

@@ -7,6 +7,7 @@ enum {
     KEYS_MAX = 8,
     TABLES_MAX = 64,
     USE_MAX = 64, /* configs of a row that are gone into here */
+    BEHIND_MAX = 100000,
 };
 
 typedef struct {
@@ -99,48 +100,51 @@ static PyObject *read_meanings(nj_reading *it)
     return nj_items_end(&items, more == 0 && last >= 0);
 }
 
-/* Takes ``[[key values], [configs]]``, which comes behind the row before; its key values are `last` then. */
-static bool read_row(nj_reading *it, bool first, nj_numbers *last, nj_items *at, nj_items *use)
+/* Takes ``[[key values], [configs], [how far behind]]``, which comes after the row before; its key values are `last` then. */
+static bool read_row(nj_reading *it, bool first, nj_numbers *last, nj_items columns[3])
 {
     nj_json *json = &it->json;
-    nj_numbers key, configs;
+    nj_numbers key, configs, behind;
     bool right = nj_json_char(json, '[') && read_numbers(json, INT64_MAX, &key) && key.count == tuning_of(it)->keys &&
                  (first || ascends(&key, last)) && nj_json_char(json, ',') &&
                  read_numbers(json, tuning_of(it)->configs - 1, &configs) && configs.count > 0 &&
-                 are_distinct(&configs) && nj_json_char(json, ']');
-    if (!right || nj_items_add(at, make_numbers(&key)) < 0) {
+                 are_distinct(&configs) && nj_json_char(json, ',') && read_numbers(json, BEHIND_MAX, &behind) &&
+                 behind.count == configs.count && nj_json_char(json, ']');
+    if (!right || nj_items_add(&columns[0], make_numbers(&key)) < 0) {
         return false;
     }
     *last = key;
-    return nj_items_add(use, make_numbers(&configs)) == 0;
+    return nj_items_add(&columns[1], make_numbers(&configs)) == 0 && nj_items_add(&columns[2], make_numbers(&behind)) == 0;
 }
 
-/* Takes the rows of a block: the key values of each, and the configs of each; NULL for both where a rule is broken. */
-static void read_rows(nj_reading *it, PyObject **at, PyObject **use)
+/* Takes the rows of a block, column by column: key values, configs, how far behind; NULL for all where a rule is broken. */
+static void read_rows(nj_reading *it, PyObject *values[3])
 {
-    nj_items keys, configs;
+    nj_items columns[3];
     nj_numbers last;
     int more = -1;
-    nj_items_init(&keys);
-    nj_items_init(&configs);
+    for (int i = 0; i < 3; i++) {
+        nj_items_init(&columns[i]);
+    }
     if (nj_json_char(&it->json, '[')) {
-        while ((more = nj_json_item(&it->json, keys.count == 0)) > 0) {
-            if (!read_row(it, keys.count == 0, &last, &keys, &configs)) {
+        while ((more = nj_json_item(&it->json, columns[0].count == 0)) > 0) {
+            if (!read_row(it, columns[0].count == 0, &last, columns)) {
                 more = -1;
                 break;
             }
         }
     }
-    bool right = more == 0 && keys.count > 0;
-    *at = nj_items_end(&keys, right);
-    *use = nj_items_end(&configs, right);
+    bool right = more == 0 && columns[0].count > 0;
+    for (int i = 0; i < 3; i++) {
+        values[i] = nj_items_end(&columns[i], right);
+    }
 }
 
 static PyObject *read_block(nj_reading *it)
 {
-    PyObject *values[3] = {nj_json_is(&it->json, "{\"meanings\":") ? read_meanings(it) : NULL};
+    PyObject *values[4] = {nj_json_is(&it->json, "{\"meanings\":") ? read_meanings(it) : NULL};
     if (values[0] != NULL && nj_json_is(&it->json, ",\"rows\":")) {
-        read_rows(it, &values[1], &values[2]);
+        read_rows(it, &values[1]);
     }
     return nj_read_closed(it, nj_record_make(&tuning_of(it)->block, values), '}');
 }
@@ -216,7 +220,7 @@ PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*nnOOO:read_tuning", &raw, &tuning.meanings, &tuning.configs, &table, &block, &device)) {
         return NULL;
     }
-    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 3, &tuning.block) == 0 &&
+    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 4, &tuning.block) == 0 &&
         nj_record_of(device, 4, &tuning.device) == 0) {
         tuning.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
         read = read_tuning(&tuning);

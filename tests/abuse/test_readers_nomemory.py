@@ -55,7 +55,7 @@ def plain_slots() -> tuple[Any, ...] | None:
 
 canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
-rows = [[[number, 1 << 40], [*range(40)]] for number in range(300, 340)]
+rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]
 blocks = [{"meanings": [*range(40)], "rows": rows}]
 tuning_json = canonical({"bucket": "pow2", "key": ["n", "m"], "tables": [{"blocks": blocks, "device": device}]})
 launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])

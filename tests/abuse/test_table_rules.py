@@ -84,7 +84,7 @@ requires = at("configs", 0, "requires")
 hints = at("hint_sets", 1)
 
 
-BLOCK: Document = {"meanings": [0], "rows": [[[4], [0]], [[8], [0]]]}
+BLOCK: Document = {"meanings": [0], "rows": [[[4], [0], [0]], [[8], [0], [7]]]}
 DEVICE: Document = {"name": "H", "arch": "sm_90", "multiprocessors": 132, "memory_bytes": 1 << 37}
 TUNED: Document = {"device": DEVICE, "blocks": [BLOCK]}
 
@@ -259,7 +259,8 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning block of a meaning twice": ("order", block("meanings")([0, 0])),
     "a meaning in two tuning blocks": ("duplicate", tuning("tables", 0, "blocks")([BLOCK, BLOCK])),
     "a tuning block without rows": ("size", block("rows")([])),
-    "a tuning row of three": ("size", block("rows", 0)([[1], [0], [1]])),
+    "a tuning row of two": ("size", block("rows", 0)([[1], [0]])),
+    "a tuning row of four": ("size", block("rows", 0)([[1], [0], [0], [0]])),
     "a tuning row by number": ("type", block("rows", 0)(1)),
     "a tuning row of another key": ("size", block("rows", 0, 0)([1, 2])),
     "a negative key value": ("size", block("rows", 0, 0)([-1])),
@@ -270,6 +271,11 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning row of no config": ("size", block("rows", 0, 1)([])),
     "a tuning row of another config": ("pool", block("rows", 0, 1)([1 << 19])),
     "a tuning row of a config twice": ("duplicate", block("rows", 0, 1)([0, 0])),
+    "a tuning row of a distance for no config": ("size", block("rows", 0, 2)([0, 1])),
+    "a tuning row of no distance": ("size", block("rows", 0, 2)([])),
+    "a tuning row of a negative distance": ("size", block("rows", 0, 2)([-1])),
+    "a tuning row of a hundred octaves": ("size", block("rows", 0, 2)([100_001])),
+    "a tuning row of a distance in words": ("type", block("rows", 0, 2)(["0"])),
     "an axis of 65": ("size", at("axes")([{"name": f"a{i}", "is_type": False, "values": [1]} for i in range(65)])),
     "an axis that is a type by number": ("type", at("axes", 0, "is_type")(1)),
 }

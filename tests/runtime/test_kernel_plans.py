@@ -48,7 +48,7 @@ RICH = kernel("rich", **WORDS)
 def tuned(bucket: str) -> SyntheticKernel:
     """Make the same kernel with a table for some of its meanings."""
     rows = tuple(
-        TuningRow(at, use)
+        TuningRow(at, use, tuple(range(len(use))))
         for at, use in (((0, 0), (2,)), ((1, 64), (1, 2)), ((16, 16), (2, 0)), ((16, 4096), (1,)), ((128, 128), (2, 1)))
     )
     blocks = (TuningBlock.of(range(20), rows), TuningBlock.of((24, 25, 31), rows[2:]))

@@ -25,11 +25,15 @@ from tests.support.bundles import SyntheticKernel, kernel, make_bundle, target
 
 H200 = TunedDevice("NVIDIA H200", "sm_90", 132, 140 << 30)
 SMALL = TunedDevice("a small one", "sm_90", 16, 16 << 30)
-ROWS = (TuningRow((0, 0), (2,)), TuningRow((16, 16), (1,)), TuningRow((4096, 4096), (2, 0)))
+ROWS = (
+    TuningRow((0, 0), (2,), (0,)),
+    TuningRow((16, 16), (1,), (0,)),
+    TuningRow((4096, 4096), (2, 0), (0, 50)),
+)
 # of fp16; fp32 is not tuned
 BLOCKS = (TuningBlock.of((0,), ROWS),)
 TABLE = TuningTable(H200, BLOCKS)
-OTHER = TuningTable(SMALL, (TuningBlock.of((0,), (TuningRow((16, 16), (2,)),)),))
+OTHER = TuningTable(SMALL, (TuningBlock.of((0,), (TuningRow((16, 16), (2,), (0,)),)),))
 PARAMS = {"x": "*{dtype}", "n": "i64", "m": "i64", "BLOCK": "constexpr"}
 CONFIGS = [{"BLOCK": 64, "num_warps": 1}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 256, "num_warps": 4}]
 # threads of a block, by config
@@ -105,7 +109,7 @@ def test_what_the_caller_says_goes_first(open_bundle: Open, runs: Callable[..., 
 
 
 def test_one_decision_for_each_bucket(open_bundle: Open, runs: Callable[..., int], resolved: list[int]) -> None:
-    rows = (TuningRow((4096,), (1,)), TuningRow((8192,), (2,)))
+    rows = (TuningRow((4096,), (1,), (0,)), TuningRow((8192,), (2,), (0,)))
     scale = open_bundle(tuned(TuningTable(H200, (TuningBlock.of((0,), rows),)), key=("n",))).kernel("scale")
     for n in range(3840, 4608):
         runs(scale, n)

@@ -107,7 +107,11 @@ def chosen(table, facts):
 def preferring(*orders):
     """Make a tuning that orders the configs of each meaning thus, whatever the call."""
     device = TunedDevice("a device", "sm_90", 132, 1 << 37)
-    blocks = [TuningBlock.of((meaning,), (TuningRow((1,), order),)) for meaning, order in enumerate(orders) if order]
+    blocks = [
+        TuningBlock.of((meaning,), (TuningRow((1,), order, (0,) * len(order)),))
+        for meaning, order in enumerate(orders)
+        if order
+    ]
     table = TuningTable(device, tuple(blocks))
     return Lookup(Tuning(("n",), "exact", (table,)), table, "here")
 

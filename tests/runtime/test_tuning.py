@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import parse
+from nojit.runtime.neighbours import nearest, ranked
 from nojit.runtime.table import KernelTable, Tuning
 from nojit.runtime.table_codec import decode_table, encode_table
 from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, nearest, preference_of, resolve
+from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, preference_of, resolve
 from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
 
 from tests.support.bundles import kernel
@@ -84,6 +85,48 @@ def test_ties_go_to_the_first_point() -> None:
     assert nearest([(3, 5), (5, 3), (3, 3)], (0, 0)) == 2
 
 
+def rows(*listed: tuple[int, tuple[int, ...], tuple[int, ...]]) -> TuningBlock:
+    return TuningBlock.of((0,), [TuningRow((at,), use, behind) for at, use, behind in listed])
+
+
+def test_a_problem_with_the_same_key_decides_alone() -> None:
+    block = rows((64, (0, 1), (0, 1)), (72, (1, 0), (0, 900)))
+    assert ranked(block, (64,)) == (0, 1)
+
+
+def test_near_problems_decide_together_by_how_far_configs_are_behind() -> None:
+    # the nearest one hardly minds, the other one does
+    block = rows((64, (0, 1), (0, 1)), (72, (1, 0), (0, 900)))
+    assert ranked(block, (65,)) == (1, 0)
+    far = rows((64, (0, 1), (0, 1)), (1024, (1, 0), (0, 900)))
+    assert ranked(far, (65,)) == (0, 1)
+
+
+def test_a_config_that_a_near_problem_lacks_counts_as_slow_there() -> None:
+    block = rows((64, (0, 1), (0, 1)), (72, (2, 1), (0, 5)))
+    assert ranked(block, (68,)) == (1, 2, 0)
+    assert ranked(block, (65,)) == (1, 0, 2)
+
+
+def test_of_configs_that_are_alike_the_nearest_problems_order_decides() -> None:
+    block = rows((64, (1, 0), (0, 0)), (72, (0, 1), (0, 0)))
+    assert ranked(block, (65,)) == (1, 0)
+
+
+@given(st.data())
+def test_ranked_is_an_order_of_what_near_problems_have(data: st.DataObject) -> None:
+    ats = sorted({*data.draw(st.lists(st.integers(0, 4096), min_size=1, max_size=12))})
+    listed = []
+    for at in ats:
+        use = tuple(data.draw(st.permutations(range(4))))[: data.draw(st.integers(1, 4))]
+        listed.append((at, use, tuple(data.draw(st.integers(0, 5000)) for _ in use)))
+    key = data.draw(st.integers(0, 4096))
+    block = rows(*listed)
+    order = ranked(block, (key,))
+    assert len({*order}) == len(order)
+    assert {*block.use[nearest(block.at, (key,))]} <= {*order} <= {0, 1, 2, 3}
+
+
 def test_the_closest_device_goes_by_size_then_by_name() -> None:
     h100 = replace(H200, name="NVIDIA H100", memory_bytes=85_000_000_000)
     assert closest_device([H100, H200], H200) == 1
@@ -126,14 +169,14 @@ def test_resolve_turns_names_into_numbers() -> None:
         {"dtype": "fp16", "CAUSAL": True},
         {"dtype": "bf16", "CAUSAL": True},
     ]
-    assert block.rows == (TuningRow((16, 3), (0,)), TuningRow((4096, 3), (2, 0)))
+    assert block.rows == (TuningRow((16, 3), (0,), (0,)), TuningRow((4096, 3), (2, 0), (0, 30)))
 
 
 def test_resolve_takes_the_first_entry_and_the_first_row_of_a_bucket() -> None:
     rows = (TunedRow((4000, 3), (1,), ()), TunedRow((4096, 3), (0,), ()))
     tuned = replace(TUNED, entries=(replace(HALVES, rows=rows), TunedEntry((), ROWS)))
     first, rest = resolve(tuned, tuned_kernel()).blocks
-    assert first.rows == (TuningRow((4096, 3), (0,)),)
+    assert first.rows == (TuningRow((4096, 3), (0,), (0,)),)
     assert (len(first.meanings), len(rest.meanings)) == (2, 4)
 
 
@@ -227,6 +270,6 @@ def test_what_a_key_cannot_compute_counts_as_0() -> None:
 
 
 def test_a_block_knows_its_meanings() -> None:
-    block = TuningBlock.of((1, 4), (TuningRow((1,), (0,)),))
+    block = TuningBlock.of((1, 4), (TuningRow((1,), (0,), (0,)),))
     table = TuningTable(H200, (block,))
     assert (table.block_of(4), table.block_of(0)) == (block, None)

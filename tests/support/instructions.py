@@ -135,7 +135,7 @@ def tuning_scenarios() -> tuple[Scenario, ...]:
 def tuning_kernel(name: str) -> SyntheticKernel:
     """Make a kernel of four arguments; ``tuned`` has a table whose key is two expressions."""
     device = TunedDevice("Fake GPU sm_90", "sm_90", 132, 140 << 30)
-    rows = tuple(TuningRow((n, 4096), (n % 2,)) for n in (16, 1024, 4097))
+    rows = tuple(TuningRow((n, 4096), (n % 2,), (0,)) for n in (16, 1024, 4097))
     table = TuningTable(device, (TuningBlock.of((0,), rows),))
     return kernel(
         name,

@@ -20,7 +20,7 @@ def bundle(path: Path, best: int | None) -> Path:
     """Write a bundle whose kernel is tuned for two problems; not at all if `best` is None."""
     tuning = None
     if best is not None:
-        block = TuningBlock.of((0,), (TuningRow((16,), (best,)), TuningRow((4096,), (0,))))
+        block = TuningBlock.of((0,), (TuningRow((16,), (best,), (0,)), TuningRow((4096,), (0,), (0,))))
         tuning = Tuning(("n",), "pow2", (TuningTable(DEVICE, (block,)),))
     return make_bundle(path, kernel("scale", {"n": "i32"}, configs=[{"num_warps": 1}, {"num_warps": 2}], tuning=tuning))
 

@@ -1,0 +1,78 @@
+"""What the measured problems that are near a call say about its configs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp, log2
+
+from nojit.runtime.tuning_table import TuningBlock
+
+__all__ = ["REACH", "nearest", "ranked"]
+
+REACH = 0.3
+"""How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
+_SPAN = 4 * REACH
+"""Problems farther than that behind the nearest have no say: together they would weigh a few percent."""
+_ABSENT = 1000
+"""How far behind the slowest of a row a config counts that the row does not have: twice its time."""
+# of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is
+_DIGITS = 9
+_SUM_DIGITS = 6
+
+
+def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
+    """Return the place of the point nearest to a key: an equal one, else the least sum of `|log2(a / b)|`.
+
+    0 counts as a half. Of equally near points the first is taken.
+
+    Args:
+        points: at least one, each of as many numbers from 0 as the key, which has one or more.
+        key: likewise.
+    """
+    if key in points:
+        return points.index(key)
+    distances = _distances(points, key)
+    return distances.index(min(distances))
+
+
+def ranked(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
+    """Order the configs of a block for a key, the best first.
+
+    A problem with the same key decides alone. Else the near ones do together: a config's rank is the mean of how far it
+    is behind the best of each, where a problem that is `d` octaves farther than the nearest weighs `exp(-d / REACH)`. Of
+    configs that are alike so, the nearest problem's order decides.
+
+    Args:
+        block: the measured problems.
+        key: as rounded as theirs.
+    """
+    if key in block.at:
+        return block.use[block.at.index(key)]
+    distances = _distances(block.at, key)
+    least = min(distances)
+    near = [(distance - least, place) for place, distance in enumerate(distances) if distance - least < _SPAN]
+    first = block.use[distances.index(least)]
+    if len(near) == 1:
+        return first
+    sums = dict.fromkeys(first, 0.0)
+    for _, place in near:
+        sums.update(dict.fromkeys(block.use[place], 0.0))
+    for farther, place in near:
+        weight = exp(-farther / REACH)
+        behind = dict(zip(block.use[place], block.behind[place], strict=True))
+        absent = max(behind.values()) + _ABSENT
+        for config in sums:
+            sums[config] += weight * behind.get(config, absent)
+    return tuple(sorted(sums, key=lambda config: round(sums[config], _SUM_DIGITS)))
+
+
+def _distances(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> list[float]:
+    sums = map(sum, zip(*map(_along, zip(*points, strict=True), key), strict=True))
+    return [round(distance, _DIGITS) for distance in sums]
+
+
+def _along(values: tuple[int, ...], to: int) -> Iterator[float]:
+    """Yield how far each value is from another in log space; few of them differ."""
+    there = log2(to or 0.5)
+    known = {value: abs(log2(value or 0.5) - there) for value in {*values}}
+    return map(known.__getitem__, values)
