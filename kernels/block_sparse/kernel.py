@@ -1,8 +1,9 @@
 """Softmax over block-sparse matrices, forward and backward: one program owns `ROWS` rows of one block row.
 
 A sparse tensor is [batch, nnz, block, block] with its blocks in row-major (head, block row, block column) order, so the
-blocks of a block row are neighbours: `row_offsets` (int32 [heads * rows + 1]) says where each block row begins, and
-`columns` (int32 [nnz]) in which block column each block lies. A program sees its rows as a tile [ROWS, CHUNKS, 16]:
+blocks of a block row are neighbours: `spans` (int32 [heads * rows, 3]) lists the block rows, the longest first, by number
+(head * rows + row), first block and count, and `columns` (int32 [nnz]) says in which block column each block lies. Long rows start
+first, so that none is still at work when all others are done. A program sees its rows as a tile [ROWS, CHUNKS, 16]:
 chunks of 16 columns lie inside one block for every block size (16, 32, 64, 128), which therefore stays a run-time
 value. Rows that fit one tile are read once; longer ones twice, the first time for their maximum and sum alone.
 """
@@ -19,16 +20,16 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _find_rows(row_offsets_ptr, heads, rows, block, ROWS: tl.constexpr):
+def _find_rows(spans_ptr, batch, rows, block, ROWS: tl.constexpr):
     """Find what this program owns: batch and head (int64), and the span (first row of the head, first block, chunks)."""
-    tiles = rows * (block // ROWS)
-    first_row = tl.program_id(0) % tiles * ROWS
-    batch_head = tl.program_id(0) // tiles
-    head = batch_head % heads
-    block_row = head * rows + first_row // block
-    first_block = tl.load(row_offsets_ptr + block_row)
-    width = (tl.load(row_offsets_ptr + block_row + 1) - first_block) * (block // CHUNK)
-    return (batch_head // heads).to(tl.int64), head.to(tl.int64), (first_row, first_block, width)
+    tiles = block // ROWS
+    place = tl.program_id(0) // tiles
+    span_ptr = spans_ptr + place // batch * 3
+    block_row = tl.load(span_ptr)
+    first_block = tl.load(span_ptr + 1)
+    width = tl.load(span_ptr + 2) * (block // CHUNK)
+    first_row = block_row % rows * block + tl.program_id(0) % tiles * ROWS
+    return (place % batch).to(tl.int64), (block_row // rows).to(tl.int64), (first_row, first_block, width)
 
 
 @triton.jit
@@ -165,7 +166,7 @@ def _inverse(row_sum):
 def block_sparse_softmax_fwd_kernel(
     x_ptr,
     out_ptr,
-    row_offsets_ptr,
+    spans_ptr,
     columns_ptr,
     rpe_ptr,
     kpm_ptr,
@@ -173,8 +174,8 @@ def block_sparse_softmax_fwd_kernel(
     scale,
     kpm_multiplies,
     am_multiplies,
-    batch,  # noqa: ARG001 - the manifest's grid reads it
-    heads,
+    batch,
+    heads,  # noqa: ARG001 - the manifest's grid reads it
     rows,
     block,
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
@@ -206,7 +207,7 @@ def block_sparse_softmax_fwd_kernel(
     reads all it needs of a tile before it writes it. With `ONE_TILE` no row is wider than 16 * CHUNKS columns.
     The grid is ``batch * heads * rows * (block // ROWS)``, in x alone.
     """
-    z, head, span = _find_rows(row_offsets_ptr, heads, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, batch, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
     out = (out_ptr + z * stride_oz, stride_ob, stride_or, stride_oc)
     if rpe_ptr is not None:
@@ -283,11 +284,11 @@ def block_sparse_softmax_bwd_kernel(
     dy_ptr,
     dx_ptr,
     drpe_ptr,
-    row_offsets_ptr,
+    spans_ptr,
     columns_ptr,
     scale,
-    batch,  # noqa: ARG001 - the manifest's grid reads it
-    heads,
+    batch,
+    heads,  # noqa: ARG001 - the manifest's grid reads it
     rows,
     block,
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
@@ -317,7 +318,7 @@ def block_sparse_softmax_bwd_kernel(
     a sum); drpe is dense [batch, heads, M, N], and only what active blocks cover is written: the rest must be 0 before.
     Tiles, grid and `ONE_TILE` as in the forward kernel.
     """
-    z, head, span = _find_rows(row_offsets_ptr, heads, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, batch, rows, block, ROWS)
     y = (y_ptr + z * stride_yz, stride_yb, stride_yr, stride_yc)
     dy = (dy_ptr + z * stride_gz, stride_gb, stride_gr, stride_gc)
     dx = (dx_ptr + z * stride_dz, stride_db, stride_dr, stride_dc)

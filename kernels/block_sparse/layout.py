@@ -18,8 +18,8 @@ BLOCK_SIZES: Final = (16, 32, 64, 128)
 class Tables:
     """The look-up tables of a layout on one device."""
 
-    row_offsets: Tensor
-    """Where the blocks of each block row begin, int32 [H * rows + 1]."""
+    spans: Tensor
+    """The block rows, the longest first: number (head * rows + row), first block and count, int32 [H * rows, 3]."""
     columns: Tensor
     """The block column of each block, int32 [nnz]."""
 
@@ -143,7 +143,8 @@ class BlockLayout:
         return found
 
     def _make_tables(self, device: torch.device) -> Tables:
-        offsets = torch.zeros(self._active.shape[0] * self.rows + 1, dtype=torch.int32)
-        offsets[1:] = self._active.sum(-1).flatten().cumsum(0)
-        columns = self._active.nonzero()[:, 2].to(torch.int32)
-        return Tables(offsets.to(device), columns.to(device))
+        counts = self._active.sum(-1).flatten()
+        longest_first = counts.argsort(descending=True, stable=True)
+        spans = torch.stack([torch.arange(len(counts)), counts.cumsum(0) - counts, counts], 1)[longest_first]
+        columns = self._active.nonzero()[:, 2]
+        return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32))

@@ -78,7 +78,7 @@ def block_sparse_softmax(
     own = layout.for_heads(heads)
     tables = own.tables(x.device)
     arguments = (
-        tables.row_offsets, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), rpe, kpm, am,
+        tables.spans, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), rpe, kpm, am,
         key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
     )  # fmt: skip
     if inplace:
@@ -108,7 +108,7 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     own = layout.for_heads(_check_sparse(y, layout, "y"))
     tables = own.tables(y.device)
     dx, _ = (_softmax_backward if is_plain(y, dy) else _softmax_backward_op)(
-        y, dy, tables.row_offsets, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), False
+        y, dy, tables.spans, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), False
     )
     result: Tensor = dx
     return result
@@ -166,7 +166,7 @@ def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
 def _launch_forward(
     x: Tensor,
     out: Tensor,
-    row_offsets: Tensor,
+    spans: Tensor,
     columns: Tensor,
     rows: int,
     block: int,
@@ -182,8 +182,8 @@ def _launch_forward(
     if not x.numel():
         return
     library.get("block_sparse_softmax_fwd")(
-        x, out, row_offsets, columns, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
-        x.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
+        x, out, spans, columns, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
+        x.shape[0], spans.shape[0] // rows, rows, block, longest_row,
         *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
         CAUSAL=bool(is_causal),
     )  # fmt: skip
@@ -191,7 +191,7 @@ def _launch_forward(
 
 def _softmax(
     x: Tensor,
-    row_offsets: Tensor,
+    spans: Tensor,
     columns: Tensor,
     rows: int,
     cols: int,  # noqa: ARG001 - the backward operator needs it
@@ -201,13 +201,13 @@ def _softmax(
     *terms: Any,
 ) -> Tensor:
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _launch_forward(x, out, row_offsets, columns, rows, block, longest_row, scale, *terms)
+    _launch_forward(x, out, spans, columns, rows, block, longest_row, scale, *terms)
     return out
 
 
 def _softmax_(
     x: Tensor,
-    row_offsets: Tensor,
+    spans: Tensor,
     columns: Tensor,
     rows: int,
     cols: int,  # noqa: ARG001 - as above
@@ -216,13 +216,13 @@ def _softmax_(
     scale: float,
     *terms: Any,
 ) -> None:
-    _launch_forward(x, x, row_offsets, columns, rows, block, longest_row, scale, *terms)
+    _launch_forward(x, x, spans, columns, rows, block, longest_row, scale, *terms)
 
 
 def _softmax_backward(
     y: Tensor,
     dy: Tensor,
-    row_offsets: Tensor,
+    spans: Tensor,
     columns: Tensor,
     rows: int,
     cols: int,
@@ -233,35 +233,35 @@ def _softmax_backward(
 ) -> tuple[Tensor, Tensor]:
     check_like("dy", dy, "y", y)
     check_shape("dy", dy, y.shape, "Z, nnz, block, block")
-    dx, drpe = _allocate_gradients(y, row_offsets, rows, cols, block, wants_bias)
+    dx, drpe = _allocate_gradients(y, spans, rows, cols, block, wants_bias)
     if y.numel():
         library.get("block_sparse_softmax_bwd")(
-            y, dy, dx, drpe if wants_bias else None, row_offsets, columns, scale,
-            y.shape[0], (row_offsets.shape[0] - 1) // rows, rows, block, longest_row,
+            y, dy, dx, drpe if wants_bias else None, spans, columns, scale,
+            y.shape[0], spans.shape[0] // rows, rows, block, longest_row,
             *y.stride(), *dy.stride(), *dx.stride(), *_strides(drpe if wants_bias else None, 4),
         )  # fmt: skip
     return dx, drpe
 
 
 def _allocate_gradients(
-    y: Tensor, row_offsets: Tensor, rows: int, cols: int, block: int, wants_bias: bool
+    y: Tensor, spans: Tensor, rows: int, cols: int, block: int, wants_bias: bool
 ) -> tuple[Tensor, Tensor]:
     """Allocate dx, and the dense gradient of the bias (0 where no block is) or an empty tensor."""
-    heads = (row_offsets.shape[0] - 1) // rows if rows else 0
+    heads = spans.shape[0] // rows if rows else 0
     dense = (y.shape[0], heads, rows * block, cols * block)
     return torch.empty_like(y, memory_format=torch.contiguous_format), y.new_zeros(dense if wants_bias else (0,))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    row_offsets, columns, rows, cols, block, longest_row, scale = inputs[1:8]
-    ctx.save_for_backward(output, row_offsets, columns)
+    spans, columns, rows, cols, block, longest_row, scale = inputs[1:8]
+    ctx.save_for_backward(output, spans, columns)
     ctx.sizes = (rows, cols, block, longest_row, scale)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    y, row_offsets, columns = ctx.saved_tensors
+    y, spans, columns = ctx.saved_tensors
     wants_bias = ctx.needs_input_grad[8]
-    dx, drpe = _softmax_backward_op(y, grad, row_offsets, columns, *ctx.sizes, wants_bias)
+    dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.sizes, wants_bias)
     return (dx, *(None,) * 7, drpe if wants_bias else None, *(None,) * 5)
 
 
@@ -285,7 +285,7 @@ class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyp
 
 
 _LAYOUT: Final = (
-    "Tensor row_offsets, Tensor columns, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
+    "Tensor spans, Tensor columns, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
 )
 _TERMS: Final = (
     "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
@@ -310,10 +310,10 @@ def _fake_in_place(x: Tensor, *_: Any) -> None:
 
 
 def _fake_backward(
-    y: Tensor, dy: Tensor, row_offsets: Tensor, columns: Tensor, rows: int, cols: int, block: int, *rest: Any
+    y: Tensor, dy: Tensor, spans: Tensor, columns: Tensor, rows: int, cols: int, block: int, *rest: Any
 ) -> tuple[Tensor, Tensor]:
     del dy, columns
-    return _allocate_gradients(y, row_offsets, rows, cols, block, rest[-1])
+    return _allocate_gradients(y, spans, rows, cols, block, rest[-1])
 
 
 torch.library.register_fake("nojit::block_sparse_softmax", _fake, lib=_LIBRARY)

@@ -18,9 +18,9 @@ def test_sizes():
 def test_tables_are_row_major_and_made_once_for_a_device():
     layout = BlockLayout(ACTIVE, 16)
     tables = layout.tables("cpu")
-    assert tables.row_offsets.tolist() == [0, 2, 2, 2, 4]
+    assert tables.spans.tolist() == [[0, 0, 2], [3, 2, 2], [1, 2, 0], [2, 2, 0]]
     assert tables.columns.tolist() == [0, 2, 1, 2]
-    assert tables.row_offsets.dtype == tables.columns.dtype == torch.int32
+    assert tables.spans.dtype == tables.columns.dtype == torch.int32
     assert layout.tables(torch.device("cpu")) is tables
     assert layout.tables("meta").columns.device.type == "meta"
 
@@ -29,7 +29,7 @@ def test_tables_are_row_major_and_made_once_for_a_device():
 def test_nothing_active(shape):
     layout = BlockLayout(torch.ones(shape, dtype=torch.int32), 64)
     assert (layout.nnz, layout.longest_row) == (0, 0)
-    assert layout.tables("cpu").row_offsets.tolist() == [0] * (shape[0] * shape[1] + 1)
+    assert layout.tables("cpu").spans.tolist() == [[row, 0, 0] for row in range(shape[0] * shape[1])]
     assert layout.tables("cpu").columns.tolist() == []
 
 

@@ -316,7 +316,7 @@ def operator_arguments(**options: bool) -> tuple[Any, ...]:
     tables = layout.tables("cpu")
     sizes = (layout.rows, layout.cols, layout.block, layout.longest_row, 0.5)
     x, bias = torch.randn(1, 2, 16, 16, **options), torch.randn(1, 1, *layout.shape, **options)
-    return (x, tables.row_offsets, tables.columns, *sizes, bias, None, None, False, False, True)
+    return (x, tables.spans, tables.columns, *sizes, bias, None, None, False, False, True)
 
 
 def test_operators_are_sound():
