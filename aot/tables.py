@@ -101,10 +101,10 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         hint_sets=tuple(hint_sets.values),
         derived_values=tuple(derived_values.values),
         launches=tuple(launches.values),
-        programs=tuple(map(_program, kernel.grid)),
+        programs=(),
         columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
     )
-    return _with_tables(table, kernel.tuned)
+    return _with_tables(replace(table, programs=tuple(map(_program, table.expressions()))), kernel.tuned)
 
 
 def _with_tables(table: KernelTable, tuned: Sequence[TunedTable]) -> KernelTable:

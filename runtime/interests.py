@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, product
 from typing import Any
 
-from nojit.runtime.call import expression_value
-from nojit.runtime.expr import Expression, parse, substitute
+from nojit.runtime.expr import parse
 from nojit.runtime.record import Record
-from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Interests", "interests"]
+__all__ = ["Grounded", "Interests", "interests"]
+
+
+class Grounded(Record):
+    """An expression over arguments, and what else it asks for."""
+
+    text: str
+    values: dict[str, Value]
+    """Of a config, of the types that a meaning spells, and what is the same for all."""
 
 
 class Interests(Record):
@@ -21,31 +28,48 @@ class Interests(Record):
     params: dict[str, tuple[tuple[str, ...], bool, bool]]
     """Of each runtime param: its distinct slot types, in the order of the signatures; whether some variant was compiled for it
     to be divisible by 16; whether for it to be 1."""
-    predicates: tuple[Expression, ...]
-    """The distinct ``requires`` that depend on arguments, each with its config's values in place."""
-    derived: tuple[Expression, ...]
-    """The distinct derived constexprs that depend on arguments, likewise."""
+    expressions: tuple[Grounded, ...]
+    """The distinct ``requires`` and derived constexprs that depend on arguments."""
 
 
 def interests(table: KernelTable, arch: int | None = None) -> Interests:
     """List what the variants of a kernel ask about a call.
 
-    Names of the matrix stay in the expressions: their values are in the key anyway.
+    Constexprs of the matrix stay names in the expressions: their values are in the key anyway.
 
     Args:
         table: the kernel's variants.
         arch: what ``arch`` stands for in expressions: 90.
+
+    Raises:
+        ExpressionError: an expression without a program that is none.
     """
     asked = set(chain.from_iterable(table.hint_sets))
     types = table.param_types()
     params = {name: (kinds, (name, 16) in asked, (name, 1) in asked) for name, kinds in types.items()}
-    asking = [config for config in table.configs if config.requires or table.derived]
-    if not asking:
-        return Interests(params, (), ())
-    known = _defaults(table), {} if arch is None else {"arch": arch}
-    predicates = [(config.requires, config) for config in asking if config.requires]
-    derived = [(item.expression, config) for item in table.derived for config in asking]
-    return Interests(params, _grounded(predicates, *known, types), _grounded(derived, *known, types))
+    given: dict[str, Value] = {} if arch is None else {"arch": arch}
+    return Interests(params, tuple(_grounded(table, types, given)))
+
+
+def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:
+    """Ground each expression for each config, once for all that differ in nothing that it asks for."""
+    programs, defaults = table.programs_by_expression(), _defaults(table)
+    derived = [item.expression for item in table.derived]
+    names: dict[str, frozenset[str]] = {}
+    known: set[tuple[Any, ...]] = set()
+    for config in table.configs:
+        for text in (config.requires, *derived) if config.requires else derived:
+            if text not in names:
+                names[text] = frozenset(programs.get(text, "").split(" ")) if programs.get(text) else parse(text).names
+            if names[text].isdisjoint(runtime):
+                continue
+            values = {**defaults, **dict(config.constexprs + config.options), **given}
+            asked = {name: values[name] for name in names[text] if name in values}
+            key = (text, *[(name, identity(value)) for name, value in asked.items()])
+            if key not in known:
+                known.add(key)
+                for point in _type_points(table, names[text]):
+                    yield Grounded(text, asked | point)
 
 
 def _defaults(table: KernelTable) -> dict[str, Value]:
@@ -57,25 +81,8 @@ def _defaults(table: KernelTable) -> dict[str, Value]:
     }
 
 
-def _grounded(
-    asked: list[tuple[str, Config]],
-    defaults: Mapping[str, Value],
-    arch: Mapping[str, Value],
-    runtime: Collection[str],
-) -> tuple[Expression, ...]:
-    """Put each config's values into an expression; keep what depends on an argument, once."""
-    expressions: dict[Expression, None] = {}
-    known: set[tuple[Any, ...]] = set()
-    for text, config in asked:
-        expression = parse(text)
-        names = expression.names
-        if names.isdisjoint(runtime):
-            continue
-        values = {**defaults, **dict(config.constexprs + config.options), **arch}
-        given = {name: expression_value(values[name]) for name in names if name in values}
-        # configs that differ in nothing that the expression asks for give the same
-        key = (text, *[(name, identity(value)) for name, value in given.items()])
-        if key not in known:
-            known.add(key)
-            expressions[substitute(expression, given) if given else expression] = None
-    return tuple([each for each in expressions if not each.names.isdisjoint(runtime)])
+def _type_points(table: KernelTable, names: Collection[str]) -> Iterator[dict[str, Value]]:
+    """Go through the values of the axes among `names` that only spell types: a call has none for such a name."""
+    axes = [axis for axis in table.axes if axis.is_type and axis.name in names]
+    for point in product(*(axis.values for axis in axes)):
+        yield {axis.name: value for axis, value in zip(axes, point, strict=True)}

@@ -6,14 +6,15 @@ import itertools
 import math
 import operator
 import struct
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, TypeAlias
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.expr import Expression, ExpressionError, Tag
+from nojit.runtime.expr import ExpressionError, Op, Tag
+from nojit.runtime.expr_program import INSTRUCTION
 from nojit.runtime.postfix import assemble
 from nojit.runtime.select import Interests, interests
 from nojit.runtime.table import KernelTable, Missing, Tuning
@@ -165,13 +166,26 @@ def make_spec(
         BundleError: an expression of the table is too long, or asks for a name that is no param.
     """
     _intern_values(table, interner)
-    asked = interests(table, arch)
     slots = {param.name: place for place, param in enumerate(table.params)}
-    expressions = _without_type_axes(asked, table)
-    programs = tuple(_compile(expression, slots, interner, where) for expression in expressions)
-    key = tuple(_compile(expr.parse(text), slots, interner, where) for text in (tuning.key if tuning else ()))
-    bucket = BUCKETS.index(tuning.bucket) if tuning else 0
-    return _core.Spec((*_fields(table, asked, interner), *(_MISSING for _ in options)), programs, key, bucket)
+    try:
+        asked = interests(table, arch)
+    except ExpressionError as error:
+        raise BundleError("expected expressions over the kernel's params", got=str(error), where=where) from None
+    runtime = {slots[name] for name in asked.params}
+    programs = _Programs(table, slots, interner, where)
+    made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
+    key = tuple([programs.of(text, {}) for text in (tuning.key if tuning else ())])
+    return _core.Spec(
+        (*_fields(table, asked, interner), *(_MISSING for _ in options)),
+        tuple([program for program in made if _loads(program, runtime)]),
+        key,
+        BUCKETS.index(tuning.bucket) if tuning else 0,
+    )
+
+
+def _loads(program: bytes, slots: Collection[int]) -> bool:
+    """Say whether a program asks for one of some slots."""
+    return any(op == Op.LOAD and operand in slots for op, operand in INSTRUCTION.iter_unpack(program))
 
 
 def _fields(table: KernelTable, asked: Interests, interner: Interner) -> list[Any]:
@@ -205,26 +219,31 @@ def _intern_values(table: KernelTable, interner: Interner) -> None:
             interner.add(value)
 
 
-def _without_type_axes(asked: Interests, table: KernelTable) -> list[Expression]:
-    """Put each type in place of its axis: a call has no value for such a name."""
-    grounded: dict[Expression, None] = {}
-    for expression in (*asked.predicates, *asked.derived):
-        names = expression.names
-        axes = [axis for axis in table.axes if axis.is_type and axis.name in names]
-        if not axes:
-            grounded[expression] = None
-            continue
-        for point in itertools.product(*(axis.values for axis in axes)):
-            values = {axis.name: expression_value(value) for axis, value in zip(axes, point, strict=True)}
-            grounded[expr.substitute(expression, values)] = None
-    return list(grounded)
+class _Programs:
+    """Makes programs of a table's expressions, of their postfix where that is one."""
 
+    def __init__(self, table: KernelTable, slots: Mapping[str, int], interner: Interner, where: str) -> None:
+        self._postfix = table.programs_by_expression()
+        self._slots = slots
+        self._interner = interner
+        self._where = where
 
-def _compile(expression: Expression, slots: Mapping[str, int], interner: Interner, where: str) -> bytes:
-    try:
-        return expr.compile(expression, slots, interner.add)
-    except ExpressionError as error:
-        raise BundleError("expected an expression over the kernel's params", got=str(error), where=where) from None
+    def of(self, text: str, values: Mapping[str, Value]) -> bytes:
+        """Make the program of an expression, with `values` in place.
+
+        Raises:
+            BundleError: it is too long, or asks for a name that is neither among `values` nor a param.
+        """
+        words = self._postfix.get(text)
+        program = assemble(words, values, self._slots, self._interner.add) if words else b""
+        if program:
+            return program
+        try:
+            known = {name: expression_value(value) for name, value in values.items()}
+            return expr.compile(expr.substitute(expr.parse(text), known), self._slots, self._interner.add)
+        except ExpressionError as error:
+            what = "expected an expression over the kernel's params"
+            raise BundleError(what, got=str(error), where=self._where) from None
 
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
@@ -259,17 +278,5 @@ def row_programs(
     """
     known = {**names, "arch": arch}
     slots = {param.name: place for place, param in enumerate(table.params) if not param.constexpr}
-    return tuple(
-        [
-            assemble(words, known, slots, interner.add)
-            or _compile(_substituted(text, known, where), slots, interner, where)
-            for text, words in zip(table.grid, table.programs, strict=True)
-        ]
-    )
-
-
-def _substituted(text: str, known: Mapping[str, Value], where: str) -> Expression:
-    try:
-        return expr.substitute(expr.parse(text), {name: expression_value(value) for name, value in known.items()})
-    except ExpressionError as error:
-        raise BundleError("expected an expression for the grid", got=str(error), where=where) from None
+    programs = _Programs(table, slots, interner, where)
+    return tuple([programs.of(text, known) for text in table.grid])

@@ -122,7 +122,10 @@ class Selection:
         return self._requires_faults[meaning, config]
 
     def _requires_fault(self, requires: str, meaning: int, config: int) -> str:
-        expression = parse(requires)
+        try:
+            expression = parse(requires)
+        except ExpressionError as error:
+            return f"requires {requires!r}, which is no expression: {error.message}"
         names = self.names(meaning, config, expression.names)
         for conjunct in expression.conjuncts():
             try:
@@ -136,8 +139,8 @@ class Selection:
     def derived_value(self, meaning: int, config: int, number: int) -> expr.Value | ExpressionError:
         """Evaluate a derived constexpr, or return why it cannot be evaluated."""
         if (meaning, config, number) not in self._derived:
-            expression = parse(self.table.derived[number].expression)
             try:
+                expression = parse(self.table.derived[number].expression)
                 value: expr.Value | ExpressionError = expression.evaluate(self.names(meaning, config, expression.names))
             except ExpressionError as error:
                 value = error

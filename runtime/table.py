@@ -201,7 +201,7 @@ class KernelTable(Record):
     launches: Sequence[Launch]
     """A tuple, or as read from a bundle: each is decoded, and its rules are checked, when it is asked for."""
     programs: tuple[str, ...]
-    """Each expression of `grid` in postfix (`nojit.runtime.postfix`), so that none is parsed at a launch."""
+    """Each of `expressions` in postfix (`nojit.runtime.postfix`), so that none is parsed at a launch."""
     columns: dict[str, array[int]]
     """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
 
@@ -209,6 +209,19 @@ class KernelTable(Record):
 
     def __len__(self) -> int:
         return len(self.columns["image"])
+
+    def expressions(self) -> tuple[str, ...]:
+        """Return every expression: of the grid, the derived constexprs, the tuning key, and the configs that have one."""
+        return (
+            *self.grid,
+            *[derived.expression for derived in self.derived],
+            *(self.tuning.key if self.tuning else ()),
+            *[config.requires for config in self.configs if config.requires],
+        )
+
+    def programs_by_expression(self) -> dict[str, str]:
+        """Return the program of each expression; none of a table that has none."""
+        return dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
 
     def runtime_params(self) -> tuple[str, ...]:
         """Return the params that signatures type, in order."""

@@ -1,8 +1,8 @@
 """Encode and decode the variant table of one kernel, a section of a bundle.
 
 What selection reads is decoded and checked at once, in C: a first launch waits for it. Launches are decoded when they are
-asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: grids, too, of which a launch reads the
-programs alone.
+asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: expressions, too, of which a launch reads
+the programs alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import struct
 from array import array
 
 from nojit.runtime import _core, tuning_codec
-from nojit.runtime.expr import parse
 from nojit.runtime.launch_codec import Launches, encode_launches
 from nojit.runtime.payload import u32_array
 from nojit.runtime.strict import Json, canonical_json, load_json, parse_json, refuse
@@ -22,7 +21,7 @@ from nojit.runtime.table import (
     Param,
     config_json,
 )
-from nojit.runtime.table_rules import check_grid, check_rows
+from nojit.runtime.table_rules import check_expressions, check_rows
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
@@ -93,21 +92,20 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 
 def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable | None:
     """Read a table that keeps every rule; None for any other, and for some that are spelled in a way that no build does."""
-    fields = _core.read_table(raw, rows, image_count, parse, is_type, _tagged_value)
+    fields = _core.read_table(raw, rows, image_count, is_type, _tagged_value)
     if fields is None:
         return None
     axes, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
     programs, signatures, tuning, types = rest
-    pools = ((*types,), len(meanings), len(configs))
     try:
-        tuned = None if tuning is None else tuning_codec.whole_tuning(tuning, pools)
+        tuned = None if tuning is None else tuning_codec.whole_tuning(tuning, len(meanings), len(configs))
     except ValueError:
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
     columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)
     table = KernelTable(kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns)
     table.know_param_types(types)
-    return table
+    return table if len(table.expressions()) == len(programs) else None
 
 
 def _tagged_value(raw: bytes) -> Value:
@@ -124,7 +122,7 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
     load_json(_split(raw, len(table), where)[0], where)
     if isinstance(table.launches, Launches):
         table.launches.check()
-    check_grid(table, where)
+    check_expressions(table, where)
     check_rows(table, where)
 
 

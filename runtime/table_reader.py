@@ -10,7 +10,6 @@ from itertools import chain, islice
 from operator import lt
 from typing import Any
 
-from nojit.runtime import expr
 from nojit.runtime.launch_codec import Launches
 from nojit.runtime.strict import (
     POOL_MAX,
@@ -56,8 +55,7 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
     params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = fields(value, TABLE_FIELDS, where)
     hint_sets, derived_values, layouts, launches, programs = rest
     known = _decode_params(params, where)
-    runtime = tuple([param.name for param in known if not param.constexpr])
-    pools = (runtime, len(items(meanings, POOL_MAX, where)), len(items(configs, POOL_MAX, where)))
+    pools = (len(items(meanings, POOL_MAX, where)), len(items(configs, POOL_MAX, where)))
     table = KernelTable(
         kernel,
         known,
@@ -71,23 +69,14 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
         _decode_hint_sets(hint_sets, where),
         tuple([_decode_derived_values(value, where) for value in items(derived_values, POOL_MAX, where)]),
         Launches(items(launches, POOL_MAX, where), items(layouts, POOL_MAX, where), where),
-        tuple([text(program, where) for program in items(programs, 3, where)]),
+        tuple([text(program, where) for program in items(programs, POOL_MAX, where)]),
         columns,
     )
-    if len(table.programs) != len(table.grid):
-        raise refuse("size", f"expected {len(table.grid)} programs", got=len(table.programs), where=where)
+    if len(table.programs) != len(table.expressions()):
+        raise refuse("size", f"expected {len(table.expressions())} programs", got=len(table.programs), where=where)
     _check_names(table, where)
     _check_pools(table, image_count, where)
     return table
-
-
-def _expression(value: Json, where: str) -> str:
-    checked = text(value, where)
-    try:
-        expr.parse(checked)
-    except expr.ExpressionError as error:
-        raise refuse("expression", str(error), where=where) from None
-    return checked
 
 
 def _decode_params(value: Json, where: str) -> tuple[Param, ...]:
@@ -115,7 +104,7 @@ def _decode_axis(value: Json, where: str) -> Axis:
 
 def _decode_derived(value: Json, where: str) -> Derived:
     derived, expression = fields(value, ("name", "expression"), where)
-    return Derived(name(derived, where), _expression(expression, where))
+    return Derived(name(derived, where), text(expression, where))
 
 
 def _decode_derived_values(value: Json, where: str) -> tuple[Value, ...]:
@@ -141,7 +130,7 @@ def _decode_config(value: Json, where: str) -> Config:
     return Config(
         _decode_pairs(constexprs, where),
         _decode_pairs(options, where),
-        _expression(requires, where) if requires else text(requires, where),
+        text(requires, where),
     )
 
 

@@ -1,20 +1,20 @@
 """Rules between the parts of a table that only some calls use.
 
-What a row packs is what its signature says; what computes a grid is what the grid says.
+What a row packs is what its signature says; a program is what its expression says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.postfix import postfix
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Launch, Slot
 from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, leaves
 
-__all__ = ["check_grid", "check_row", "check_rows"]
+__all__ = ["check_expressions", "check_row", "check_rows"]
 
 _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
@@ -46,19 +46,23 @@ def check_row(table: KernelTable, row: int, where: str) -> None:
         raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=f"{where} row {row}")
 
 
-def check_grid(table: KernelTable, where: str) -> None:
-    """Check that the grid's programs are its expressions in postfix.
+def check_expressions(table: KernelTable, where: str) -> None:
+    """Check every expression, and that its program is the same in postfix.
 
     Raises:
-        BundleFormatError: one is no expression (rule ``expression``), or its program is another's (rule ``program``).
+        BundleFormatError: one is no expression (rule ``expression``), its program is another's (rule ``program``), or one
+            of the tuning key has other names than runtime params (rule ``param``).
     """
-    for text, program in zip(table.grid, table.programs, strict=True):
-        try:
-            expected = postfix(text)
-        except ExpressionError as error:
-            raise refuse("expression", str(error), where=where) from None
-        if program != expected:
-            raise refuse("program", f"expected {expected!r} of {text!r}", got=repr(program), where=where)
+    try:
+        expected = tuple(map(postfix, table.expressions()))
+        names = {name for text in (table.tuning.key if table.tuning else ()) for name in parse(text).names}
+    except ExpressionError as error:
+        raise refuse("expression", str(error), where=where) from None
+    if strangers := names.difference(table.runtime_params()):
+        raise refuse("param", "expected a key of this kernel's runtime params", got=sorted(strangers), where=where)
+    for text, program, right in zip(table.expressions(), table.programs, expected, strict=True):
+        if program != right:
+            raise refuse("program", f"expected {right!r} of {text!r}", got=repr(program), where=where)
 
 
 def check_rows(table: KernelTable, where: str) -> None:

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 
 from nojit.runtime import _core
-from nojit.runtime.expr import parse
 from nojit.runtime.strict import Json, need
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningTable
 
@@ -37,8 +35,8 @@ FIELDS, TABLE_FIELDS, BLOCK_FIELDS = ("key", "bucket", "tables"), ("device", "bl
 DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*DEVICE_FIELDS)
 
-Pools = tuple[Sequence[str], int, int]
-"""What a tuning points into: the runtime params, how many meanings and how many configs there are."""
+Pools = tuple[int, int]
+"""What a tuning points into: how many meanings and how many configs there are."""
 
 
 def encode_tuning(tuning: Tuning | None) -> Json:
@@ -64,19 +62,18 @@ def encode_tuning(tuning: Tuning | None) -> Json:
     return {"key": [*tuning.key], "bucket": tuning.bucket, "tables": tables}
 
 
-def whole_tuning(raw: bytes, pools: Pools) -> Tuning:
+def whole_tuning(raw: bytes, meanings: int, configs: int) -> Tuning:
     """Read the JSON of a tuning that keeps every rule, in C: there can be hundreds of rows, and a first launch waits for them.
 
     Raises:
         ValueError: it does not, or is spelled in a way that no build does: `nojit.runtime.tuning_reader` says which rule.
     """
-    read = _core.read_tuning(raw, *pools[1:], TuningTable, TuningBlock, TunedDevice)
+    read = _core.read_tuning(raw, meanings, configs, TuningTable, TuningBlock, TunedDevice)
     if read is None:
         raise ValueError
     bucket, key, tables = read
-    need(all(parse(text).names <= {*pools[0]} for text in key))
     need(len({table.device for table in tables}) == len(tables))
     for table in tables:
-        meanings = [*chain.from_iterable([block.meanings for block in table.blocks])]
-        need(len({*meanings}) == len(meanings))
+        tuned = [*chain.from_iterable([block.meanings for block in table.blocks])]
+        need(len({*tuned}) == len(tuned))
     return Tuning(key, bucket, tables)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import chain, pairwise
 from typing import Any
 
-from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.strict import POOL_MAX, Json, count, fields, items, line, name, refuse, text
 from nojit.runtime.tuning_codec import (
     BEHIND_MAX,
@@ -32,24 +31,13 @@ def read_tuning(value: Json, pools: Pools, where: str) -> Tuning | None:
     if value is None:
         return None
     key, bucket, tables = fields(value, FIELDS, where)
-    texts = [_read_key(item, pools, where) for item in _some(key, KEYS_MAX, where)]
+    texts = [text(item, where) for item in _some(key, KEYS_MAX, where)]
     if bucket not in BUCKETS:
         raise refuse("bucket", f"expected one of {', '.join(BUCKETS)}", got=repr(bucket), where=where)
     read = [_read_table(table, len(texts), pools, where) for table in items(tables, TABLES_MAX, where)]
     if len({table.device for table in read}) < len(read):
         raise refuse("duplicate", "expected each device of a tuning once", where=where)
     return Tuning(tuple(texts), str(bucket), tuple(read))
-
-
-def _read_key(value: Json, pools: Pools, where: str) -> str:
-    checked = text(value, where)
-    try:
-        names = parse(checked).names
-    except ExpressionError as error:
-        raise refuse("expression", str(error), where=where) from None
-    if strangers := names.difference(pools[0]):
-        raise refuse("param", "expected a key of this kernel's runtime params", got=sorted(strangers), where=where)
-    return checked
 
 
 def _read_table(value: Json, keys: int, pools: Pools, where: str) -> TuningTable:
@@ -70,7 +58,7 @@ def _read_table(value: Json, keys: int, pools: Pools, where: str) -> TuningTable
 
 def _read_block(value: Json, keys: int, pools: Pools, where: str) -> TuningBlock:
     meanings, rows = fields(value, BLOCK_FIELDS, where)
-    known = [_index(item, pools[1], "meaning", where) for item in _some(meanings, POOL_MAX, where)]
+    known = [_index(item, pools[0], "meaning", where) for item in _some(meanings, POOL_MAX, where)]
     read = [_read_row(row, keys, pools, where) for row in _some(rows, POOL_MAX, where)]
     if not _ascend(known) or not _ascend([row.at for row in read]):
         raise refuse("order", "expected meanings and rows that ascend, each once", where=where)
@@ -84,7 +72,7 @@ def _read_row(value: Json, keys: int, pools: Pools, where: str) -> TuningRow:
     at = [count(number, INT_MAX, where) for number in items(lists[0], KEYS_MAX, where)]
     if len(at) != keys:
         raise refuse("size", f"expected {keys} key values", got=len(at), where=where)
-    use = [_index(number, pools[2], "config", where) for number in _some(lists[1], POOL_MAX, where)]
+    use = [_index(number, pools[1], "config", where) for number in _some(lists[1], POOL_MAX, where)]
     if len(set(use)) < len(use):
         raise refuse("duplicate", "expected each config of a row once", got=use, where=where)
     behind = [count(number, BEHIND_MAX, where) for number in items(lists[2], POOL_MAX, where)]

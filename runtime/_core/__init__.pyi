@@ -24,7 +24,6 @@ def read_table(
     raw: bytes,
     rows: int,
     image_count: int,
-    parse: Callable[[str], object],
     is_type: Callable[[str], bool],
     decode_value: Callable[[bytes], object],
     /,

@@ -75,17 +75,6 @@ PyObject *nj_ask(PyObject *function, PyObject *object)
     return answer;
 }
 
-PyObject *nj_read_expression(nj_reading *it)
-{
-    PyObject *text = nj_read_text(it);
-    PyObject *parsed = text == NULL ? NULL : nj_ask(it->parse, Py_NewRef(text));
-    if (parsed == NULL) {
-        Py_CLEAR(text);
-    }
-    Py_XDECREF(parsed);
-    return text;
-}
-
 PyObject *nj_read_value(nj_reading *it)
 {
     nj_json *json = &it->json;

@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     nj_json json;
-    PyObject *parse, *is_type, *decode_value; /* borrowed: what only Python knows */
+    PyObject *is_type, *decode_value; /* borrowed: what only Python knows */
     PyObject *params;                         /* dict: NJ_RUNTIME and its like of each param by its name, in order */
     Py_ssize_t runtime_count, needed_count;   /* of params: those that signatures type, those that must be given a value */
     PyObject *fixed;                          /* list of the constexprs that axes and expressions give values */
@@ -58,7 +58,6 @@ PyObject *nj_ask(PyObject *function, PyObject *object);
 
 PyObject *nj_read_name(nj_reading *it);
 PyObject *nj_read_text(nj_reading *it);
-PyObject *nj_read_expression(nj_reading *it);
 PyObject *nj_read_value(nj_reading *it);
 
 #endif

@@ -43,7 +43,7 @@ static const struct {
     [LAYOUTS] = {",\"layouts\":", nj_table_layout, NJ_POOL_MAX},
     [MEANINGS] = {",\"meanings\":", nj_table_meaning, NJ_POOL_MAX},
     [PARAMS] = {",\"params\":", nj_table_param, PARAMS_MAX},
-    [PROGRAMS] = {",\"programs\":", nj_read_text, GRID_MAX},
+    [PROGRAMS] = {",\"programs\":", nj_read_text, NJ_POOL_MAX},
     [SIGNATURES] = {",\"signatures\":", nj_table_signature, NJ_POOL_MAX},
 };
 
@@ -59,8 +59,7 @@ static PyObject *read_document(nj_reading *it)
     }
     whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
             nj_json_char(&it->json, '}') && it->json.at == it->json.end;
-    whole = whole && PyTuple_GET_SIZE(fields.at[GRID]) == PyTuple_GET_SIZE(fields.at[PROGRAMS]) &&
-            it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
+    whole = whole && it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
             nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
             nj_items_add(&fields, nj_param_types(it, fields.at[SIGNATURES])) == 0;
     return nj_items_end(&fields, whole);
@@ -122,8 +121,7 @@ PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)
     Py_buffer raw;
     Py_ssize_t rows, image_count;
     nj_reading it = {0};
-    if (!PyArg_ParseTuple(args, "y*nnOOO:read_table", &raw, &rows, &image_count, &it.parse, &it.is_type,
-                          &it.decode_value)) {
+    if (!PyArg_ParseTuple(args, "y*nnOO:read_table", &raw, &rows, &image_count, &it.is_type, &it.decode_value)) {
         return NULL;
     }
     nj_span bytes = {raw.buf, (size_t)raw.len};

@@ -39,12 +39,6 @@ int nj_table_fields_init(void)
     return found ? 0 : -1;
 }
 
-/* An expression, or nothing. */
-static PyObject *read_requires(nj_reading *it)
-{
-    return nj_json_is(&it->json, "\"\"") ? PyUnicode_New(0, 0) : nj_read_expression(it);
-}
-
 /* Takes the name of an axis, which no other has. */
 static PyObject *read_axis_name(nj_reading *it)
 {
@@ -122,14 +116,14 @@ PyObject *nj_table_config(nj_reading *it)
     PyObject *values[3] = {nj_json_is(&it->json, "{\"constexprs\":") ? read_pairs(it) : NULL};
     values[1] = values[0] != NULL && nj_json_is(&it->json, ",\"options\":") ? read_pairs(it) : NULL;
     bool goes_on = values[1] != NULL && are_distinct(values[1]) && nj_json_is(&it->json, ",\"requires\":");
-    values[2] = goes_on ? read_requires(it) : NULL;
+    values[2] = goes_on ? nj_read_text(it) : NULL;
     PyObject *config = nj_record_make(&classes.config, values);
     return nj_read_closed(it, config, '}');
 }
 
 PyObject *nj_table_derived(nj_reading *it)
 {
-    PyObject *expression = nj_json_is(&it->json, "{\"expression\":") ? nj_read_expression(it) : NULL;
+    PyObject *expression = nj_json_is(&it->json, "{\"expression\":") ? nj_read_text(it) : NULL;
     PyObject *name = expression != NULL && nj_json_is(&it->json, ",\"name\":") ? nj_read_name(it) : NULL;
     it->derived_count++;
     if (name != NULL && PyList_Append(it->fixed, name) < 0) {

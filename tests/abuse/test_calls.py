@@ -62,7 +62,7 @@ def test_a_program_that_is_none_gives_way_to_the_expression(
     tmp_path: Path, parts: Parts, fakecuda: FakeCuda, faketorch: ModuleType, program: str
 ) -> None:
     path = tmp_path / "odd.nojit"
-    path.write_bytes(edit_table(parts, 0, lambda table: table.update(programs=[program])))
+    path.write_bytes(edit_table(parts, 0, lambda table: table.update(programs=[program] * len(table["programs"]))))
     runtime.load(path).kernel("scale")(faketorch.Tensor(0x4000, "float16", (64,)), None, 4097, 1.0, MODE="fast")
     assert fakecuda.last_launch().grid == (5, 1, 1)
 

@@ -30,6 +30,8 @@ edit_index(PARTS, INDEX.update)
 TABLES: list[Document] = [json.loads(split_table(raw)[0]) for _, _, raw in PARTS.tables]
 SCALE = 1  # tables are sorted by kernel: fill, scale
 TABLES.append(copy.deepcopy(TABLES[SCALE]))
+# the tuning key's
+TABLES[-1]["programs"][2:2] = ["n", "n 2 *"]
 TABLES[-1]["tuning"] = {
     "bucket": "quarter_pow2",
     "key": ["n", "n * 2"],

@@ -28,7 +28,7 @@ edit_index(PARTS, INDEX.update)
 
 def read_table() -> tuple[Any, ...] | None:
     # functions in C, for CPython forgets errors of its own where it has no room for a frame in Python
-    return _core.read_table(TABLE, ROWS, 1 << 20, len, str.isascii, bytes)
+    return _core.read_table(TABLE, ROWS, 1 << 20, str.isascii, bytes)
 
 
 def read_tuning() -> tuple[Any, ...] | None:

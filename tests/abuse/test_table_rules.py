@@ -94,6 +94,7 @@ def tuning(*path: str | int) -> Callable[[object], Lie]:
 
     def lie(header: Document, value: object) -> None:
         header["tuning"] = json.loads(json.dumps({"key": ["n"], "bucket": "pow2", "tables": [TUNED]}))
+        header["programs"].insert(len(header["grid"]) + len(header["derived"]), "n")
         put(header, ("tuning", *path), value)
 
     return lambda value: lambda header: lie(header, value)

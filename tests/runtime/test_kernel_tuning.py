@@ -43,7 +43,7 @@ THREADS = (32, 64, 128)
 def tuned(
     *tables: TuningTable, name: str = "scale", key: tuple[str, ...] = ("n", "n * m"), **facts: Any
 ) -> SyntheticKernel:
-    tuning = Tuning(key, "quarter_pow2", tables)
+    tuning = Tuning(key, "quarter_pow2", tables) if key else None
     return kernel(name, PARAMS, matrix={"dtype": ["fp16", "fp32"]}, configs=CONFIGS, tuning=tuning, **facts)
 
 
@@ -252,8 +252,7 @@ def test_files_tune_a_kernel_without_a_key(
     open_bundle: Open, runs: Callable[..., int], override: Callable[..., list[Path]]
 ) -> None:
     override(text_of(block=256))
-    plain = tuned()
-    scale = open_bundle(replace(plain, table=replace(plain.table, tuning=None))).kernel("scale")
+    scale = open_bundle(tuned(key=())).kernel("scale")
     assert [runs(scale, 16), runs(scale, 16, dtype="float32")] == [2, 0]
 
 
@@ -295,9 +294,8 @@ def test_files_that_are_wrong_are_refused_when_a_bundle_is_loaded(
     open_bundle: Open, override: Callable[..., list[Path]], texts: list[str], message: str
 ) -> None:
     override(*texts)
-    plain = tuned()
     with pytest.raises(TuningError, match=message):
-        open_bundle(replace(plain, table=replace(plain.table, tuning=None)))
+        open_bundle(tuned(key=()))
 
 
 def test_places_that_are_not_there(open_bundle: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

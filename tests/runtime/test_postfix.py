@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nojit.runtime import expr
+from nojit.runtime.expr_program import INSTRUCTION_BYTES
 from nojit.runtime.postfix import assemble, postfix
 
 SLOTS = {"n": 1, "m": 2, "x_ptr": 0}
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["n", "m", "BLOCK", "0", "1", "true", "false", "none"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "//", "%", "<", "==", "and", "or"]), inner).map(
+            "({0[0]} {0[1]} {0[2]})".format
+        ),
+        inner.map("(not {})".format),
+        inner.map("(-{})".format),
+    ),
+    max_leaves=8,
+)
 
 
 def no_id(_: expr.Value) -> int:
@@ -25,18 +41,62 @@ def no_id(_: expr.Value) -> int:
         ("next_pow2(n) // 8 % 3", "n next_pow2() 8 // 3 %"),
         ("not n < m", "n m < not()"),
         ("aligned(x_ptr, 16)", "x_ptr 16 aligned()"),
-        ("n and m", ""),
         ("n == 'a'", ""),
-        ("n == none", ""),
-        ("max(n, (n or m))", ""),
+        ("n > 1 and BLOCK > 1 and m == 'a'", ""),
+        ("n == none", "n none =="),
+        ("true == (n < m)", "true n m < =="),
+        ("n < m and m < 7", "n m < m 7 < and"),
+        ("n and m", "n m and"),
+        ("n or m == 2", "n m 2 == or"),
+        ("BLOCK > 32 and n < m", "BLOCK 32 > n m < and"),
+        ("BLOCK < 32 and n < m", "BLOCK 32 < n m < and"),
+        ("n < m or BLOCK > 32", "n m < BLOCK 32 > or"),
+        ("BLOCK * 2 + n", "BLOCK 2 * n +"),
+        ("BLOCK // 0 + n", "BLOCK 0 // n +"),
+        ("BLOCK == 64", "BLOCK 64 =="),
     ],
 )
 def test_an_expression_in_postfix(text: str, words: str) -> None:
     assert postfix(text) == words
     if words:
-        assert assemble(words, {"BLOCK": 64}, SLOTS, no_id) == expr.compile(
-            expr.parse(text.replace("BLOCK", "64")), SLOTS, no_id
+        expression = expr.substitute(expr.parse(text), {"BLOCK": 64})
+        assert behaviour(assemble(words, {"BLOCK": 64}, SLOTS, no_id)) == behaviour(
+            expr.compile(expression, SLOTS, no_id)
         )
+
+
+def behaviour(program: bytes) -> list[object]:
+    """What a program gives for numbers, bools and None; which it can fail for."""
+    found: list[object] = []
+    for n, m in itertools.product((0, 7, 64, -3, True, False, None), repeat=2):
+        try:
+            found.append(expr.identity(expr.run(program, [expr.Pointer(32), n, m])))
+        except expr.ExpressionError:
+            found.append("fails")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "instructions"),
+    [
+        ("BLOCK 2 * 3 + n +", 3),
+        ("BLOCK 32 > n m < and", 3),
+        ("n m < BLOCK 32 > and", 3),
+        ("BLOCK 32 < n m < and", 1),
+        ("n m < m 7 < and", 7),
+        ("BLOCK 64 == BLOCK 32 == or", 1),
+    ],
+)
+def test_what_is_constant_is_computed_once(words: str, instructions: int) -> None:
+    assert len(assemble(words, {"BLOCK": 64}, SLOTS, no_id)) == instructions * INSTRUCTION_BYTES
+
+
+@given(st.data())
+def test_programs_of_postfix_and_of_text_behave_alike(data: st.DataObject) -> None:
+    text = data.draw(EXPRESSIONS)
+    words = postfix(text)
+    compiled = expr.compile(expr.substitute(expr.parse(text), {"BLOCK": 64}), SLOTS, no_id)
+    assert behaviour(assemble(words, {"BLOCK": 64}, SLOTS, no_id)) == behaviour(compiled)
 
 
 def test_a_constant_goes_before_a_slot() -> None:
@@ -67,6 +127,9 @@ def test_strings_and_floats_are_interned() -> None:
         " ".join(["n"] * 40 + ["+"] * 39),
         "n " + "m + " * 128 + "n +",
         "1" * 5000,
+        "n and",
+        "and",
+        "n m and or",
     ],
 )
 def test_what_is_no_postfix_makes_no_program(words: str) -> None:

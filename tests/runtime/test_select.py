@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nojit.runtime import expr
 from nojit.runtime.call import hint_holds
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.postfix import postfix
 from nojit.runtime.select import Argument, CallFacts, accepts, best, choose, explain, interests
 from nojit.runtime.table import (
     COLUMNS,
@@ -601,8 +602,17 @@ def test_interests():
         ("n", (("i32", "i64"), True, True)),
         ("m", (("i32",), False, False)),
     ]
-    assert [str(e) for e in found.predicates] == ["n >= 64 and CAUSAL", "n >= 32 and CAUSAL"]
-    assert [str(e) for e in found.derived] == ["n % 64 == 0", "n % 32 == 0", "n % 16 == 0", "n // 2", "n // 4"]
+    requires = "n >= BLOCK and CAUSAL"
+    assert [(each.text, each.values) for each in found.expressions] == [
+        (requires, {"BLOCK": 64}),
+        ("n % BLOCK == 0", {"BLOCK": 64}),
+        ("n // G", {"G": 2}),
+        (requires, {"BLOCK": 32}),
+        ("n % BLOCK == 0", {"BLOCK": 32}),
+        ("n % BLOCK == 0", {"BLOCK": 16}),
+        ("n // G", {"G": 4}),
+    ]
+    assert interests(replace(table, programs=tuple(map(postfix, table.expressions()))), arch=90) == found
 
 
 # --- against a slow and independent reading of the rules

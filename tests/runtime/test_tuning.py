@@ -142,8 +142,9 @@ def tuned_kernel(tuning: Tuning | None = None) -> KernelTable:
         {"x": "*{dtype}", "n": "i32", "m": "i32", "BLOCK": "constexpr", "CAUSAL": "constexpr"},
         matrix={"dtype": ["fp16", "bf16", "fp32"], "CAUSAL": [False, True]},
         configs=[{"BLOCK": 64}, {"BLOCK": 128}, {"BLOCK": 128, "num_warps": 8}],
+        tuning=tuning,
     )
-    return replace(made.table, tuning=tuning)
+    return made.table
 
 
 CONFIGS = (

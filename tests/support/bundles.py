@@ -137,10 +137,11 @@ def kernel(
         hint_sets=((), *(tuple(hint_set.items()) for hint_set in hints)),
         derived_values=tuple(itertools.product((False, True), repeat=len(derived))),
         launches=(),
-        programs=tuple(map(postfix, grid)),
+        programs=(),
         columns={column: array("I") for column in COLUMNS},
     )
-    return _with_rows(table, dict(launch or {}), on)
+    programs = tuple(map(postfix, table.expressions()))
+    return _with_rows(replace(table, programs=programs), dict(launch or {}), on)
 
 
 def _meanings(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import check_launch, read_cubin
-from nojit.runtime.interests import interests
+from nojit.runtime.keys import Interner, make_spec
 from nojit.runtime.table_rules import check_row
 
 from tests.support.bundles import Parts, kernel
@@ -47,7 +47,7 @@ def use_everything(path: Path) -> int:
     with BundleFile(path) as bundle:
         for name in bundle.kernels:
             table = bundle.table(name)
-            interests(table, 90)
+            make_spec(table, (), Interner(), 90, f"{path} kernel {name}")
             for row in range(len(table)):
                 where = f"{path} kernel {name}"
                 check_row(table, row, where)
