@@ -1,4 +1,4 @@
-"""What a machine has to run and build bundles with, and which bundle each of its devices would use."""
+"""What a machine has to run and build bundles with, which bundle each of its devices would use, and whose tuning."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import BundleError, NojitError
+from nojit.runtime.errors import BundleError, NojitError, TuningError
+from nojit.runtime.loader import load
 from nojit.runtime.target import parse_image_arch
+from nojit.runtime.tuning_source import read_overrides
 
 __all__ = [
     "BundleState",
     "CacheState",
     "DeviceChoice",
     "DriverState",
+    "TuningState",
     "choose",
     "examine_bundle",
     "examine_cache",
+    "examine_tuning",
     "probe_driver",
     "versions",
 ]
@@ -69,6 +73,18 @@ class DeviceChoice:
     """Paths: of bundles of one name, the one that fits best."""
     rejected: tuple[tuple[str, str], ...]
     """Path and reason of each other one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningState:
+    """What ``NOJIT_TUNING`` names."""
+
+    places: str
+    """Its value; empty if it is not set."""
+    tables: tuple[str, ...]
+    """Each tuned table in words: kernel, device and file."""
+    problems: tuple[str, ...]
+    """Why it, or a bundle together with it, cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,33 @@ def examine_bundle(found: Found) -> BundleState:
             )
     except (BundleError, OSError) as error:
         return BundleState(path, found.origin, str(error))
+
+
+def examine_tuning(places: str, bundles: Sequence[BundleState]) -> TuningState:
+    """Read the tuned tables that stand in for those of bundles, and hold them against these bundles.
+
+    Args:
+        places: what ``NOJIT_TUNING`` is set to here.
+        bundles: those with a problem of their own are left alone.
+    """
+    if not places:
+        return TuningState("", (), ())
+    try:
+        tables = [table for tables in read_overrides(places).values() for table in tables]
+    except TuningError as error:
+        return TuningState(places, (), (str(error),))
+    words = tuple(f"{table.kernel} on {table.device.name}: {table.path}" for table in tables)
+    return TuningState(places, words, tuple(filter(None, (_misfit(bundle) for bundle in bundles))))
+
+
+def _misfit(bundle: BundleState) -> str:
+    """Say why a bundle cannot be loaded with the tuned tables of the environment; empty if it can."""
+    try:
+        if not bundle.problem:
+            load(bundle.path)
+    except (BundleError, TuningError, OSError) as error:
+        return f"{bundle.path}: {error}"
+    return ""
 
 
 def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleState]) -> DeviceChoice:

@@ -11,8 +11,9 @@ from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_NO_MATCH
-from nojit.aot.doctor import BundleState, CacheState, DeviceChoice, DriverState
+from nojit.aot.doctor import BundleState, CacheState, DeviceChoice, DriverState, TuningState
 from nojit.runtime import discover
+from nojit.runtime.tuning_source import VARIABLE
 
 __all__ = ["command"]
 
@@ -20,7 +21,7 @@ __all__ = ["command"]
 @click.command("doctor")
 @output_options
 def command(out: Output) -> int:
-    """Show versions, driver, devices, the bundles that are found and which of them each device would use.
+    """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
 
     Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match.
     """
@@ -32,6 +33,7 @@ def command(out: Output) -> int:
         doctor.choose(number, capability, driver.version or 0, bundles)
         for number, capability in enumerate(driver.devices)
     ]
+    tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), bundles)
     cache = doctor.examine_cache(default_cache_folder())
     document = {
         "versions": doctor.versions(),
@@ -40,11 +42,13 @@ def command(out: Output) -> int:
         "discovery_problems": problems,
         "bundles": [asdict(bundle) for bundle in bundles],
         "devices": [asdict(choice) for choice in choices],
+        "tuning": asdict(tuning),
         "cache": asdict(cache),
     }
     out.emit("doctor", document)
     _show_machine(out, document, driver, cache)
     _show_bundles(out, bundles, problems)
+    _show_tuning(out, tuning)
     for choice in choices:
         _show_device(out, choice)
     return EXIT_NO_MATCH if any(not choice.used for choice in choices) else 0
@@ -85,6 +89,15 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
         if bundle.problem:
             out.warn(f"{bundle.path}: {bundle.problem}")
     out.line()
+
+
+def _show_tuning(out: Output, tuning: TuningState) -> None:
+    """Say what the environment tunes with; nothing if it does not."""
+    for problem in tuning.problems:
+        out.warn(f"{VARIABLE}: {problem}")
+    if tuning.tables:
+        out.line(f"{VARIABLE} tunes {'; '.join(tuning.tables)}")
+        out.line()
 
 
 def _show_device(out: Output, choice: DeviceChoice) -> None:

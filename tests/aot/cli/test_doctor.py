@@ -31,7 +31,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., No
         monkeypatch.setattr("nojit.aot.doctor.probe_driver", lambda: driver)
         for image_arch in archs:
             on = TargetInfo("cuda", image_arch.rstrip("af"), image_arch, 32)
-            make_bundle(tmp_path / f"{image_arch}.nojit", kernel("copy", {"x_ptr": "*fp32"}, on=on), on=on)
+            make_bundle(tmp_path / f"{image_arch}.nojit", kernel("copy", {"x_ptr": "*fp32", "n": "i32"}, on=on), on=on)
         monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path) if archs else "")
         monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
 
@@ -179,3 +179,49 @@ def test_cache_is_looked_at_and_not_made(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(folder)
     assert "symbolic link" in examine_cache(tmp_path / "link").problem
     assert "not a folder" in examine_cache(folder / "ab" / ("c" * 62)).problem
+
+
+TUNED = """schema = 1
+kernel = "copy"
+key = ["{key}"]
+device = {{ name = "NVIDIA H200", arch = "sm_90", multiprocessors = 132, memory_bytes = 150754820096 }}
+config = [{{ num_warps = 4 }}]
+entry = [{{ where = {{}}, rows = [{{ at = [16], use = [0] }}] }}]
+"""
+
+
+@pytest.fixture
+def tuned(machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
+    """Tune the bundle of a machine by a file of one key."""
+
+    def write(key: str) -> Path:
+        machine(90, archs=("sm_90a",))
+        path = tmp_path / "copy.toml"
+        path.write_text(TUNED.format(key=key))
+        monkeypatch.setenv("NOJIT_TUNING", str(path))
+        return path
+
+    return write
+
+
+def test_tuned_tables_of_the_environment_are_named(tuned: Callable[[str], Path], document: Document, run: Run) -> None:
+    path = tuned("n")
+    assert document("doctor")["tuning"]["tables"] == [f"copy on NVIDIA H200: {path}"]
+    shown = run("doctor")
+    assert f"NOJIT_TUNING tunes copy on NVIDIA H200: {path}" in shown.stdout
+
+
+def test_a_tuned_table_that_its_kernel_does_not_know_is_told(tuned: Callable[[str], Path], document: Document) -> None:
+    tuned("wrong")
+    (problem,) = document("doctor")["tuning"]["problems"]
+    assert "expected runtime params of kernel copy, got 'wrong'" in problem
+
+
+def test_a_tuned_table_that_is_missing_is_told(tuned: Callable[[str], Path], run: Run) -> None:
+    tuned("n").unlink()
+    assert "NOJIT_TUNING: expected a tuned table or a folder of them" in run("doctor").stderr
+
+
+def test_without_tuned_tables_nothing_is_said_of_them(machine: Callable[..., None], document: Document) -> None:
+    machine()
+    assert document("doctor")["tuning"] == {"places": "", "tables": [], "problems": []}
