@@ -7,6 +7,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.arguments import refuse_type, refuse_value
+from nojit.kernels.block_sparse.packing import Packing, pack
 from torch import Tensor
 
 __all__ = ["BLOCK_SIZES", "BlockLayout", "Tables"]
@@ -29,7 +30,7 @@ class BlockLayout:
 
     A sparse tensor of this layout is [Z, nnz, block, block], its blocks in row-major order of (head, block row, block
     column). The look-up tables are made once per device: the first use on a device copies them there, so call `tables`
-    before a CUDA graph is captured.
+    and `packing` before a CUDA graph is captured, or a whole graph is traced.
 
     Attributes:
         block: rows and columns of a block: 16, 32, 64 or 128.
@@ -38,7 +39,9 @@ class BlockLayout:
         cols: block columns, N / block.
     """
 
-    __slots__ = ("_active", "_by_heads", "_hash", "_tables", "block", "cols", "heads", "longest_row", "nnz", "rows")
+    __slots__ = (
+        "_active", "_by_heads", "_hash", "_packings", "_tables", "block", "cols", "heads", "longest_row", "nnz", "rows",
+    )  # fmt: skip
 
     def __init__(self, layout: Tensor, block: int) -> None:
         """Read `layout`: [H, M / block, N / block], or [M / block, N / block] for all heads alike.
@@ -71,6 +74,7 @@ class BlockLayout:
         self.longest_row: int = int(active.sum(-1).max()) if active.numel() else 0
         self._hash: int = hash((block, tuple(active.shape), tuple(active.flatten().nonzero()[:, 0].tolist())))
         self._tables: dict[torch.device, Tables] = {}
+        self._packings: dict[tuple[torch.device, bool], Packing] = {}
         self._by_heads: dict[int, BlockLayout] = {}
 
     @property
@@ -137,10 +141,26 @@ class BlockLayout:
         device = torch.device(device)
         found = self._tables.get(device)
         if found is None:
-            if self.heads is None:
-                refuse_value("layout", "a number of heads (ask for_heads)", "a layout that all heads share")
+            self._check_heads()
             found = self._tables.setdefault(device, self._make_tables(device))
         return found
+
+    def packing(self, device: torch.device | str, dtype: torch.dtype) -> Packing:
+        """Return the tables that products of operands of `dtype` on `device` read, made there at the first call.
+
+        Raises:
+            ValueError: the layout is shared by all heads: ask `for_heads` first.
+        """
+        key = torch.device(device), dtype.itemsize <= 2
+        found = self._packings.get(key)
+        if found is None:
+            self._check_heads()
+            found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
+        return found
+
+    def _check_heads(self) -> None:
+        if self.heads is None:
+            refuse_value("layout", "a number of heads (ask for_heads)", "a layout that all heads share")
 
     def _make_tables(self, device: torch.device) -> Tables:
         counts = self._active.sum(-1).flatten()

@@ -4,53 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import torch
+from nojit.kernels.block_sparse import matmul_problems
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
-from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.block_sparse.patterns import Pattern, Problem
+from nojit.kernels.problem import DRAWN, Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "Pattern", "Problem", "SoftmaxProblem", "problems"]
-
-Pattern = Literal["random", "window", "bigbird", "dense"]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One layout and batch."""
-
-    name: str
-    batch: int
-    heads: int
-    rows: int
-    """Block rows."""
-    cols: int
-    """Block columns."""
-    block: int
-    pattern: Pattern
-    reach: float
-    """The density of ``random``; else how many blocks a row sees to each side of the diagonal."""
-
-    def layout(self) -> BlockLayout:
-        """Make the layout; random ones are the same every time."""
-        return BlockLayout(self._active().expand(self.heads, -1, -1), self.block)
-
-    def _active(self) -> Tensor:
-        distance = torch.arange(self.rows)[:, None] - torch.arange(self.cols)[None, :]
-        if self.pattern == "dense":
-            return torch.ones(self.rows, self.cols, dtype=torch.bool)
-        if self.pattern == "random":
-            generator = torch.Generator().manual_seed(self.rows * 1009 + self.cols)
-            return torch.rand(self.rows, self.cols, generator=generator) < self.reach
-        active = distance.abs() <= self.reach
-        if self.pattern == "bigbird":
-            # one global block row and column, as in Zaheer et al. 2020, figure 1
-            active[0, :] = True
-            active[:, 0] = True
-        return active
-
 
 PROBLEMS: Final = {
     "test": (
@@ -117,10 +81,11 @@ Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen
 """
 
 _TUNABLES: Final = ("ROWS", "CHUNKS")
-ROLES: Final[Mapping[str, Roles]] = {
+_SOFTMAX: Final = {
     "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "ONE_TILE")),
     "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("ONE_TILE",)),
 }
+ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **matmul_problems.ROLES}
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _SCALE: Final = 0.125
@@ -223,7 +188,7 @@ def _gradient(y: Tensor, dy: Tensor, rows: Tensor) -> Tensor:
     return wide * (grad - sums[:, rows, :, None]) * _SCALE
 
 
-def problems(use: str) -> tuple[SoftmaxProblem, ...]:
+def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
@@ -231,12 +196,13 @@ def problems(use: str) -> tuple[SoftmaxProblem, ...]:
     """
     check_use(use)
     found = (*PROBLEMS.get(use, ()), *_drawn(use))
-    forward, backward = ROLES
+    forward, backward = _SOFTMAX
     return (
         *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
         # half of what is held out is enough to judge by
         *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
+        *matmul_problems.problems(use),
     )
 
 

@@ -1,4 +1,4 @@
-"""The block-sparse softmax in plain torch, through dense matrices, in the dtype of its operands (fp64 too)."""
+"""The block-sparse operators in plain torch, through dense matrices, in the dtype of their operands (fp64 too)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from nojit.kernels.block_sparse.layout import BlockLayout
 from torch import Tensor
 
-__all__ = ["block_sparse_softmax", "to_dense", "to_sparse"]
+__all__ = ["block_sparse_matmul", "block_sparse_softmax", "to_dense", "to_sparse"]
 
 
 def to_dense(sparse: Tensor, layout: BlockLayout, fill: float = 0.0) -> Tensor:
@@ -59,3 +59,21 @@ def block_sparse_softmax(
     lost = (scores == float("-inf")).all(-1, keepdim=True)
     y = torch.softmax(scores.masked_fill(lost, 0.0), -1).masked_fill(lost, 0.0)
     return to_sparse(y, layout)
+
+
+def block_sparse_matmul(
+    a: Tensor,
+    b: Tensor,
+    layout: BlockLayout,
+    mode: str,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    trans_c: bool = False,
+) -> Tensor:
+    """Return the operator's result; `layout` must name its heads, and operands have four dimensions."""
+    left = to_dense(a, layout) if mode == "dsd" else a
+    right = to_dense(b, layout) if mode == "dds" else b
+    product = (left.mT if trans_a else left) @ (right.mT if trans_b else right)
+    product = product.mT if trans_c else product
+    return to_sparse(product, layout) if mode == "sdd" else product

@@ -1,0 +1,195 @@
+"""Products to tune and measure: layouts, each with the size of the dimension that the layout does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.block_sparse import products, reference
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.matmul import block_sparse_matmul
+from nojit.kernels.block_sparse.patterns import Pattern, Problem
+from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from torch import Tensor
+
+__all__ = ["BARS", "ROLES", "MatmulProblem", "problems"]
+
+ROLES: Final[Mapping[str, Roles]] = {
+    "block_sparse_sdd": Roles(("BLOCK_K",), ("PRECISION",), ("STRIP", "SPAN")),
+    "block_sparse_dsd": Roles(("BLOCK_N", "BLOCK_K"), ("PRECISION",), ("STRIP",)),
+    "block_sparse_merge": Roles(("ROWS",), (), ()),
+}
+
+BARS: Final = (
+    Problem("window 128", 2, 16, 64, 64, 128, "window", 2),
+    Problem("bigbird 128", 2, 16, 64, 64, 128, "bigbird", 1),
+    Problem("window 64", 2, 16, 128, 128, 64, "window", 4),
+    Problem("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 2),
+    Problem("window 32", 2, 16, 128, 128, 32, "window", 8),
+    Problem("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 4),
+    Problem("random 128", 1, 16, 32, 32, 128, "random", 0.25),
+    Problem("random 64", 1, 16, 64, 64, 64, "random", 0.1),
+    Problem("random 32", 1, 16, 128, 128, 32, "random", 0.1),
+)
+_FREE_BARS: Final = (64, 1024)
+
+# how many are drawn: those of `tune` are the first ones of its seed
+_DRAWN: Final = {"tune": 32, "held_out": 10, "fresh": 10}
+_MERGED: Final = {"tune": 16, "held_out": 8, "fresh": 8, "bars": 1}
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+# of a drawn problem: elements of the sparse tensor, and of a dense one
+_MOST_ELEMENTS: Final = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulProblem:
+    """One product of one layout; what it writes is looked at in the first head of the first batch."""
+
+    problem: Problem
+    free: int
+    """The size of the other dimension: the depth of an sdd, the columns of a dsd."""
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What the layout is called, and the free size."""
+        return f"{self.problem.name}, {self.free}"
+
+    @property
+    def shape_class(self) -> str:
+        """Which blocks, and whether the free dimension is a head's or a model's."""
+        small = "small" if self.problem.block < 64 else "large"
+        return f"{small} blocks, {'narrow' if self.free <= 128 else 'wide'}"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        one = self.problem
+        named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
+        return named | {"reach": str(one.reach), "free": self.free}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the part of the result that is looked at in fp32."""
+        source = generator(self.name, device)
+        make = {"sdd": self._sdd, "dsd": self._dsd, "merge": self._merge}[self.kernel.rpartition("_")[2]]
+        return make(self.problem.layout(), source)
+
+    def _random(self, source: torch.Generator, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, device=source.device, dtype=_DTYPES[self.dtype])
+
+    def _sdd(self, layout: BlockLayout, source: torch.Generator) -> Work:
+        one, (rows, cols) = self.problem, layout.shape
+        a = self._random(source, one.batch, one.heads, rows, self.free)
+        b = self._random(source, one.batch, one.heads, cols, self.free)
+        launch, out = recorded(lambda: block_sparse_matmul(a, b, layout, "sdd", trans_b=True))
+        first = _first_head(layout)
+        exact = reference.block_sparse_matmul(a[:1, :1].float(), b[:1, :1].float(), first, "sdd", trans_b=True)
+        moved = (a.numel() + b.numel() + out.numel()) * a.itemsize
+        flops = 2 * out.numel() * self.free
+        return self._work(launch.args, launch.named, out[:1, : first.nnz], exact, moved, flops)
+
+    def _dsd(self, layout: BlockLayout, source: torch.Generator) -> Work:
+        one, (rows, cols) = self.problem, layout.shape
+        s = self._random(source, one.batch, layout.nnz, one.block, one.block)
+        d = self._random(source, one.batch, one.heads, cols, self.free)
+        out = d.new_empty(one.batch, one.heads, rows, self.free)
+        strips, height, partial = self._partial(layout, out)
+        launch, _ = recorded(lambda: products.launch_dsd(s, s.stride(), d, out, partial, strips, one.block, False))
+        first = _first_head(layout)
+        exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
+        # a strip that is cut is not written to the result
+        start = height if partial.numel() else 0
+        moved = (s.numel() + d.numel() + out.numel()) * s.itemsize
+        flops = 2 * s.numel() * self.free
+        return self._work(launch.args, launch.named, out[:1, :1, start:], exact[:, :, start:], moved, flops)
+
+    def _merge(self, layout: BlockLayout, source: torch.Generator) -> Work:
+        one = self.problem
+        out = torch.empty(
+            one.batch, one.heads, layout.shape[0], self.free, device=source.device, dtype=_DTYPES[self.dtype]
+        )
+        strips, height, partial = self._partial(layout, out)
+        partial.normal_(generator=source)
+        launch, _ = recorded(lambda: products.launch_merge(partial, out, strips[3], False))
+        _, begin, end = strips[3][0].tolist()
+        panels = partial.view(*partial.shape[:2], -1, height, 64)[0, begin:end].sum(0)
+        exact = panels.transpose(0, 1).reshape(height, -1)[None, None, :, : self.free]
+        moved = partial.numel() * 4 + one.batch * len(strips[3]) * height * self.free * out.itemsize
+        return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
+
+    def _partial(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], int, Tensor]:
+        """Return the tables of the layout's strips, their height, and room for partial results."""
+        packing = layout.packing(out.device, out.dtype)
+        height, slots = packing.sizes.height, packing.sizes.slots
+        shape = (out.shape[0], slots, height, -(-self.free // 256) * 256)
+        return packing.tables[:4], height, torch.empty(shape, device=out.device)
+
+    def _work(  # noqa: PLR0917 - what a Work is made of
+        self,
+        args: tuple[object, ...],
+        named: Mapping[str, object],
+        out: Tensor,
+        exact: Tensor,
+        moved_bytes: int,
+        flops: int,
+    ) -> Work:
+        return Work(
+            kernel=self.kernel,
+            args=args,
+            named=named,
+            outputs=(out,),
+            expected=(exact,),
+            # tensor cores add up products in an order of their own
+            tolerances=(rounding(exact, _DTYPES[self.dtype]) + 1e-5 * self.free,),
+            moved_bytes=moved_bytes,
+            flops=flops,
+        )
+
+
+def _first_head(layout: BlockLayout) -> BlockLayout:
+    return BlockLayout(layout.active[:1], layout.block)
+
+
+def problems(use: str) -> tuple[MatmulProblem, ...]:
+    """List the products of a use, which `nojit.kernels.problem` has checked."""
+    sdd, dsd, merge = ROLES
+    found = [(problem, free) for problem in BARS for free in _FREE_BARS] if use == "bars" else _drawn(use)
+    return (
+        *(MatmulProblem(problem, free, sdd, "bf16") for problem, free in found),
+        *(MatmulProblem(problem, free, dsd, "bf16") for problem, free in found),
+        *(MatmulProblem(problem, free, merge, "bf16") for problem, free in _cut(use)),
+    )
+
+
+def _drawn(use: str) -> list[tuple[Problem, int]]:
+    """Draw layouts of any block size and pattern, with heads and models as free dimensions."""
+    rng = draws("block_sparse_matmul", use)
+    found: dict[str, tuple[Problem, int]] = {}
+    while len(found) < _DRAWN[use]:
+        block = rng.choice((16, 32, 64, 128))
+        length = max(round(2 ** rng.uniform(9, 12.5)) // block, 4)
+        batch, heads, free = rng.choice((1, 2, 4)), rng.choice((2, 8, 12, 16)), rng.choice((64, 128, 256, 1024, 2048))
+        pattern: Pattern = rng.choice(("random", "window", "bigbird", "dense"))
+        reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 2, 4, 8)))
+        name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
+        problem = Problem(name, batch, heads, length, length, block, pattern, reach)
+        largest = max(batch * problem.layout().nnz * block**2, batch * heads * length * block * free)
+        if largest <= _MOST_ELEMENTS:
+            found[f"{name}, {free}"] = problem, free
+    return list(found.values())
+
+
+def _cut(use: str) -> list[tuple[Problem, int]]:
+    """Draw layouts that have a long row in each head."""
+    rng = draws("block_sparse_merge", use)
+    found: dict[str, tuple[Problem, int]] = {}
+    while len(found) < _MERGED[use]:
+        block, free = rng.choice((32, 64, 128)), rng.choice((64, 96, 128, 256, 512, 1024))
+        length = round(2 ** rng.uniform(12, 13)) // block
+        batch, heads = rng.choice((1, 2, 4)), rng.choice((2, 8, 16))
+        name = f"bigbird 1, {batch} x {heads} x {length} of {block}"
+        found[f"{name}, {free}"] = Problem(name, batch, heads, length, length, block, "bigbird", 1.0), free
+    return list(found.values())

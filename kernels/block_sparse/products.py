@@ -1,0 +1,242 @@
+"""The two forms of block-sparse products as operators of torch, one kernel for each, and their gradients.
+
+    sdd   C = A @ B where the layout has blocks   A, B dense, C sparse
+    dsd   C = S @ D, or S^T @ D ("turned")        S sparse, D and C dense
+
+Gradients are products of the same forms:
+
+    sdd   dA = dC @ B^T (dsd)                            dB = (dC^T @ A)^T (dsd, turned)
+    dsd   dS = dC @ D^T, or, turned, D @ dC^T (sdd)      dD = S^T @ dC (dsd, turned the other way)
+
+The operators of the namespace ``nojit`` take a layout as its packed tables and sizes, so that they can be traced.
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.block_sparse.packing import Packing, Sizes
+from nojit.kernels.dispatch import is_plain
+from torch import Tensor
+
+__all__ = ["dsd", "dsd_into", "launch_dsd", "launch_merge", "sdd", "sdd_into"]
+
+_PADDED: Final = 256
+"""What kernels pad the columns of partial results to."""
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+
+
+def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks; `deterministic` is for the gradients."""
+    result: Tensor = (_sdd if is_plain(a, b) else _sdd_op)(a, b, packing.tables, packing.sizes, deterministic)
+    return result
+
+
+def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
+    """Do the same into `out`, without a gradient."""
+    (_sdd_into if is_plain(a, b, out) else _sdd_out_op)(a, b, packing.tables, packing.sizes, out)
+
+
+def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool) -> Tensor:
+    """Multiply blocks s [Z, nnz, block, block] by d [Z, H, K, N].
+
+    Args:
+        s: the blocks.
+        d: the dense operand.
+        packing: the tables of the layout.
+        turned: multiply by the transpose of s.
+        flip: lay the product out so that its transpose is contiguous.
+        deterministic: sum in one order.
+    """
+    run = _dsd if is_plain(s, d) else _dsd_op
+    result: Tensor = run(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
+    return result
+
+
+def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic: bool, out: Tensor) -> None:
+    """Do the same into `out` [Z, H, M, N], without a gradient."""
+    run = _dsd_into if is_plain(s, d, out) else _dsd_out_op
+    run(s, d, packing.tables, packing.sizes, turned, deterministic, out)
+
+
+def _precision(dtype: torch.dtype) -> str:
+    """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
+    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], deterministic: bool) -> Tensor:
+    out = _allocate_sdd(a, b, tables, sizes, deterministic)
+    _sdd_into(a, b, tables, sizes, out)
+    return out
+
+
+def _allocate_sdd(
+    a: Tensor,
+    b: Tensor,  # noqa: ARG001 - the operator's signature
+    tables: Sequence[Tensor],  # noqa: ARG001 - likewise
+    sizes: Sequence[int],
+    deterministic: bool,  # noqa: ARG001 - its gradient is
+) -> Tensor:
+    own = Sizes(*sizes)
+    return a.new_empty(a.shape[0], own.nnz, own.block, own.block)
+
+
+def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor) -> None:
+    if not out.numel():
+        return
+    own = Sizes(*sizes)
+    strips, columns, blocks = tables[8:]
+    library.get("block_sparse_sdd")(
+        a, b, out, strips, columns, blocks, a.shape[0], len(strips), -(-a.shape[2] // own.tile), a.shape[2], a.shape[3],
+        own.block, *a.stride(), *b.stride(), *out.stride(),
+        STRIP=own.tile, SPAN=own.width, PRECISION=_precision(a.dtype),
+    )  # fmt: skip
+
+
+def _dsd(
+    s: Tensor,
+    d: Tensor,
+    tables: Sequence[Tensor],
+    sizes: Sequence[int],
+    turned: bool,
+    flip: bool,
+    deterministic: bool,
+) -> Tensor:
+    out = _allocate_dsd(s, d, tables, sizes, turned, flip, deterministic)
+    _dsd_into(s, d, tables, sizes, turned, deterministic, out)
+    return out
+
+
+def _allocate_dsd(
+    s: Tensor,  # noqa: ARG001 - the operator's signature
+    d: Tensor,
+    tables: Sequence[Tensor],  # noqa: ARG001 - likewise
+    sizes: Sequence[int],
+    turned: bool,
+    flip: bool,
+    deterministic: bool,  # noqa: ARG001 - likewise
+) -> Tensor:
+    """Allocate the product; if its transpose is what is asked for, so that this is contiguous."""
+    rows = Sizes(*sizes).rows_of(turned)
+    if flip:
+        return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
+    return d.new_empty(*d.shape[:2], rows, d.shape[3])
+
+
+def _dsd_into(
+    s: Tensor, d: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], turned: bool, deterministic: bool, out: Tensor
+) -> None:
+    if not out.numel():
+        return
+    own = Sizes(*sizes)
+    height, slots = (own.turned_height, own.turned_slots) if turned else (own.height, own.slots)
+    strips = tables[4:8] if turned else tables[:4]
+    # stored one by one, or added to
+    slots, make = (slots, torch.empty) if deterministic else (len(strips[3]), torch.zeros)
+    columns = -(-out.shape[3] // _PADDED) * _PADDED
+    partial = make((out.shape[0], slots, height, columns), dtype=torch.float32, device=d.device)
+    z, block, row, column = s.stride()
+    strides = (z, block, column, row) if turned else (z, block, row, column)
+    launch_dsd(s, strides, d, out, partial, strips, own.block, not deterministic)
+    if slots:
+        launch_merge(partial, out, strips[3], not deterministic)
+
+
+def launch_dsd(
+    s: Tensor,
+    strides: tuple[int, ...],
+    d: Tensor,
+    out: Tensor,
+    partial: Tensor,
+    strips: Sequence[Tensor],
+    block: int,
+    atomic: bool,
+) -> None:
+    """Launch the product; what strips that are cut come to goes to `partial` [Z, slots, height, padded columns]."""
+    tasks, columns, blocks, _ = strips
+    slots, height = partial.shape[1:3]
+    library.get("block_sparse_dsd")(
+        s, d, out, partial, tasks, columns, blocks, out.shape[0], len(tasks), -(-out.shape[2] // height), *out.shape[2:],
+        block, slots, int(atomic), *strides, *d.stride(), *out.stride(), STRIP=height, PRECISION=_precision(d.dtype),
+    )  # fmt: skip
+
+
+def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, atomic: bool) -> None:
+    """Launch the sums over the slots of `partial`."""
+    slots, height = partial.shape[1:3]
+    library.get("block_sparse_merge")(
+        partial, out, merges, out.shape[0], len(merges), -(-out.shape[2] // height), *out.shape[2:], height, slots,
+        int(atomic), *out.stride(),
+    )  # fmt: skip
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    left, right, tables, *ctx.rest = inputs
+    ctx.save_for_backward(left, right, *tables)
+
+
+def _sdd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    a, b, *tables = ctx.saved_tensors
+    sizes, deterministic = ctx.rest
+    da = db = None
+    if ctx.needs_input_grad[0]:
+        da = _dsd_op(grad, b.mT, tables, sizes, False, _has_columns(a), deterministic)
+    if ctx.needs_input_grad[1]:
+        db = _dsd_op(grad, a, tables, sizes, True, not _has_columns(b), deterministic).mT
+    return da, db, [None] * len(tables), None, None
+
+
+def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    s, d, *tables = ctx.saved_tensors
+    sizes, turned, _, deterministic = ctx.rest
+    ds = dd = None
+    if ctx.needs_input_grad[0]:
+        left, right = (d, grad.mT) if turned else (grad, d.mT)
+        ds = _sdd_op(left, right, tables, sizes, deterministic)
+    if ctx.needs_input_grad[1]:
+        dd = _dsd_op(s, grad, tables, sizes, not turned, _has_columns(d), deterministic)
+    return ds, dd, [None] * len(tables), None, None, None, None
+
+
+def _has_columns(value: Tensor) -> bool:
+    """Say whether a dense operand lies column by column, as a transposed one does: its gradient then should too."""
+    return bool(value.stride(2) == 1 and value.stride(3) != 1)
+
+
+_LAYOUT: Final = "Tensor[] tables, int[] sizes"
+_LIBRARY.define(f"block_sparse_sdd(Tensor a, Tensor b, {_LAYOUT}, bool deterministic) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"block_sparse_sdd_out(Tensor a, Tensor b, {_LAYOUT}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.define(
+    f"block_sparse_dsd(Tensor s, Tensor d, {_LAYOUT}, bool turned, bool flip, bool deterministic) -> Tensor", tags=_TAGS
+)
+_LIBRARY.define(
+    f"block_sparse_dsd_out(Tensor s, Tensor d, {_LAYOUT}, bool turned, bool deterministic, Tensor(a!) out) -> ()",
+    tags=_TAGS,
+)
+_LIBRARY.impl("block_sparse_sdd", _sdd, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_sdd_out", _sdd_into, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_dsd", _dsd, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_dsd_out", _dsd_into, "CompositeExplicitAutograd")
+
+
+def _fake_into(*_: Any) -> None:
+    """Write nothing."""
+
+
+torch.library.register_fake("nojit::block_sparse_sdd", _allocate_sdd, lib=_LIBRARY)
+torch.library.register_fake("nojit::block_sparse_dsd", _allocate_dsd, lib=_LIBRARY)
+torch.library.register_fake("nojit::block_sparse_sdd_out", _fake_into, lib=_LIBRARY)
+torch.library.register_fake("nojit::block_sparse_dsd_out", _fake_into, lib=_LIBRARY)
+torch.library.register_autograd("nojit::block_sparse_sdd", _sdd_backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::block_sparse_dsd", _dsd_backward, setup_context=_save, lib=_LIBRARY)
+_sdd_op = torch.ops.nojit.block_sparse_sdd.default
+_sdd_out_op = torch.ops.nojit.block_sparse_sdd_out.default
+_dsd_op = torch.ops.nojit.block_sparse_dsd.default
+_dsd_out_op = torch.ops.nojit.block_sparse_dsd_out.default

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+from itertools import product
+from unittest import mock
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, reference
+from nojit.runtime.errors import ArgumentError
+from torch import Tensor
+
+from tests.kernels.accuracy import assert_accurate
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+MODES = ("sdd", "dsd", "dds")
+# an empty row, an empty column, an empty head
+LAYOUT = BlockLayout(
+    torch.tensor([[[1, 0, 1], [0, 0, 0], [0, 0, 1], [1, 0, 1]], [[0, 0, 0]] * 4, [[0, 0, 1]] * 3 + [[1, 0, 0]]]), 16
+)
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def operands(  # noqa: PLR0917 - a case has six facts
+    layout: BlockLayout,
+    mode: str,
+    trans: tuple[bool, bool, bool],
+    dtype: torch.dtype = torch.float32,
+    free: int = 24,
+    batch: int = 2,
+) -> tuple[Tensor, Tensor]:
+    """Make operands that fit; `free` is the size that the layout says nothing of."""
+    trans_a, trans_b, trans_c = trans
+    rows, cols = layout.shape
+
+    def dense(height: int, width: int, transposed: bool) -> Tensor:
+        sides = (width, height) if transposed else (height, width)
+        return torch.randn(batch, layout.heads or 1, *sides).to(dtype)
+
+    sparse = torch.randn(batch, layout.nnz, layout.block, layout.block).to(dtype)
+    if mode == "sdd":
+        m, n = (cols, rows) if trans_c else (rows, cols)
+        return dense(m, free, trans_a), dense(free, n, trans_b)
+    if mode == "dsd":
+        return sparse, dense(rows if trans_a else cols, free, trans_b)
+    return dense(free, cols if trans_b else rows, trans_a), sparse
+
+
+def words(trans: tuple[bool, bool, bool]) -> dict[str, bool]:
+    return dict(zip(("trans_a", "trans_b", "trans_c"), trans, strict=True))
+
+
+def check(a: Tensor, b: Tensor, layout: BlockLayout, mode: str, **given: bool) -> Tensor:
+    """Hold the result to the exact one; torch's own precision is that of its dense product of the same dtype."""
+    result = block_sparse_matmul(a, b, layout, mode, **given)
+    given.pop("deterministic", None)
+    exact = reference.block_sparse_matmul(a.double(), b.double(), layout, mode, **given)
+    assert_accurate(result, exact, reference.block_sparse_matmul(a, b, layout, mode, **given))
+    return result
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("trans", list(product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_and_transpose(mode, trans, dtype):
+    result = check(*operands(LAYOUT, mode, trans, dtype), LAYOUT, mode, **words(trans))
+    assert result.is_contiguous()
+
+
+@pytest.mark.parametrize("trans", list(product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_both_operands_and_of_either(mode, trans):
+    a, b = (x.requires_grad_() for x in operands(LAYOUT, mode, trans))
+    wide = [x.detach().double().requires_grad_() for x in (a, b)]
+    out = block_sparse_matmul(a, b, LAYOUT, mode, **words(trans))
+    grad = torch.randn(out.shape)
+    da, db = torch.autograd.grad(out, (a, b), grad)
+    exact = reference.block_sparse_matmul(*wide, LAYOUT, mode, **words(trans))
+    for got, right in zip((da, db), torch.autograd.grad(exact, wide, grad.double()), strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-5, atol=2e-5)
+        assert got.stride() == a.stride() or got.stride() == b.stride()
+    for one, other, right in ((a, b.detach(), da), (b, a.detach(), db)):
+        pair = (one, other) if one is a else (other, one)
+        (got,) = torch.autograd.grad(block_sparse_matmul(*pair, LAYOUT, mode, **words(trans)), one, grad)
+        assert torch.equal(got, right)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_gradients(mode):
+    layout = BlockLayout(torch.tensor([[[1, 0], [1, 1]]]), 16)
+    a, b = (x.requires_grad_() for x in operands(layout, mode, (False,) * 3, free=16, batch=1))
+    wide = [x.detach().double().requires_grad_() for x in (a, b)]
+    results = []
+    for run, pair in ((block_sparse_matmul, (a, b)), (reference.block_sparse_matmul, wide)):
+        (da,) = torch.autograd.grad(run(*pair, layout, mode).square().sum(), pair[0], create_graph=True)
+        results.append(torch.autograd.grad(da.square().sum(), pair))
+    for got, right in zip(*results, strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-4, atol=1e-3 * float(right.abs().max()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_gradient_of_a_sum_is_an_expanded_one(mode):
+    a, b = (x.requires_grad_() for x in operands(LAYOUT, mode, (False,) * 3))
+    wide = [x.detach().double().requires_grad_() for x in (a, b)]
+    block_sparse_matmul(a, b, LAYOUT, mode).sum().backward()
+    reference.block_sparse_matmul(*wide, LAYOUT, mode).sum().backward()
+    for got, right in zip((a, b), wide, strict=True):
+        torch.testing.assert_close(got.grad.double(), right.grad, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_block_size_and_several_tiles(mode, block, dtype):
+    active = torch.rand(1, 160 // block + 1, 288 // block + 1, generator=torch.Generator().manual_seed(block)) < 0.7
+    layout = BlockLayout(active, block)
+    check(*operands(layout, mode, (False, True, False), dtype, free=70, batch=1), layout, mode, trans_b=True)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("free", [1, 64, 260])
+@pytest.mark.parametrize("mode", ["dsd", "dds"])
+def test_long_rows_are_cut_and_merged(mode, free, deterministic):
+    active = torch.zeros(2, 9, 24, dtype=torch.bool)
+    active[:, :, 0] = active[:, 3] = active[1, 8] = True
+    # a strip is not cut before it is long: make these long ones
+    with mock.patch.object(packing, "LONG_ROWS", 32):
+        layout = BlockLayout(active if mode == "dsd" else active.mT, 16)
+        sizes = layout.packing("cpu", torch.float32).sizes
+    assert sizes.slots if mode == "dsd" else sizes.turned_slots
+    a, b = operands(layout, mode, (False,) * 3, free=free)
+    check(a, b, layout, mode, deterministic=deterministic)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_layout_without_heads_serves_any_number(mode):
+    layout = BlockLayout(torch.tensor([[1, 0, 1], [0, 0, 1]]), 16)
+    for heads in (1, 3):
+        own = layout.for_heads(heads)
+        a, b = operands(own, mode, (False,) * 3)
+        assert torch.equal(block_sparse_matmul(a, b, layout, mode), check(a, b, own, mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_operands_get_leading_dimensions(mode):
+    layout = BlockLayout(torch.tensor([[1, 0], [1, 1]]), 16)
+    a, b = operands(layout.for_heads(1), mode, (False,) * 3, batch=1)
+    expected = block_sparse_matmul(a, b, layout, mode)
+    flat = [x[0] if x.shape[1] == layout.nnz and x.shape[2:] == (16, 16) else x[0, 0] for x in (a, b)]
+    assert torch.equal(block_sparse_matmul(*flat, layout, mode), expected)
+    assert expected.dim() == 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nothing_active_and_sizes_of_zero(mode):
+    empty = BlockLayout(torch.zeros(2, 3, 2, dtype=torch.bool), 16)
+    result = check(*operands(empty, mode, (False,) * 3), empty, mode)
+    assert (result == 0).all()
+    for size in ({"free": 0}, {"batch": 0}):
+        result = check(*operands(LAYOUT, mode, (False,) * 3, **size), LAYOUT, mode)
+        assert mode != "sdd" or (result == 0).all()
+    for shape in ((2, 0, 3), (2, 3, 0)):
+        none = BlockLayout(torch.zeros(shape, dtype=torch.bool), 16)
+        check(*operands(none, mode, (False,) * 3), none, mode)
+
+
+ARRANGEMENTS = {
+    "unaligned": lambda x: torch.cat([x.flatten()[:3], x.flatten()])[3:].view(x.shape),
+    "columns first": lambda x: x.mT.contiguous().mT,
+    "batch inside": lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),
+    "every other": lambda x: torch.stack([x, x.new_full(x.shape, float("nan"))], -1)[..., 0],
+    "repeated": lambda x: x[:1, :, :1].expand_as(x),
+    "one element": lambda x: x[:1, :1, :1, :1].expand_as(x),
+}
+
+
+@pytest.mark.parametrize("arrange", ARRANGEMENTS.values(), ids=ARRANGEMENTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_any_strides(mode, arrange):
+    a, b = (arrange(x) for x in operands(LAYOUT, mode, (False,) * 3))
+    check(a, b, LAYOUT, mode)
+
+
+@pytest.mark.parametrize("trans_c", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_out_is_written_and_nothing_beside_it(mode, trans_c):
+    a, b = operands(LAYOUT, mode, (False, False, trans_c))
+    expected = block_sparse_matmul(a, b, LAYOUT, mode, trans_c=trans_c)
+    wide = torch.full((*expected.shape[:3], expected.shape[3] + 5), float("nan"))
+    out = wide[..., 2:-3]
+    assert block_sparse_matmul(a, b, LAYOUT, mode, trans_c=trans_c, out=out) is out
+    assert torch.equal(out, expected)
+    assert wide[..., :2].isnan().all()
+    assert wide[..., -3:].isnan().all()
+
+
+@pytest.fixture
+def tf32():
+    """Let torch multiply fp32 by TF32 until the test ends."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def precisions(*dtypes: torch.dtype) -> list[str]:
+    """Multiply operands of each dtype; return the precisions that launches ask for."""
+    asked = []
+    with library.override(lambda _: lambda *args, **named: asked.append(named["PRECISION"])):
+        for dtype in dtypes:
+            block_sparse_matmul(*operands(LAYOUT, "dsd", (False,) * 3, dtype), LAYOUT, "dsd")
+    return asked
+
+
+def test_fp32_is_multiplied_as_such():
+    assert precisions(*FLOATS) == ["ieee"] * 3
+
+
+@pytest.mark.usefixtures("tf32")
+def test_unless_torchs_switch_allows_tf32():
+    assert precisions(*FLOATS) == ["ieee", "ieee", "tf32"]
+
+
+REFUSED = [
+    ({"mode": "ddd"}, ValueError, "mode: expected 'sdd' or 'dsd' or 'dds', got 'ddd'"),
+    ({"layout": torch.ones(1)}, ArgumentError, "layout: expected a BlockLayout, got Tensor"),
+    ({"a": torch.ones(1, 1, 1, 64, 8)}, ValueError, "a: expected at most 4 dimensions"),
+    ({"a": torch.ones(2, 3, 64, 8, dtype=torch.int32)}, ArgumentError, "a: expected torch.float16 or"),
+    ({"b": torch.ones(2, 3, 8, 48).half()}, ArgumentError, "b: expected torch.float32 as a has, got torch.float16"),
+    (
+        {"a": torch.ones(2, 3, 60, 8)},
+        ValueError,
+        r"a: expected shape \(2, 3, 64, 8\) \[Z, H, M, K\], got \(2, 3, 60, 8\)",
+    ),
+    (
+        {"b": torch.ones(2, 3, 9, 48)},
+        ValueError,
+        r"b: expected shape \(2, 3, 8, 48\) \[Z, H, K, N\], got \(2, 3, 9, 48\)",
+    ),
+    ({"b": torch.ones(1, 3, 8, 48)}, ValueError, r"b: expected shape \(2, 3, 8, 48\) \[Z, H, K, N\]"),
+    ({"a": torch.ones(2, 4, 64, 8)}, ValueError, "layout: expected 4 heads, got 3"),
+    ({"trans_b": True}, ValueError, r"b: expected shape \(2, 3, 48, 8\) \[Z, H, N, K\], got \(2, 3, 8, 48\)"),
+    ({"trans_c": True}, ValueError, r"a: expected shape \(2, 3, 48, 8\) \[Z, H, M, K\]"),
+    ({"mode": "dsd"}, ValueError, rf"a: expected shape \(2, {LAYOUT.nnz}, 16, 16\) \[Z, nnz, block, block\]"),
+    ({"mode": "dds", "a": torch.ones(2, 3, 8, 64)}, ValueError, rf"b: expected shape \(2, {LAYOUT.nnz}, 16, 16\)"),
+    ({"out": torch.ones(2, 3, 16, 16)}, ValueError, r"out: expected shape \(2, 9, 16, 16\) \[Z, nnz, block, block\]"),
+    ({"out": torch.ones(2, 9, 16, 16).half()}, ArgumentError, "out: expected torch.float32 as a has"),
+    ({"out": torch.ones(2, 9, 16, 1).expand(2, 9, 16, 16)}, ValueError, "out: expected a tensor without repeated"),
+    ({"out": torch.ones(2, 9, 16, 16, requires_grad=True)}, ValueError, "out: expected operands and an out that"),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "message"), REFUSED)
+def test_refusals_name_what_is_wrong(given, error, message):
+    a, b = torch.ones(2, 3, 64, 8), torch.ones(2, 3, 8, 48)
+    with pytest.raises(error, match=message):
+        block_sparse_matmul(**{"a": a, "b": b, "layout": LAYOUT, "mode": "sdd", **given})
+
+
+def test_operators_are_sound():
+    """On small calls: opcheck repeats them many times."""
+    layout = BlockLayout(torch.tensor([[[1, 0, 1]]]), 16)
+    tables, sizes = layout.packing("cpu", torch.float32)
+    tables = list(tables)
+    ops = torch.ops.nojit
+    a, b, d = (torch.randn(1, 1, *size, requires_grad=True) for size in ((16, 8), (8, 48), (48, 5)))
+    s = torch.randn(1, 2, 16, 16, requires_grad=True)
+    torch.library.opcheck(ops.block_sparse_sdd.default, (a, b, tables, sizes, True))
+    torch.library.opcheck(ops.block_sparse_dsd.default, (s, d, tables, sizes, False, True, True))
+    a, b, s, d = (x.detach() for x in (a, b, s, d))
+    torch.library.opcheck(ops.block_sparse_sdd_out.default, (a, b, tables, sizes, torch.empty_like(s)))
+    out = torch.empty(1, 1, 16, 5)
+    torch.library.opcheck(ops.block_sparse_dsd_out.default, (s, d, tables, sizes, False, True, out))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_traces_without_a_graph_break(mode):
+    layout = BlockLayout(LAYOUT.active, 16)
+    a, b = operands(layout, mode, (False, True, True))
+    options = {"trans_b": True, "trans_c": True}
+    expected = block_sparse_matmul(a, b, layout, mode, **options)
+    traced = torch.compile(
+        lambda a, b: block_sparse_matmul(a, b, layout, mode, **options), backend="eager", fullgraph=True
+    )
+    assert torch.equal(traced(a, b), expected)
