@@ -1,9 +1,10 @@
-"""Time attention forward beside cuDNN's and FlashAttention-2's, in one run: TFLOP/s and ratios.
+"""Time attention, forward and backward, beside cuDNN's and FlashAttention-2's, in one run: TFLOP/s and ratios.
 
-    python benchmarks/attention.py BUNDLES [--rounds 12]
+    python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,backward]
 
-Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. Exits 1
-if a result differs from cuDNN's by more than rounding explains.
+Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. A
+backward pass counts as 2.5 forward ones, as is usual. Exits 1 if a result differs from cuDNN's by more than rounding
+explains.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,7 +39,7 @@ class Shape:
 
     @property
     def flops(self) -> float:
-        """Both products; half of them under a causal mask."""
+        """Both products of the forward pass; half of them under a causal mask."""
         return 4 * self.batch * self.heads * self.length**2 * self.dim * (0.5 if self.causal else 1.0)
 
 
@@ -53,30 +55,62 @@ SHAPES = (
 )
 
 
-def contenders(shape: Shape, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """List who takes part: nojit, with and without tensor maps, and torch's backends."""
-    from nojit.kernels.flash_attention import op
+Call = Callable[[], tuple[Tensor, ...]]
 
-    def torchs(backend: SDPBackend) -> Tensor:
+
+def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    """List who takes part: nojit, with and without tensor maps, and torch's backends."""
+    from nojit.kernels.flash_attention import flash_attention, forward
+    from nojit.kernels.flash_attention.masks import mask_of
+
+    def torchs(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with sdpa_kernel(backend):
             return functional.scaled_dot_product_attention(
                 q, k, v, is_causal=shape.causal, enable_gqa=shape.heads != shape.kv_heads
             )
 
-    def pointers() -> Tensor:
+    def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
-        op.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, 0, shape.causal)
+        mask = mask_of(shape.length, shape.length, shape.causal, "top_left", None, None)
+        forward.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, mask)
         return out
 
     return {
-        "nojit": lambda: op.flash_attention(q, k, v, is_causal=shape.causal),
+        "nojit": lambda q, k, v: flash_attention(q, k, v, is_causal=shape.causal),
         "nojit, pointers": pointers,
-        "cuDNN": lambda: torchs(SDPBackend.CUDNN_ATTENTION),
-        "FA2": lambda: torchs(SDPBackend.FLASH_ATTENTION),
+        "cuDNN": partial(torchs, SDPBackend.CUDNN_ATTENTION),
+        "FA2": partial(torchs, SDPBackend.FLASH_ATTENTION),
     }
 
 
-def time_ms(calls: dict[str, Callable[[], Tensor]], rounds: int) -> dict[str, float]:
+def operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Make random queries, keys and values."""
+    heads = (shape.heads, shape.kv_heads, shape.kv_heads)
+    q, k, v = (
+        torch.randn(shape.batch, count, shape.length, shape.dim, device="cuda", dtype=torch.bfloat16) for count in heads
+    )
+    return q, k, v
+
+
+def forwards(shape: Shape) -> dict[str, Call]:
+    """List the forward passes over one set of operands."""
+    given = operands(shape)
+    return {name: lambda attend=attend: (attend(*given),) for name, attend in attentions(shape).items()}
+
+
+def backwards(shape: Shape) -> dict[str, Call]:
+    """List the backward passes of those that have one, each of a forward pass of its own."""
+    given = operands(shape)
+    grad = torch.randn_like(given[0])
+    calls: dict[str, Call] = {}
+    for name, attend in attentions(shape).items():
+        if name != "nojit, pointers":
+            own = tuple(value.detach().requires_grad_() for value in given)
+            calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
+    return calls
+
+
+def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     """Return the median time of each, in milliseconds."""
     flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
@@ -92,25 +126,26 @@ def time_ms(calls: dict[str, Callable[[], Tensor]], rounds: int) -> dict[str, fl
     return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
 
 
-def measure(shape: Shape, rounds: int) -> bool:
+PASSES = {"forward": (forwards, 1.0), "backward": (backwards, 2.5)}
+
+
+def measure(shape: Shape, which: str, rounds: int) -> bool:
     """Print one line; say whether the results agree."""
-    q = torch.randn(shape.batch, shape.heads, shape.length, shape.dim, device="cuda", dtype=torch.bfloat16)
-    k, v = (
-        torch.randn(shape.batch, shape.kv_heads, shape.length, shape.dim, device="cuda", dtype=torch.bfloat16)
-        for _ in range(2)
+    make, weight = PASSES[which]
+    calls = make(shape)
+    expected = calls["cuDNN"]()
+    agree = all(
+        float((value.float() - right.float()).abs().max()) <= APART * max(1.0, float(right.abs().max()))
+        for call in calls.values()
+        for value, right in zip(call(), expected, strict=True)
     )
-    calls = contenders(shape, q, k, v)
-    results = {name: call() for name, call in calls.items()}
-    apart = max(float((result.float() - results["cuDNN"].float()).abs().max()) for result in results.values())
-    rates = {name: shape.flops / ms / 1e9 for name, ms in time_ms(calls, rounds).items()}
+    rates = {name: weight * shape.flops / ms / 1e9 for name, ms in time_ms(calls, rounds).items()}
     words = "  ".join(f"{name} {rate:4.0f}" for name, rate in rates.items())
     ratios = ", ".join(f"{rates['nojit'] / rates[name]:.2f} x {name}" for name in ("cuDNN", "FA2"))
     mask = "causal" if shape.causal else "full"
-    print(
-        f"B{shape.batch} H{shape.heads}/{shape.kv_heads} S{shape.length} D{shape.dim} {mask}: {words}  ({ratios})",
-        flush=True,
-    )
-    return apart <= APART
+    what = f"{which} B{shape.batch} H{shape.heads}/{shape.kv_heads} S{shape.length} D{shape.dim} {mask}"
+    print(f"{what}: {words}  ({ratios}){'' if agree else '  DIFFERS'}", flush=True)
+    return agree
 
 
 def main() -> None:
@@ -118,11 +153,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--passes", default=",".join(PASSES))
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
     # not lazily: every shape is measured, also after one that differs
-    agreed = [measure(shape, given.rounds) for shape in SHAPES]
+    agreed = [measure(shape, which, given.rounds) for which in given.passes.split(",") for shape in SHAPES]
     sys.exit(0 if all(agreed) else 1)
 
 

@@ -60,14 +60,14 @@ first = now()
 done()
 flash_started = now()
 bundle.kernel("flash_attention_fwd")(
-    q, q, q, o, None, 0.088, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, CAUSAL=True, BLOCK_D=128, BLOCK_DV=128
+    q, q, q, o, None, 0.088, 0, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, MASK="causal", BLOCK_D=128, BLOCK_DV=128
 )
 flash = now()
 done()
 again_started = now()
 second = load(sys.argv[1])
 second.kernel("flash_attention_fwd")(
-    q, q, q, o, None, 0.088, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, CAUSAL=True, BLOCK_D=128, BLOCK_DV=128
+    q, q, q, o, None, 0.088, 0, 0, 1, 8, 1, 1024, 1024, 128, 128, *strides, MASK="causal", BLOCK_D=128, BLOCK_DV=128
 )
 again = now()
 done()

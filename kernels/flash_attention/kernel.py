@@ -2,7 +2,7 @@
 
 A program walks the keys in tiles of `BLOCK_N` and keeps, per query, the running maximum and sum of the softmax and the
 running output, all in fp32. Tiles that every query of the program may see in full come first and carry no mask; the
-tiles that the causal diagonal or the end of the keys cuts come after, masked. Exponentials are taken in base two, with
+tiles that an edge of the mask or the end of the keys cuts come after, masked. Exponentials are taken in base two, with
 log2(e) folded into the scale.
 """
 
@@ -12,22 +12,15 @@ log2(e) folded into the scale.
 
 import triton
 import triton.language as tl
-
-LOG2_E = tl.constexpr(1.4426950408889634)
-LN_2 = tl.constexpr(0.6931471805599453)
-
-
-@triton.jit
-def _load_tile(ptrs, rows, row_count, cols, col_count, MASK_ROWS: tl.constexpr, MASK_COLS: tl.constexpr):
-    """Load a [rows, cols] tile; what lies outside the tensor reads as 0, so that NaNs in padding never enter."""
-    if MASK_ROWS and MASK_COLS:
-        return tl.load(ptrs, mask=(rows[:, None] < row_count) & (cols[None, :] < col_count), other=0.0)
-    elif MASK_ROWS:  # noqa: RET505 - Triton needs both arms: it compiles the one that is taken
-        return tl.load(ptrs, mask=rows[:, None] < row_count, other=0.0)
-    elif MASK_COLS:
-        return tl.load(ptrs, mask=cols[None, :] < col_count, other=0.0)
-    else:
-        return tl.load(ptrs)
+from nojit.kernels.flash_attention.kernel_tiles import (
+    LN_2,
+    LOG2_E,
+    hidden_tile,
+    in_band,
+    load_tile,
+    span_of,
+    store_tile,
+)
 
 
 @triton.jit
@@ -43,13 +36,16 @@ def _attend(
     rows,
     first,
     last,
+    full_first,
+    full_last,
     kv_len,
     head_dim,
     v_dim,
     qk_scale,
-    causal_offset,
+    left,
+    right,
     MASKED: tl.constexpr,
-    CAUSAL: tl.constexpr,
+    MASK: tl.constexpr,
     EVEN_D: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -57,23 +53,26 @@ def _attend(
 ):
     """Fold the keys [first, last) of one head into the running state.
 
-    Unless `MASKED`, every key of every tile must exist and be visible to every row.
+    Unless `MASKED`, every key of every tile must exist and be visible to every row. If it is, the keys of tiles that are
+    seen in full, from `full_first` to `full_last`, do not count.
     """
     lanes = tl.arange(0, BLOCK_N)
     k_cols = tl.arange(0, BLOCK_D)
     v_cols = tl.arange(0, BLOCK_DV)
     for start in range(first, last, BLOCK_N):
+        if MASKED:
+            start = hidden_tile(start, full_first, full_last, MASK == "window")  # noqa: PLW2901 - where it really lies
         start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a fact about it, not another value
         keys = start + lanes
         # made here and not carried: hoisted, the pointers of unaligned calls (one per element) would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
         k_tile = k_head_ptr + key_rows * stride_kn + k_cols[None, :]
-        k = _load_tile(k_tile, keys, kv_len, k_cols, head_dim, MASKED, not EVEN_D)
+        k = load_tile(k_tile, keys, kv_len, k_cols, head_dim, MASKED, not EVEN_D)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if MASKED:
             visible = keys[None, :] < kv_len
-            if CAUSAL:
-                visible = visible & (keys[None, :] <= rows[:, None] + causal_offset)
+            if MASK != "none":
+                visible = visible & in_band(rows[:, None], keys[None, :], left, right, MASK)
             scores = tl.where(visible, scores * qk_scale, float("-inf"))
             new_max = tl.maximum(row_max, tl.max(scores, 1))
             # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
@@ -86,7 +85,7 @@ def _attend(
         keep = tl.exp2(row_max - shift)
         row_sum = row_sum * keep + tl.sum(weights, 1)
         v_tile = v_head_ptr + key_rows * stride_vn + v_cols[None, :]
-        v = _load_tile(v_tile, keys, kv_len, v_cols, v_dim, MASKED, not EVEN_D)
+        v = load_tile(v_tile, keys, kv_len, v_cols, v_dim, MASKED, not EVEN_D)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
         row_max = new_max
     return acc, row_sum, row_max
@@ -100,7 +99,8 @@ def flash_attention_fwd_kernel(
     out_ptr,
     lse_ptr,
     scale,
-    causal_offset,
+    left,
+    right,
     batch,  # noqa: ARG001 - the manifest's grid reads it
     heads,
     group,
@@ -120,7 +120,7 @@ def flash_attention_fwd_kernel(
     stride_ob,
     stride_oh,
     stride_om,
-    CAUSAL: tl.constexpr,
+    MASK: tl.constexpr,
     EVEN_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -131,8 +131,8 @@ def flash_attention_fwd_kernel(
 
     q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
     [batch, heads, q_len, v_dim]: any strides, the last 1. lse is None or contiguous fp32 [batch, heads, q_len].
-    With `CAUSAL`, query m sees the keys up to m + `causal_offset`. A row that sees no key gives 0 and lse -inf.
-    The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x alone, as y and z end at 65,535.
+    By `MASK`, query m sees all keys, those up to m + `right`, or those from m + `left` on too. A row that sees no key
+    gives 0 and lse -inf. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x alone, as y and z end at 65,535.
     """
     tiles = tl.cdiv(q_len, BLOCK_M)
     # under a causal mask the last tiles are the longest: they go first, so that short ones fill the end of the wave
@@ -152,7 +152,7 @@ def flash_attention_fwd_kernel(
     k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
     v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
 
-    q = _load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
     # the running maximum is taken before scaling, which needs a scale of at least 0; turning the sign of q is exact
     q = (q.to(tl.float32) * tl.where(scale < 0, -1.0, 1.0)).to(q.dtype)
     qk_scale = tl.abs(scale) * LOG2_E
@@ -161,29 +161,24 @@ def flash_attention_fwd_kernel(
     row_sum = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
 
-    last = kv_len
-    seen_by_all = kv_len
-    if CAUSAL:
-        last = tl.maximum(0, tl.minimum(kv_len, row_start + BLOCK_M + causal_offset))
-        seen_by_all = tl.maximum(0, tl.minimum(kv_len, row_start + 1 + causal_offset))
-    full = seen_by_all // BLOCK_N * BLOCK_N
+    first, full_first, full_last, last = span_of(
+        row_start, left, right, kv_len, BLOCK_M, BLOCK_N, MASK == "window", MASK != "none"
+    )
     acc, row_sum, row_max = _attend(
-        acc, row_sum, row_max, q, k_head_ptr, v_head_ptr, stride_kn, stride_vn, rows, 0, full, kv_len, head_dim, v_dim,
-        qk_scale, causal_offset, False, CAUSAL, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
+        acc, row_sum, row_max, q, k_head_ptr, v_head_ptr, stride_kn, stride_vn, rows, full_first, full_last, 0, 0, kv_len,
+        head_dim, v_dim, qk_scale, left, right, False, MASK, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
     acc, row_sum, row_max = _attend(
-        acc, row_sum, row_max, q, k_head_ptr, v_head_ptr, stride_kn, stride_vn, rows, full, last, kv_len, head_dim, v_dim,
-        qk_scale, causal_offset, True, CAUSAL, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
+        acc, row_sum, row_max, q, k_head_ptr, v_head_ptr, stride_kn, stride_vn, rows, first,
+        last - (full_last - full_first), full_first, full_last, kv_len, head_dim, v_dim, qk_scale, left, right, True,
+        MASK, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
     )  # fmt: skip
 
     out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     out_ptrs = (
         out_ptr + index_b * stride_ob + index_h * stride_oh + rows.to(tl.int64)[:, None] * stride_om + v_cols[None, :]
     )
-    out_mask = rows[:, None] < q_len
-    if not EVEN_D:
-        out_mask = out_mask & (v_cols[None, :] < v_dim)
-    tl.store(out_ptrs, out.to(out_ptr.dtype.element_ty), mask=out_mask)
+    store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, not EVEN_D)
     if lse_ptr is not None:
         # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
         lse = (row_max + tl.log2(row_sum)) * LN_2

@@ -1,46 +1,24 @@
-"""The flash attention operator: arguments checked, sizes mapped to the kernel's meaning, one launch."""
+"""The flash attention operator, as Python and torch know it."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
 from __future__ import annotations
 
 import math
-from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
-from nojit.kernels import library
-from nojit.kernels.arguments import (
-    check_choice,
-    check_dtype,
-    check_like,
-    check_rank,
-    check_shape,
-    check_tensor,
-    refuse_value,
-)
 from nojit.kernels.dispatch import is_plain
+from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
+from nojit.kernels.flash_attention.checks import Window, check_gradients, check_operands, window_sides
+from nojit.kernels.flash_attention.forward import allocate_output, launch_forward
+from nojit.kernels.flash_attention.masks import mask_of
 from torch import Tensor
 
 __all__ = ["flash_attention"]
 
-ALIGNMENTS: Final = ("top_left", "bottom_right")
-MAX_HEAD_DIM: Final = 256
-MAX_HEAD_DIM_FP32: Final = 128
-"""fp32 tiles of wider heads do not fit the registers."""
-HOPPER: Final = 9
-"""The major compute capability that has a kernel of its own."""
-MAX_MAPPED_DIM: Final = 128
-"""The widest heads of that kernel."""
-MAP_BYTES: Final = 16
-"""What tensor maps want addresses and strides to be multiples of."""
-MAPPED_ITEM_BYTES: Final = 2
-MAP_STEP: Final = MAP_BYTES // MAPPED_ITEM_BYTES
-"""The same in elements."""
-MAX_LEN: Final = 2**30
-"""Positions of a query and a key are summed in 32 bits."""
-
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def flash_attention(
@@ -51,231 +29,136 @@ def flash_attention(
     scale: float | None = None,
     is_causal: bool = False,
     causal_alignment: str = "top_left",
+    window: Window = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Compute ``softmax(q @ k^T * scale) @ v`` without storing the scores. Forward only: it has no gradient.
+    """Compute ``softmax(q @ k^T * scale) @ v`` without storing the scores.
 
     Args:
         q: queries [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1.
         k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads head ``h // (H // Hkv)``.
         v: values [B, Hkv, N, Dv], Dv up to 256 (fp32: 128).
         scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
-        is_causal: let query m see the keys up to m only.
-        causal_alignment: whether the diagonal starts at the first query and key (``"top_left"``) or ends at the last
-            ones (``"bottom_right"``: query m sees the keys up to ``m + N - M``).
+        is_causal: let a query see no key to the right of its position.
+        causal_alignment: where positions start: query m is at that of key m (``"top_left"``), or the last query at that
+            of the last key (``"bottom_right"``: query m is at ``m + N - M``).
+        window: let the query at position p see the keys from ``p - left`` to ``p + right`` only: ``(left, right)``, of
+            which None is without end; an int is both.
         return_lse: return the log-sum-exp of each row of scores too.
 
     Returns:
         The output [B, H, M, Dv] in the dtype of `q`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
         sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of q.
+        Both are differentiable in q, k and v, once.
 
     Raises:
-        ArgumentError: a dtype or device that does not fit.
+        ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape, stride or word that does not fit.
     """
-    launch = _flash_attention if is_plain(q, k, v) else _flash_attention_op
-    out, lse = launch(q, k, v, scale, is_causal, causal_alignment, return_lse)
+    left, right = (None, None) if window is None else window_sides(window)
+    if is_plain(q, k, v):
+        out, lse = _flash_attention(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse)
+    else:
+        # gradients need the log-sums
+        with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
+        out, lse = _flash_attention_op(q, k, v, scale, is_causal, causal_alignment, left, right, with_lse)
     return (out, lse) if return_lse else out
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
-    check_tensor("q", q)
-    check_dtype("q", q)
-    check_like("k", k, "q", q)
-    check_like("v", v, "q", q)
-    check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
-    check_rank("q", q, "B, H, M, D")
-    check_rank("k", k, "B, Hkv, N, D")
-    check_rank("v", v, "B, Hkv, N, Dv")
-    batch, heads, _, dim = q.shape
-    kv_heads = k.shape[1]
-    check_shape("k", k, (batch, kv_heads, k.shape[2], dim), "B, Hkv, N, D")
-    check_shape("v", v, (batch, kv_heads, k.shape[2], v.shape[3]), "B, Hkv, N, Dv")
-    if heads and (not kv_heads or heads % kv_heads):
-        refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
-    for name, value in (("q", q), ("k", k), ("v", v)):
-        _check_rows(name, value)
-
-
-def _check_rows(argument: str, value: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece."""
-    length, dim = value.shape[2:]
-    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
-    if not 1 <= dim <= widest:
-        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
-    if length > MAX_LEN:
-        refuse_value(argument, f"at most {MAX_LEN} rows", length)
-    if value.stride(3) != 1 and dim != 1:
-        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
-
-
-def _tile_width(dim: int) -> int:
-    """Round a head dimension up to what a tile can have."""
-    return max(16, 1 << (dim - 1).bit_length())
-
-
-def _tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV: what is built are equal widths, and 256 with 128."""
-    widths = _tile_width(dim), _tile_width(v_dim)
-    if widths == (256, 128):
-        return widths
-    return max(widths), max(widths)
-
-
-def _allocate(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor]:
-    """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums or an empty tensor."""
-    batch, heads, length, dim = q.shape
-    out = torch.empty_like(q) if v.shape[3] == dim else q.new_empty(batch, heads, length, v.shape[3])
-    if out.stride(3) != 1:
-        out = q.new_empty(batch, heads, length, v.shape[3])
-    return out, q.new_empty((batch, heads, length) if return_lse else (0,), dtype=torch.float32)
-
-
 def _flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, scale: float | None, is_causal: bool, causal_alignment: str, return_lse: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    is_causal: bool,
+    causal_alignment: str,
+    window_left: int | None,
+    window_right: int | None,
+    return_lse: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check(q, k, v, causal_alignment)
-    out, lse = _allocate(q, v, return_lse)
-    if not out.numel():
-        return out, lse
-    factor = 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
-    offset = k.shape[2] - q.shape[2] if causal_alignment == "bottom_right" else 0
-    lse_or_none = lse if return_lse else None
-    maps = maps_of(q, k, v, out, factor)
-    if maps is None:
-        launch_over_pointers(q, k, v, out, lse_or_none, factor, offset, bool(is_causal))
-    else:
-        launch_over_maps(maps, lse_or_none, factor, offset, bool(is_causal))
+    check_operands(q, k, v, causal_alignment)
+    out, lse = allocate_output(q, v, return_lse)
+    if out.numel():
+        mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
+        launch_forward(q, k, v, out, lse if return_lse else None, _factor(q, scale), mask)
     return out, lse
 
 
-Maps = tuple["_Described", "_Described", "_Described", "_Described"]
+def _factor(q: Tensor, scale: float | None) -> float:
+    return 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
 
 
-def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps | None:
-    """Describe the operands to the kernel for sm_90; None where it does not run this call.
-
-    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, and a scale that
-    is not negative.
-    """
-    if not q.is_cuda or _facts(q.device.index).major != HOPPER or q.element_size() != MAPPED_ITEM_BYTES:
-        return None
-    if max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
-        return None
-    maps = _described(q), _described(k), _described(v), _described(out)
-    return None if None in maps else cast("Maps", maps)
-
-
-@cache
-def _facts(device: int) -> Any:
-    """Return what torch knows of a device."""
-    return torch.cuda.get_device_properties(device)
-
-
-class _Described:
-    """A tensor as a kernel over tensor maps takes it, its blocks left to the config."""
-
-    __slots__ = ("base", "shape", "strides")
-
-    block_shape = None
-
-    def __init__(self, base: Tensor, strides: tuple[int, ...]) -> None:
-        self.base = base
-        self.shape = base.shape
-        self.strides = strides
-
-
-def _described(value: Tensor) -> _Described | None:
-    """Describe a tensor; None if no map can: its address and strides must be multiples of 16 bytes."""
-    batch, heads, rows, width = strides = value.stride()
-    if value.data_ptr() % MAP_BYTES or width != 1:
-        return None
-    if not (batch | heads | rows) % MAP_STEP and min(strides) > 0:
-        return _Described(value, strides)
-    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
-    fitting = [MAP_STEP if size == 1 else stride for size, stride in zip(value.shape[:3], strides, strict=False)]
-    if any(stride <= 0 or stride % MAP_STEP for stride in fitting):
-        return None
-    return _Described(value, (*fitting, 1))
-
-
-def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, offset: int, is_causal: bool) -> None:
-    """Launch the kernel for sm_90."""
-    q, _, v, _ = maps
-    batch, heads, q_len, head_dim = q.shape
-    kv_heads, kv_len, v_dim = v.shape[1:]
-    width = _tile_width(max(head_dim, v_dim))
-    library.get("flash_attention_fwd_sm90")(
-        *maps,
-        lse,
-        scale,
-        offset,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        _facts(q.base.device.index).multi_processor_count,
-        CAUSAL=is_causal,
-        BLOCK_D=width,
-        BLOCK_DV=width,
-    )
-
-
-def launch_over_pointers(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, offset: int, is_causal: bool
-) -> None:
-    """Launch the kernel that takes any strides, alignment and width."""
-    batch, heads, q_len, head_dim = q.shape
-    kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = _tile_widths(head_dim, v_dim)
-    library.get("flash_attention_fwd")(
-        q,
-        k,
-        v,
-        out,
-        lse,
-        scale,
-        offset,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        *out.stride()[:3],
-        CAUSAL=is_causal,
-        BLOCK_D=block_d,
-        BLOCK_DV=block_dv,
-    )
-
-
-def _fake(
+def _flash_attention_backward(
+    dout: Tensor,
+    dlse: Tensor | None,
     q: Tensor,
-    k: Tensor,  # noqa: ARG001 - the operator's signature
+    k: Tensor,
     v: Tensor,
-    scale: float | None,  # noqa: ARG001 - likewise
-    is_causal: bool,  # noqa: ARG001 - likewise
-    causal_alignment: str,  # noqa: ARG001 - likewise
-    return_lse: bool,
-) -> tuple[Tensor, Tensor]:
-    return _allocate(q, v, return_lse)
+    out: Tensor,
+    lse: Tensor,
+    scale: float | None,
+    is_causal: bool,
+    causal_alignment: str,
+    window_left: int | None,
+    window_right: int | None,
+    wanted: list[bool],
+) -> Gradients:
+    check_operands(q, k, v, causal_alignment)
+    check_gradients(q, v, dout, dlse, out, lse)
+    gradients = allocate_gradients(q, k, v, wanted)
+    mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
+    launch_backward((dout, dlse), (q, k, v), (out, lse), gradients, _factor(q, scale), mask)
+    return gradients
 
 
-def _backward(ctx: Any, *grads: Tensor) -> None:
-    raise NotImplementedError("flash_attention has no backward kernel: detach its inputs, or use torch.no_grad()")
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:3], *output)
+    *ctx.words, ctx.has_lse = inputs[3:]
 
 
+def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    if not ctx.has_lse:
+        raise NotImplementedError("nojit::flash_attention has gradients with return_lse=True only, as they need it")
+    q, k, v, out, lse = ctx.saved_tensors
+    if dout is None:
+        dout = torch.zeros_like(out)
+    wanted = ctx.needs_input_grad[:3]
+    gradients = _flash_attention_backward_op(dout, dlse, q, k, v, out, lse, *ctx.words, wanted)
+    given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
+    return (*given, *(None,) * 6)
+
+
+def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("flash_attention has no second derivative: do not pass create_graph=True")
+
+
+_WORDS: Final = "float? scale, bool is_causal, str causal_alignment, SymInt? window_left, SymInt? window_right"
 _LIBRARY.define(
-    "flash_attention(Tensor q, Tensor k, Tensor v, float? scale, bool is_causal, str causal_alignment, bool return_lse)"
-    " -> (Tensor, Tensor)",
-    tags=(torch.Tag.pt2_compliant_tag,),
+    f"flash_attention(Tensor q, Tensor k, Tensor v, {_WORDS}, bool return_lse) -> (Tensor, Tensor)", tags=_TAGS
+)
+_LIBRARY.define(
+    "flash_attention_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    f"{_WORDS}, bool[3] wanted) -> (Tensor, Tensor, Tensor)",
+    tags=_TAGS,
 )
 _LIBRARY.impl("flash_attention", _flash_attention, "CompositeExplicitAutograd")
+_LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeExplicitAutograd")
+
+
+def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
+    del k
+    return allocate_output(q, v, words[-1])
+
+
+def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:
+    del dout, dlse
+    return allocate_gradients(q, k, v, rest[-1])
+
+
 torch.library.register_fake("nojit::flash_attention", _fake, lib=_LIBRARY)
-torch.library.register_autograd("nojit::flash_attention", _backward, lib=_LIBRARY)
+torch.library.register_fake("nojit::flash_attention_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flash_attention", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flash_attention_backward", _refuse_double_backward, lib=_LIBRARY)
 _flash_attention_op = torch.ops.nojit.flash_attention.default
+_flash_attention_backward_op = torch.ops.nojit.flash_attention_backward.default

@@ -1,155 +1,41 @@
-"""Shapes to test, tune and measure attention with."""
+"""Calls of the attention kernels to tune and measure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 import torch
-from nojit.kernels.flash_attention.op import launch_over_maps, launch_over_pointers, maps_of
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.flash_attention import yardstick
+from nojit.kernels.flash_attention.backward import launch_delta, launch_dkdv_over_pointers, launch_dq_over_pointers
+from nojit.kernels.flash_attention.forward import launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn
+from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
 
-__all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "Problem", "problems"]
+__all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "GradientProblem", "Problem", "problems"]
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The sizes of one call."""
-
-    name: str
-    batch: int
-    heads: int
-    kv_heads: int
-    q_len: int
-    kv_len: int
-    head_dim: int
-    v_dim: int
-    is_causal: bool = False
-    causal_alignment: str = "top_left"
-
-
-def _small_calls() -> Iterator[Problem]:
-    """List calls with little to do at once, where the best tile depends on how many programs there are."""
-    for dim in (64, 128):
-        for heads in (8, 32, 128):
-            for q_len, kv_len in ((16, 128), (32, 512), (64, 128), (64, 1024), (128, 512), (256, 2048)):
-                name = f"chunk of {q_len} at {kv_len}, {heads} heads, D {dim}"
-                yield Problem(name, 1, heads, heads, q_len, kv_len, dim, dim, True, "bottom_right")
-            for length in (128, 256, 768):
-                yield Problem(f"{length}, {heads} heads, D {dim}", 1, heads, heads, length, length, dim, dim)
-                causal = f"{length}, causal, {heads} heads, D {dim}"
-                yield Problem(causal, 1, heads, heads, length, length, dim, dim, is_causal=True)
-            for kv_len in (512, 2048):
-                name = f"decode of 8 x {heads} against {kv_len}, D {dim}"
-                yield Problem(name, 8, heads, heads, 2, kv_len, dim, dim)
-
-
-PROBLEMS: Final = {
-    "test": (
-        Problem("one query", 1, 1, 1, 1, 1, 16, 16),
-        Problem("tiles that fit", 1, 2, 2, 128, 128, 64, 64, is_causal=True),
-        Problem("ragged lengths", 2, 2, 1, 131, 77, 64, 64),
-        Problem("ragged, causal", 1, 4, 2, 77, 131, 32, 32, is_causal=True),
-        Problem("ragged, causal at the end", 1, 2, 1, 77, 131, 32, 32, is_causal=True, causal_alignment="bottom_right"),
-        Problem("rows that see nothing", 1, 2, 2, 150, 70, 32, 32, is_causal=True, causal_alignment="bottom_right"),
-        Problem("no keys", 1, 2, 2, 5, 0, 32, 32),
-        Problem("head of 40", 1, 2, 1, 33, 65, 40, 40, is_causal=True),
-        Problem("head of 96", 1, 2, 2, 40, 70, 96, 96),
-        Problem("head of 111", 1, 3, 1, 20, 30, 111, 111),
-        Problem("values wider than keys", 1, 2, 2, 20, 30, 24, 72),
-        Problem("latent attention", 1, 2, 1, 20, 70, 192, 128, is_causal=True),
-        Problem("head of 256", 1, 1, 1, 70, 70, 256, 256),
-    ),
-    "tune": (
-        Problem("prefill of 4k", 4, 32, 8, 4096, 4096, 128, 128, is_causal=True),
-        Problem("decode of 64 against 4k", 64, 32, 8, 1, 4096, 128, 128),
-        Problem("short, D 64", 16, 16, 16, 512, 512, 64, 64),
-        Problem("prefill of 2k, D 64", 8, 16, 16, 2048, 2048, 64, 64, is_causal=True),
-        Problem("encoder of 1k", 8, 16, 16, 1024, 1024, 128, 128),
-        Problem("chunk of 512 at 16k", 1, 32, 8, 512, 16384, 128, 128, True, "bottom_right"),
-        Problem("prompt of 256", 1, 32, 8, 256, 256, 128, 128, is_causal=True),
-        Problem("vision, D 64", 32, 12, 12, 196, 196, 64, 64),
-        Problem("prefill of 8k", 1, 32, 8, 8192, 8192, 128, 128, is_causal=True),
-        Problem("decode of 8 against 8k", 8, 32, 8, 1, 8192, 128, 128),
-        Problem("4k, D 64", 2, 16, 16, 4096, 4096, 64, 64),
-        Problem("prompt of 1k", 2, 32, 8, 1024, 1024, 128, 128, is_causal=True),
-        Problem("4k", 2, 32, 32, 4096, 4096, 128, 128),
-        Problem("speculation of 16 at 4k", 8, 32, 8, 16, 4096, 128, 128, True, "bottom_right"),
-        Problem("prefill of 512", 8, 32, 8, 512, 512, 128, 128, is_causal=True),
-        Problem("prefill of 4k, D 64", 4, 16, 16, 4096, 4096, 64, 64, is_causal=True),
-        Problem("text to image, D 64", 4, 20, 20, 4096, 77, 64, 64),
-        Problem("chunk of 2k at 8k", 1, 32, 8, 2048, 8192, 128, 128, True, "bottom_right"),
-        Problem("prefill of 16k, 8 heads", 1, 8, 8, 16384, 16384, 128, 128, is_causal=True),
-        Problem("encoder of 256", 32, 16, 16, 256, 256, 128, 128),
-        Problem("prompt of 128, D 64", 4, 12, 12, 128, 128, 64, 64, is_causal=True),
-        Problem("16k, D 64, 4 heads", 1, 4, 4, 16384, 16384, 64, 64),
-        Problem("edge: 2049 of 2049", 2, 16, 16, 2049, 2049, 128, 128, is_causal=True),
-        Problem("chunk of 128 at 4k", 2, 32, 8, 128, 4096, 128, 128, True, "bottom_right"),
-        Problem("decode of 64 against 1k, D 64", 64, 16, 16, 1, 1024, 64, 64),
-        Problem("2k", 4, 16, 16, 2048, 2048, 128, 128),
-        Problem("prompt of 1k, D 64", 4, 16, 16, 1024, 1024, 64, 64, is_causal=True),
-        Problem("encoder of 1k, D 64", 8, 16, 16, 1024, 1024, 64, 64),
-        Problem("chunk of 512 at 4k, D 64", 2, 16, 16, 512, 4096, 64, 64, True, "bottom_right"),
-        Problem("prefill of 8k, D 64", 1, 16, 16, 8192, 8192, 64, 64, is_causal=True),
-        Problem("decode of 4 against 1k", 4, 16, 4, 1, 1024, 128, 128),
-        Problem("512", 2, 16, 16, 512, 512, 128, 128),
-        Problem("prefill of 2k, D 64, 12 heads", 1, 12, 12, 2048, 2048, 64, 64, is_causal=True),
-        Problem("prefill of 512, D 64", 16, 12, 12, 512, 512, 64, 64, is_causal=True),
-        Problem("8k", 1, 16, 16, 8192, 8192, 128, 128),
-        Problem("2k, D 64", 4, 16, 16, 2048, 2048, 64, 64),
-        Problem("prompt of 512, 16 heads", 1, 16, 4, 512, 512, 128, 128, is_causal=True),
-        Problem("decode of 16 against 16k", 16, 8, 8, 1, 16384, 128, 128),
-        Problem("speculation of 4 at 2k", 32, 32, 8, 4, 2048, 128, 128, True, "bottom_right"),
-        Problem("chunk of 256 at 1k, D 64", 4, 12, 12, 256, 1024, 64, 64, True, "bottom_right"),
-        Problem("encoder of 512, D 64, 12 heads", 1, 12, 12, 512, 512, 64, 64),
-        Problem("2k, 16 heads", 1, 16, 16, 2048, 2048, 128, 128),
-        Problem("prefill of 2k, 16 heads", 1, 16, 16, 2048, 2048, 128, 128, is_causal=True),
-        Problem("8k, D 64", 1, 12, 12, 8192, 8192, 64, 64),
-        Problem("prefill of 256, D 64", 32, 16, 16, 256, 256, 64, 64, is_causal=True),
-        Problem("prefill of 2k", 8, 32, 8, 2048, 2048, 128, 128, is_causal=True),
-        Problem("text to image", 2, 24, 24, 4096, 512, 128, 128),
-        Problem("speculation of 16 at 1k, D 64", 16, 16, 16, 16, 1024, 64, 64, True, "bottom_right"),
-        *_small_calls(),
-    ),
-    "bars": (
-        Problem("4k causal", 4, 32, 32, 4096, 4096, 128, 128, is_causal=True),
-        Problem("4k", 4, 32, 32, 4096, 4096, 128, 128),
-        Problem("16k causal", 1, 32, 32, 16384, 16384, 128, 128, is_causal=True),
-        Problem("4k causal, D 64", 4, 32, 32, 4096, 4096, 64, 64, is_causal=True),
-    ),
-}
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
-
-Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of shapes.
-"""
-
+_TILES: Final = ("BLOCK_M", "BLOCK_N")
+_MEANING: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
 ROLES: Final[Mapping[str, Roles]] = {
-    "flash_attention_fwd": Roles(("BLOCK_M", "BLOCK_N"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "EVEN_D")),
-    "flash_attention_fwd_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
+    "flash_attention_fwd": Roles(_TILES, (), _MEANING),
+    "flash_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
+    "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
+    "flash_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
+    "flash_attention_bwd_dq": Roles(_TILES, (), _MEANING),
 }
-
+_FORWARD: Final = ("flash_attention_fwd", "flash_attention_fwd_sm90")
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
-_DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
-# what a held-out problem may take: about 2 ms of an H200
-_MOST_FLOPS: Final = 8 * 10**11
-# rows are compared in groups that end here: the later a row, the more keys it averages, and the smaller it is
-_GROUP_ENDS: Final = (16, 64, 256, 1024, 4096)
-# queries that the reference works on at once
-_CHUNK: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionProblem:
-    """One call of one dtype."""
+class _AttentionCall:
+    """One call of one kernel, in one dtype."""
 
     problem: Problem
     dtype: str
-
-    kernel: str = "flash_attention_fwd"
+    kernel: str
 
     @property
     def name(self) -> str:
@@ -159,142 +45,113 @@ class AttentionProblem:
     @property
     def shape_class(self) -> str:
         """How many queries there are, as compared with the keys."""
-        one = self.problem
-        if one.q_len <= 16:
-            return "decode"
-        if one.q_len < one.kv_len:
-            return "chunk"
-        return "short" if one.q_len <= 1024 else "long"
+        return self.problem.kind
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
         """The sizes of the call."""
-        return {name: getattr(self.problem, name) for name in Problem.__slots__ if name != "name"}
+        return self.problem.sizes
 
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions of both products, half of them with a causal mask over a square."""
-        one = self.problem
-        seen = one.q_len * one.kv_len
-        if one.is_causal:
-            diagonal = min(one.q_len, one.kv_len)
-            seen -= diagonal * (diagonal - 1) // 2
-        return 2 * one.batch * one.heads * seen * (one.head_dim + one.v_dim)
+    def _operands(self, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Make random queries, keys, values and gradients of the output."""
+        one, dtype = self.problem, _DTYPES[self.dtype]
+        source = generator(one.name, device)
+
+        def random(heads: int, length: int, dim: int) -> Tensor:
+            return torch.randn((one.batch, heads, length, dim), generator=source, device=device, dtype=dtype)
+
+        return (
+            random(one.heads, one.q_len, one.head_dim),
+            random(one.kv_heads, one.kv_len, one.head_dim),
+            random(one.kv_heads, one.kv_len, one.v_dim),
+            random(one.heads, one.q_len, one.v_dim),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionProblem(_AttentionCall):
+    """One call of the forward pass."""
+
+    kernel: str = "flash_attention_fwd"
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the results of the first and the last head."""
         one = self.problem
-        q, k, v = _operands(one, _DTYPES[self.dtype], device)
-        words: dict[str, Any] = {"is_causal": one.is_causal, "causal_alignment": one.causal_alignment}
-        out = q.new_empty(one.batch, one.heads, one.q_len, one.v_dim)
-        offset = one.kv_len - one.q_len if one.causal_alignment == "bottom_right" else 0
-        launch, _ = recorded(lambda: self._launch((q, k, v, out), offset))
+        q, k, v, like = self._operands(device)
+        out = torch.empty_like(like)
+        launch, _ = recorded(lambda: self._launch(q, k, v, out))
         group = one.heads // one.kv_heads
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.heads - 1))
-            for part in _parts(
-                (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], words
+            for part in yardstick.output_parts(
+                (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], one
             )
         ]
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
-            outputs=tuple(part[0] for part in parts),
-            expected=tuple(part[1] for part in parts),
-            tolerances=tuple(part[2] for part in parts),
-            moved_bytes=sum(value.numel() * value.element_size() for value in (q, k, v, out)),
-            flops=self.flops,
-        )
+        return yardstick.work(launch, parts, (q, k, v, out), one.flops)
 
-    def _launch(self, operands: tuple[Tensor, Tensor, Tensor, Tensor], offset: int) -> None:
+    def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
         """Launch the kernel in question, whichever the operator would."""
-        scale, causal = self.problem.head_dim**-0.5, self.problem.is_causal
-        maps = maps_of(*operands, scale) if self.kernel == "flash_attention_fwd_sm90" else None
+        scale, mask = self.problem.head_dim**-0.5, self.problem.mask
+        maps = maps_of(q, k, v, out, scale) if self.kernel == "flash_attention_fwd_sm90" else None
         if maps is None:
-            launch_over_pointers(*operands, None, scale, offset, causal)
+            launch_over_pointers(q, k, v, out, None, scale, mask)
         else:
-            launch_over_maps(maps, None, scale, offset, causal)
+            launch_over_maps(maps, None, scale, mask)
 
 
-def _operands(one: Problem, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    source = generator(one.name, device)
+@dataclass(frozen=True, slots=True)
+class GradientProblem(_AttentionCall):
+    """One call of a kernel of the backward pass."""
 
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=source, device=device, dtype=dtype)
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the gradients of the first and the last head of keys and of their queries."""
+        if self.kernel == "flash_attention_bwd_delta":
+            return self._prepare_delta(device)
+        one = self.problem
+        q, k, v, dout = self._operands(device)
+        sums = yardstick.RowSums.guessed(one, device)
+        written = tuple(map(torch.empty_like, (q, k, v)))
+        parts = [
+            part
+            for batch, head in ((0, 0), (-1, one.kv_heads - 1))
+            for part in yardstick.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
+        ]
+        scale, mask, (dq, dk, dv) = one.head_dim**-0.5, one.mask, written
+        given = (q, k, v, dout, sums.lse, sums.delta)
+        if self.kernel == "flash_attention_bwd_dq":
+            launch, _ = recorded(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
+            parts = [part for part in parts if part.gradient == 0]
+            return yardstick.work(launch, parts, (*given, dq), 3 * one.flops // 2)
+        launch, _ = recorded(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
+        parts = [part for part in parts if part.gradient > 0]
+        return yardstick.work(launch, parts, (*given, dk, dv), 2 * one.flops)
 
-    return (
-        random(one.batch, one.heads, one.q_len, one.head_dim),
-        random(one.batch, one.kv_heads, one.kv_len, one.head_dim),
-        random(one.batch, one.kv_heads, one.kv_len, one.v_dim),
-    )
-
-
-def _parts(
-    head: tuple[Tensor, Tensor, Tensor], out: Tensor, words: Mapping[str, Any]
-) -> Iterator[tuple[Tensor, Tensor, float]]:
-    """Yield the rows of one head in groups: where they are written, what is expected, and the error allowed.
-
-    That is twice the error of torch's own operators in this precision, and one unit in the last place.
-    """
-    q, k, v = head
-    exact, torchs = _rows(q.float(), k.float(), v.float(), words), _rows(q, k, v, words)
-    ends = [end for end in _GROUP_ENDS if end < len(out)]
-    for first, end in zip([0, *ends], [*ends, len(out)], strict=True):
-        apart = float((torchs[first:end].float() - exact[first:end]).abs().max())
-        yield out[first:end], exact[first:end], 2 * apart + rounding(exact[first:end], out.dtype)
-
-
-def _rows(q: Tensor, k: Tensor, v: Tensor, words: Mapping[str, Any]) -> Tensor:
-    """Attend with one head, a chunk of queries at a time, in the dtype of the operands."""
-    shift = len(k) - len(q) if words["causal_alignment"] == "bottom_right" else 0
-    chunks = []
-    for first in range(0, len(q), _CHUNK):
-        part = q[first : first + _CHUNK]
-        scores = (part @ k.T).float() * q.shape[1] ** -0.5
-        if words["is_causal"]:
-            rows = torch.arange(first, first + len(part), device=q.device)[:, None] + shift
-            scores = scores.masked_fill(torch.arange(len(k), device=q.device) > rows, float("-inf"))
-        chunks.append(torch.softmax(scores, -1).to(q.dtype) @ v)
-    return torch.cat(chunks)
+    def _prepare_delta(self, device: str) -> Work:
+        out, dout = (self._operands(device)[-1].roll(shift, 2) for shift in (0, 1))
+        delta = torch.empty(out.shape[:3], device=device)
+        launch, _ = recorded(lambda: launch_delta(out, dout, delta, None, delta))
+        exact = (out.float() * dout.float()).sum(-1)
+        part = yardstick.Part(delta, exact, rounding(exact, torch.float32))
+        return yardstick.work(launch, [part], (out, dout, delta), 2 * out.numel())
 
 
-def problems(use: str) -> tuple[AttentionProblem, ...]:
+def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
         ValueError: there is no such use.
     """
     check_use(use)
-    found = (*PROBLEMS.get(use, ()), *_drawn(use))
-    return tuple(AttentionProblem(problem, "bf16", kernel) for kernel in ROLES for problem in found)
-
-
-def _drawn(use: str) -> tuple[Problem, ...]:
-    """Draw calls: decoding, chunks and prompts of any length."""
-    rng = draws("flash_attention", use)
-    known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
-    found: dict[str, Problem] = {}
-    while len(found) < _DRAWN.get(use, 0):
-        one = _draw(rng, ("square", "square", "causal", "causal", "chunk", "decode")[len(found) % 6])
-        fits = AttentionProblem(one, "bf16").flops <= _MOST_FLOPS
-        if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
-            found[one.name] = one
-    return tuple(found.values())
-
-
-def _draw(rng: Random, kind: str) -> Problem:
-    dim = rng.choice((64, 128))
-    heads, batch = rng.choice((8, 12, 16, 24, 32, 40)), rng.choice((1, 2, 4, 8, 16))
-    kv_heads = rng.choice((heads, heads // 4))
-    length = round(2 ** rng.uniform(7, 13))
-    q_len = length
-    if kind == "chunk":
-        q_len = round(length * rng.uniform(0.05, 0.5))
-    elif kind == "decode":
-        q_len, batch = rng.choice((1, 2, 4)), batch * 4
-    causal = kind in {"causal", "chunk"}
-    name = f"{kind} {batch} x {heads}/{kv_heads} x {q_len} x {length} x {dim}"
-    alignment = "bottom_right" if kind == "chunk" else "top_left"
-    return Problem(name, batch, heads, kv_heads, q_len, length, dim, dim, causal, alignment)
+    found = (*PROBLEMS.get(use, ()), *drawn(use))
+    # gradients are of training, where nobody decodes
+    trained = [problem for problem in found if problem.kind in {"short", "long"}]
+    return (
+        *(AttentionProblem(problem, "bf16", kernel) for kernel in _FORWARD for problem in found),
+        *(
+            GradientProblem(problem, "bf16", kernel)
+            for kernel in ROLES
+            if kernel not in _FORWARD
+            for problem in trained
+        ),
+    )

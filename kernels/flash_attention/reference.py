@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import torch
+from nojit.kernels.flash_attention.checks import Window, window_sides
 from torch import Tensor
 
 __all__ = ["flash_attention", "visible"]
 
 
-def visible(q_len: int, kv_len: int, causal_alignment: str, device: torch.device) -> Tensor:
-    """Return which keys each query sees under a causal mask: bool [q_len, kv_len]."""
-    offset = kv_len - q_len if causal_alignment == "bottom_right" else 0
-    rows = torch.arange(q_len, device=device)[:, None]
-    return torch.arange(kv_len, device=device)[None, :] <= rows + offset
+def visible(
+    q_len: int,
+    kv_len: int,
+    device: torch.device,
+    *,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+    window: Window = None,
+) -> Tensor:
+    """Return which keys each query sees: bool [q_len, kv_len]."""
+    shift = kv_len - q_len if causal_alignment == "bottom_right" else 0
+    places = torch.arange(q_len, device=device)[:, None] + shift
+    keys = torch.arange(kv_len, device=device)[None, :]
+    left, right = window_sides(window)
+    seen = torch.ones(q_len, kv_len, dtype=torch.bool, device=device)
+    if is_causal:
+        seen &= keys <= places
+    if left is not None:
+        seen &= keys >= places - left
+    if right is not None:
+        seen &= keys <= places + right
+    return seen
 
 
 def flash_attention(
@@ -23,15 +41,18 @@ def flash_attention(
     scale: float | None = None,
     is_causal: bool = False,
     causal_alignment: str = "top_left",
+    window: Window = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M] of the operator's arguments."""
+    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M] of the operator's arguments; differentiable."""
     group = q.shape[1] // k.shape[1]
     k, v = (value.repeat_interleave(group, dim=1) for value in (k, v))
     scores = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        mask = visible(q.shape[2], k.shape[2], causal_alignment, q.device)
-        scores = scores.masked_fill(~mask, float("-inf"))
-    lse = torch.logsumexp(scores, dim=-1)
-    # a row that sees nothing has lse -inf and must give 0, not NaN
-    weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
-    return weights @ v, lse
+    seen = visible(
+        q.shape[2], k.shape[2], q.device, is_causal=is_causal, causal_alignment=causal_alignment, window=window
+    )
+    scores = scores.masked_fill(~seen, float("-inf"))
+    # a row that sees nothing has lse -inf and must give 0, not NaN, and so must its gradients
+    blind = ~seen.any(-1)
+    lse = torch.logsumexp(scores.masked_fill(blind[:, None], 0.0), dim=-1)
+    weights = torch.exp(scores - lse[..., None])
+    return weights @ v, lse.masked_fill(blind, float("-inf"))

@@ -8,50 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
-from unittest import mock
 
 import torch
 from nojit.kernels.block_sparse import reference as block_sparse_reference
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op import block_sparse_softmax
-from nojit.kernels.flash_attention import op as flash
-from nojit.kernels.flash_attention import reference as flash_reference
 from nojit.kernels.pointwise import op as pointwise
 from nojit.kernels.pointwise import reference as pointwise_reference
 from torch import Tensor
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-Outputs = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One operator call; every function makes the same inputs from the same seed."""
-
-    label: str
-    run: Callable[[], Outputs]
-    exact: Callable[[], Outputs]
-    torchs: Callable[[], Outputs]
-    factors: tuple[float, ...]
-    """For each output, how many times torch's own error it may have."""
-
-
-def view(shape: tuple[int, ...], dtype: torch.dtype, seed: int, *, offset: int = 0, scale: float = 1.0) -> Tensor:
-    """Make a random tensor whose first element lies `offset` elements past an aligned address."""
-    generator = torch.Generator("cuda").manual_seed(seed)
-    count = int(torch.Size(shape).numel())
-    flat = torch.empty(count + offset, dtype=dtype, device="cuda")
-    # normal_ in pieces: it draws 32-bit indices
-    for piece in flat.split(1 << 28):
-        piece.normal_(generator=generator)
-    return flat[offset:].view(shape).mul_(scale)
-
-
-def as_tuple(value: object) -> Outputs:
-    return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
-
+from tests.gpu.attention_calls import attention_calls, attention_gradient_calls
+from tests.gpu.call import DTYPES, Call, Outputs, view
 
 # -- pointwise -------------------------------------------------------------------------------------------------------
 
@@ -108,78 +76,6 @@ def _pointwise_call(name, functions, dtype, size, offset, count) -> Call:  # noq
         lambda: (exact(*(x.double() for x in inputs())),),
         lambda: (torchs(*inputs()),),
         (2.0,),
-    )
-
-
-# -- flash attention -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Attention:
-    batch: int
-    heads: int
-    kv_heads: int
-    q_len: int
-    kv_len: int
-    dim: int
-    v_dim: int
-    offset: int
-    causal: bool
-    alignment: str
-    lse: bool
-    maps: bool = True
-    """Whether the kernel over tensor maps may run where it can."""
-
-
-def attention_calls() -> Iterator[Call]:
-    # each tile width full and not, in steps of 16 elements and not
-    widths = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
-    widths += [(16, 32), (256, 128), (192, 128), (200, 100)]
-    for dtype, (dim, v_dim), causal, lse in itertools.product(DTYPES, widths, (False, True), (False, True)):
-        if dtype is torch.float32 and dim > 128:
-            continue
-        for offset, maps in ((0, True), (0, False), (1, True)):
-            case = _Attention(2, 4, 2, 203, 257, dim, v_dim, offset, causal, "bottom_right", lse, maps)
-            if maps or (dtype is not torch.float32 and dim <= flash.MAX_MAPPED_DIM):
-                yield _attention_call(dtype, case)
-    for dtype in DTYPES:
-        for q_len, kv_len in ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024)):
-            for alignment in ("top_left", "bottom_right"):
-                # enough heads that torch's largest error is one of many, also where a head has one row
-                yield _attention_call(dtype, _Attention(8, 32, 4, q_len, kv_len, 64, 64, 0, True, alignment, True))
-
-
-def _attention_call(dtype: torch.dtype, case: _Attention) -> Call:
-    def inputs() -> list[Tensor]:
-        q = view((case.batch, case.heads, case.q_len, case.dim), dtype, 1, offset=case.offset)
-        k = view((case.batch, case.kv_heads, case.kv_len, case.dim), dtype, 2, offset=case.offset)
-        # heads in the inner place: strides that are not those of a contiguous tensor
-        v = view((case.batch, case.kv_len, case.kv_heads, case.v_dim), dtype, 3, offset=case.offset).transpose(1, 2)
-        return [q, k, v]
-
-    options = {"is_causal": case.causal, "causal_alignment": case.alignment}
-
-    def attend() -> Outputs:
-        with nullcontext() if case.maps else mock.patch.object(flash, "maps_of", return_value=None):
-            return as_tuple(flash.flash_attention(*inputs(), return_lse=case.lse, **options))
-
-    def torchs() -> Outputs:
-        """The eager operator in the same precision: products, softmax in fp32, products."""
-        q, k, v = inputs()
-        k, v = (x.repeat_interleave(case.heads // case.kv_heads, 1) for x in (k, v))
-        scores = (q @ k.transpose(2, 3)).float() * case.dim**-0.5
-        if case.causal:
-            seen = flash_reference.visible(case.q_len, case.kv_len, case.alignment, q.device)
-            scores = scores.masked_fill(~seen, float("-inf"))
-        out = torch.nan_to_num(torch.softmax(scores, -1)).to(dtype) @ v
-        return (out, torch.logsumexp(scores, -1)) if case.lse else (out,)
-
-    return Call(
-        f"flash_attention {str(dtype)[6:]} {case}",
-        attend,
-        lambda: flash_reference.flash_attention(*(x.double() for x in inputs()), **options)[: 2 if case.lse else 1],
-        torchs,
-        (2.0, 2.0) if case.lse else (2.0,),
     )
 
 
@@ -261,4 +157,5 @@ def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
 def all_calls() -> Iterator[Call]:
     yield from pointwise_calls()
     yield from attention_calls()
+    yield from attention_gradient_calls()
     yield from sparse_calls()

@@ -27,7 +27,7 @@ def check(call: calls.Call, steered: Steered) -> None:
     exact, torchs = call.exact(), call.torchs()
     for _ in steered.rounds():
         for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
-            assert_accurate(value, right, own, factor)
+            assert_accurate(value, right, own, factor, call.slack(exact))
 
 
 @pytest.mark.parametrize("call", list(calls.all_calls()), ids=lambda call: call.label)

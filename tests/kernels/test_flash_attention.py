@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels.flash_attention import flash_attention, op, reference
+from nojit.kernels.flash_attention import flash_attention, forward, reference
+from nojit.kernels.flash_attention.masks import Mask
 from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
 from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
@@ -25,9 +26,9 @@ def make(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def torchs(q: Tensor, k: Tensor, v: Tensor, *, is_causal=False, causal_alignment="top_left", scale=None) -> Tensor:
+def torchs(q: Tensor, k: Tensor, v: Tensor, *, scale=None, **words) -> Tensor:
     """torch's own operator; what it gives for rows that see nothing depends on its version, and is made 0."""
-    mask = reference.visible(q.shape[2], k.shape[2], causal_alignment, q.device) if is_causal else None
+    mask = reference.visible(q.shape[2], k.shape[2], q.device, **words)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
     return torch.nan_to_num(out, nan=0.0)
 
@@ -189,17 +190,10 @@ def test_refuses_another_alignment():
         flash_attention(q, q, q, is_causal=True, causal_alignment="bottom_left")
 
 
-def test_backward_says_that_there_is_none():
-    q, k, v = (x.requires_grad_() for x in make(Problem("", 1, 1, 1, 4, 4, 16, 16), torch.float32))
-    out = flash_attention(q, k, v)
-    with pytest.raises(NotImplementedError, match="flash_attention has no backward kernel"):
-        out.sum().backward()
-
-
 @pytest.mark.parametrize("return_lse", [False, True])
 def test_operator_is_sound(return_lse):
     q, k, v = make(Problem("", 1, 2, 1, 5, 6, 16, 24), torch.float32)
-    arguments = (q, k, v, None, True, "bottom_right", return_lse)
+    arguments = (q, k, v, None, True, "bottom_right", 2, None, return_lse)
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(torch.ops.nojit.flash_attention.default, arguments, test_utils=checks)
 
@@ -237,7 +231,7 @@ def halves(*shape: int) -> torch.Tensor:
     ids=lambda value: str(value.stride()) if isinstance(value, torch.Tensor) else "",
 )
 def test_what_a_tensor_map_can_describe(value, strides):
-    described = op._described(value)
+    described = forward._described(value)
     assert (None if described is None else described.strides) == strides
     if described is not None:
         assert described.base is value
@@ -246,10 +240,10 @@ def test_what_a_tensor_map_can_describe(value, strides):
 
 
 def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
-    monkeypatch.setattr(op, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
+    monkeypatch.setattr(forward, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
     q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
-    maps = tuple(op._described(value) for value in (q, k, v, out))
-    launch, _ = recorded(lambda: op.launch_over_maps(maps, None, 0.5, 37, True))
+    maps = tuple(forward._described(value) for value in (q, k, v, out))
+    launch, _ = recorded(lambda: forward.launch_over_maps(maps, None, 0.5, Mask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*maps, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
     assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128}
@@ -257,7 +251,7 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
 
 def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
     q = halves(1, 2, 16, 64)
-    assert op.maps_of(q, q, q, q, 1.0) is None
+    assert forward.maps_of(q, q, q, q, 1.0) is None
 
     class Cuda(torch.Tensor):
         """Says that it lies on a device."""
@@ -268,11 +262,11 @@ def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
         return value.as_subclass(Cuda)
 
     for major, taken in ((8, False), (9, True), (10, False)):
-        monkeypatch.setattr(op, "_facts", lambda _, major=major: SimpleNamespace(major=major))
-        assert (op.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
-    monkeypatch.setattr(op, "_facts", lambda _: SimpleNamespace(major=9))
+        monkeypatch.setattr(forward, "_facts", lambda _, major=major: SimpleNamespace(major=major))
+        assert (forward.maps_of(*[on_device(q)] * 4, 1.0) is not None) == taken
+    monkeypatch.setattr(forward, "_facts", lambda _: SimpleNamespace(major=9))
     wide, single, empty = halves(1, 2, 16, 160), torch.empty(1, 2, 16, 64), halves(1, 2, 0, 64)
-    assert op.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is None
-    assert op.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
-    assert op.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
-    assert op.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None
+    assert forward.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is None
+    assert forward.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
+    assert forward.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
+    assert forward.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None

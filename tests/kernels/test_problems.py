@@ -13,7 +13,7 @@ from nojit.kernels.block_sparse import reference as sparse_reference
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.block_sparse.problems import Problem as SparseShape
 from nojit.kernels.block_sparse.problems import SoftmaxProblem
-from nojit.kernels.flash_attention.problems import AttentionProblem
+from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem
 from nojit.kernels.flash_attention.problems import Problem as AttentionShape
 from nojit.kernels.flash_attention.reference import flash_attention
 from nojit.kernels.pointwise.problems import PointwiseProblem
@@ -116,6 +116,31 @@ def test_attention(shape):
         out.copy_(flash_attention(q.double(), k.double(), v.double(), **words)[0])
 
     check(AttentionProblem(shape, "bf16"), write)
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_bwd_delta", "flash_attention_bwd_dkdv", "flash_attention_bwd_dq"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        AttentionShape("causal", 2, 4, 2, 300, 300, 64, 64, is_causal=True),
+        AttentionShape("full", 1, 2, 1, 130, 70, 64, 64),
+    ],
+    ids=lambda shape: shape.name,
+)
+def test_attention_gradients(shape, kernel):
+    def write(work):
+        if kernel == "flash_attention_bwd_delta":
+            out, dout, _, _, delta, *_ = work.args
+            delta.copy_((out.double() * dout.double()).sum(-1))
+            return
+        q, k, v, dout, *_ = work.args
+        operands = [value.double().requires_grad_() for value in (q, k, v)]
+        out, _ = flash_attention(*operands, is_causal=shape.is_causal)
+        gradients = torch.autograd.grad(out, operands, dout.double())
+        for written, right in zip(work.args[6:], gradients[1:] if "dkdv" in kernel else gradients[:1], strict=False):
+            written.copy_(right)
+
+    check(GradientProblem(shape, "bf16", kernel), write)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,193 @@
+"""The backward pass: gradients allocated, and one launch for each thing that is summed up."""
+
+# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.flash_attention.forward import tile_widths
+from nojit.kernels.flash_attention.masks import Mask
+from torch import Tensor
+
+__all__ = [
+    "allocate_gradients",
+    "launch_backward",
+    "launch_delta",
+    "launch_dkdv_over_pointers",
+    "launch_dq_over_pointers",
+]
+
+MIN_WIDTH: Final = 32
+"""Narrower tiles are not built for gradients."""
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+"""Those of q, k and v; one that nobody wants is empty."""
+
+
+def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
+    """Allocate gradients, in the order of dimensions of their operands."""
+    dq, dk, dv = (_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True))
+    return dq, dk, dv
+
+
+def _like(value: Tensor) -> Tensor:
+    """Allocate a tensor of the same shape whose last stride is 1."""
+    made = torch.empty_like(value)
+    return made if made.stride(3) == 1 else value.new_empty(value.shape)
+
+
+def launch_backward(
+    grads: tuple[Tensor, Tensor | None],
+    operands: tuple[Tensor, Tensor, Tensor],
+    results: tuple[Tensor, Tensor],
+    gradients: Gradients,
+    scale: float,
+    mask: Mask,
+) -> None:
+    """Write the gradients that are not empty.
+
+    Args:
+        grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
+        operands: q, k and v.
+        results: out and lse, as the forward wrote them.
+        gradients: as `allocate_gradients` made them.
+        scale: the forward's.
+        mask: likewise.
+    """
+    q, k, v = operands
+    dq, dk, dv = gradients
+    if not q.numel() or not k.numel():
+        for gradient in gradients:
+            gradient.zero_()
+        return
+    (out, lse), (dout, dlse) = results, grads
+    # the kernels read rows in one piece; an expanded gradient, as from sum().backward(), has a last stride of 0
+    dout = dout if dout.stride(3) == 1 else dout.contiguous()
+    lse = lse.contiguous()
+    delta = torch.empty_like(lse)
+    launch_delta(out, dout, lse, None if dlse is None else dlse.contiguous(), delta)
+    if dk.numel() or dv.numel():
+        dk, dv = dk if dk.numel() else _like(k), dv if dv.numel() else _like(v)
+        launch_dkdv_over_pointers(q, k, v, dout, lse, delta, dk, dv, scale, mask)
+    if dq.numel():
+        launch_dq_over_pointers(q, k, v, dout, lse, delta, dq, scale, mask)
+
+
+def launch_delta(out: Tensor, dout: Tensor, lse: Tensor, dlse: Tensor | None, delta: Tensor) -> None:
+    """Launch what sums up ``out * dout`` of each row, less dlse."""
+    batch, heads, q_len, v_dim = out.shape
+    library.get("flash_attention_bwd_delta")(
+        out,
+        dout,
+        lse,
+        dlse,
+        delta,
+        batch,
+        heads,
+        q_len,
+        v_dim,
+        *out.stride()[:3],
+        *dout.stride()[:3],
+        BLOCK_DV=_widths(v_dim, v_dim)[1],
+    )
+
+
+def launch_dkdv_over_pointers(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    scale: float,
+    mask: Mask,
+) -> None:
+    """Launch the kernel for the gradients of k and v that takes any strides, alignment, width and mask."""
+    batch, heads, q_len, head_dim = q.shape
+    kv_heads, kv_len, v_dim = v.shape[1:]
+    block_d, block_dv = _widths(head_dim, v_dim)
+    library.get("flash_attention_bwd_dkdv")(
+        q,
+        k,
+        v,
+        dout,
+        lse,
+        delta,
+        dk,
+        dv,
+        scale,
+        mask.left,
+        mask.right,
+        batch,
+        kv_heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *dout.stride()[:3],
+        *dk.stride()[:3],
+        *dv.stride()[:3],
+        MASK=mask.mode,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )
+
+
+def launch_dq_over_pointers(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    dq: Tensor,
+    scale: float,
+    mask: Mask,
+) -> None:
+    """Launch the kernel for the gradient of q that takes any strides, alignment, width and mask."""
+    batch, heads, q_len, head_dim = q.shape
+    kv_heads, kv_len, v_dim = v.shape[1:]
+    block_d, block_dv = _widths(head_dim, v_dim)
+    library.get("flash_attention_bwd_dq")(
+        q,
+        k,
+        v,
+        dout,
+        lse,
+        delta,
+        dq,
+        scale,
+        mask.left,
+        mask.right,
+        batch,
+        heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *dout.stride()[:3],
+        *dq.stride()[:3],
+        MASK=mask.mode,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )
+
+
+def _widths(dim: int, v_dim: int) -> tuple[int, int]:
+    """Choose BLOCK_D and BLOCK_DV as the forward does, of those that are built."""
+    block_d, block_dv = tile_widths(dim, v_dim)
+    return max(block_d, MIN_WIDTH), max(block_dv, MIN_WIDTH)

@@ -1,0 +1,108 @@
+"""What attention's operands must be."""
+
+# ruff: noqa: PLR0917 - the operator has as many operands
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import (
+    check_choice,
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from torch import Tensor
+
+__all__ = ["ALIGNMENTS", "Window", "check_gradients", "check_operands", "window_sides"]
+
+ALIGNMENTS: Final = ("top_left", "bottom_right")
+MAX_HEAD_DIM: Final = 256
+MAX_HEAD_DIM_FP32: Final = 128
+"""fp32 tiles of wider heads do not fit the registers."""
+MAX_LEN: Final = 2**30 - 512
+"""Positions of a query, a key and a tile are summed in 32 bits."""
+
+Window = int | tuple[int | None, int | None] | None
+"""How far a query sees to the left and to the right; None is without end, one int is both."""
+
+
+def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
+    """Require operands that fit each other and the kernels.
+
+    Raises:
+        ArgumentError: a dtype or device that does not fit.
+        ValueError: a shape, stride or word that does not fit.
+    """
+    check_tensor("q", q)
+    check_dtype("q", q)
+    check_like("k", k, "q", q)
+    check_like("v", v, "q", q)
+    check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
+    check_rank("q", q, "B, H, M, D")
+    check_rank("k", k, "B, Hkv, N, D")
+    check_rank("v", v, "B, Hkv, N, Dv")
+    batch, heads, _, dim = q.shape
+    kv_heads = k.shape[1]
+    check_shape("k", k, (batch, kv_heads, k.shape[2], dim), "B, Hkv, N, D")
+    check_shape("v", v, (batch, kv_heads, k.shape[2], v.shape[3]), "B, Hkv, N, Dv")
+    if heads and (not kv_heads or heads % kv_heads):
+        refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
+    for name, value in (("q", q), ("k", k), ("v", v)):
+        _check_rows(name, value)
+
+
+def _check_rows(argument: str, value: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece."""
+    length, dim = value.shape[2:]
+    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
+    if not 1 <= dim <= widest:
+        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
+    if length > MAX_LEN:
+        refuse_value(argument, f"at most {MAX_LEN} rows", length)
+    if value.stride(3) != 1 and dim != 1:
+        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
+
+
+def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
+    """Require what the forward gave, and gradients of the same shapes.
+
+    Raises:
+        ArgumentError: a dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    shape = (*q.shape[:3], v.shape[3])
+    for name, value in (("out", out), ("dout", dout)):
+        check_like(name, value, "q", q)
+        check_shape(name, value, shape, "B, H, M, Dv")
+    for name, sums in (("lse", lse), ("dlse", dlse)):
+        if sums is not None:
+            check_dtype(name, sums, (torch.float32,))
+            check_shape(name, sums, shape[:3], "B, H, M")
+
+
+def window_sides(window: Window) -> tuple[int | None, int | None]:
+    """Return how far a query sees to the left and to the right, None being without end.
+
+    Raises:
+        ArgumentError: neither an int, nor two of int and None.
+        ValueError: an int below 0.
+    """
+    if window is None:
+        return None, None
+    sides: tuple[int | None, ...] = window if isinstance(window, tuple) else (window, window)
+    if len(sides) != 2 or not all(map(_is_side, sides)):
+        refuse_type("window", "an int, or a tuple of two ints or None", repr(window))
+    if any(side is not None and side < 0 for side in sides):
+        refuse_value("window", "distances of at least 0", repr(window))
+    left, right = sides
+    return left, right
+
+
+def _is_side(side: object) -> bool:
+    return side is None or (isinstance(side, int) and not isinstance(side, bool))

@@ -1,0 +1,354 @@
+"""Flash attention, backward (Dao 2023, https://arxiv.org/abs/2307.08691, algorithm 2), in three kernels.
+
+With p = exp(q k^T scale - lse), the weights that the forward did not keep, and delta = rowsum(out * dout) - dlse:
+
+    dv = p^T dout        ds = p * (dout v^T - delta)        dk = ds^T q scale        dq = ds k scale
+
+One program owns what it sums up: keys and values of a head, over all queries of all heads that read it, or queries, over all
+keys. Nothing is added to memory, so a result does not depend on which program comes first. Sums are fp32; p and ds are
+rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import (
+    LOG2_E,
+    in_band,
+    load_tile,
+    span_of,
+    store_tile,
+)
+
+
+@triton.jit
+def flash_attention_bwd_delta_kernel(
+    out_ptr,
+    dout_ptr,
+    lse_ptr,
+    dlse_ptr,
+    delta_ptr,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    q_len,
+    v_dim,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    BLOCK_M: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write ``rowsum(out * dout) - dlse``, where dlse may be None.
+
+    out and dout are [batch, heads, q_len, v_dim]: any strides, the last 1. The others are contiguous fp32 [batch, heads,
+    q_len]. A row that saw nothing, whose lse is -inf, takes no part of dlse. The grid is
+    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    rows = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    query_rows = rows.to(tl.int64)[:, None]
+    cols = tl.arange(0, BLOCK_DV)
+    out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + cols[None, :]
+    dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + cols[None, :]
+    out = load_tile(out_ptrs, rows, q_len, cols, v_dim, True, True).to(tl.float32)
+    dout = load_tile(dout_ptrs, rows, q_len, cols, v_dim, True, True).to(tl.float32)
+    delta = tl.sum(out * dout, 1)
+    places = batch_head.to(tl.int64) * q_len + rows
+    inside = rows < q_len
+    if dlse_ptr is not None:
+        lse = tl.load(lse_ptr + places, mask=inside, other=0.0)
+        dlse = tl.load(dlse_ptr + places, mask=inside, other=0.0)
+        delta -= tl.where(lse == float("-inf"), 0.0, dlse)
+    tl.store(delta_ptr + places, delta, mask=inside)
+
+
+@triton.jit
+def _gather_for_keys(
+    dk,
+    dv,
+    k,
+    v,
+    q_head_ptr,
+    dout_head_ptr,
+    lse_head_ptr,
+    delta_head_ptr,
+    stride_qm,
+    stride_gm,
+    keys,
+    span,
+    q_len,
+    head_dim,
+    v_dim,
+    qk_scale,
+    left,
+    right,
+    MASK: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Add what the queries of one head give to the gradients of a tile of keys and values.
+
+    Scores stand with keys in rows. Queries past the end read as 0, with log-sum and delta 0, and so give 0.
+    """
+    first, full_first, full_last, last = span
+    lanes = tl.arange(0, BLOCK_M)
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    for start in range(first, last, BLOCK_M):
+        start = tl.multiple_of(start, BLOCK_M)  # noqa: PLW2901 - a fact about it, not another value
+        rows = start + lanes
+        # made here and not carried: see the forward
+        query_rows = rows.to(tl.int64)[:, None]
+        q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
+        q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+        scores = tl.dot(k, tl.trans(q), input_precision="ieee")
+        lse = tl.load(lse_head_ptr + rows, mask=rows < q_len, other=0.0)
+        weights = tl.exp2(scores * qk_scale - (lse * LOG2_E)[None, :])
+        if MASK != "none":  # noqa: SIM102 - Triton leaves out the arm of a constexpr, and only of that
+            if (start < full_first) | (start >= full_last):
+                # where a query sees nothing its log-sum is -inf, and the weights infinite until they are hidden
+                weights = tl.where(in_band(rows[None, :], keys[:, None], left, right, MASK), weights, 0.0)
+        dout_tile = dout_head_ptr + query_rows * stride_gm + v_cols[None, :]
+        dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+        dv = tl.dot(weights.to(dout.dtype), dout, dv, input_precision="ieee")
+        dweights = tl.dot(v, tl.trans(dout), input_precision="ieee")
+        delta = tl.load(delta_head_ptr + rows, mask=rows < q_len, other=0.0)
+        dscores = weights * (dweights - delta[None, :])
+        dk = tl.dot(dscores.to(q.dtype), q, dk, input_precision="ieee")
+    return dk, dv
+
+
+@triton.jit
+def flash_attention_bwd_dkdv_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    scale,
+    left,
+    right,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    kv_heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    stride_dkb,
+    stride_dkh,
+    stride_dkn,
+    stride_dvb,
+    stride_dvh,
+    stride_dvn,
+    MASK: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write the gradients of k and v.
+
+    q is [batch, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [batch, kv_heads, kv_len,
+    head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch,
+    kv_heads * group, q_len]. `MASK`, `left` and `right` are the forward's. A key that no query sees gets 0.
+    The grid is ``cdiv(kv_len, BLOCK_N) * batch * kv_heads`` in x.
+    """
+    tiles = tl.cdiv(kv_len, BLOCK_N)
+    # under a causal mask the first tiles are the longest, and go first
+    tile = tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // kv_heads).to(tl.int64)
+    index_kv = (batch_head % kv_heads).to(tl.int64)
+
+    key_start = tile * BLOCK_N
+    keys = key_start + tl.arange(0, BLOCK_N)
+    key_rows = keys.to(tl.int64)[:, None]
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    k_ptrs = k_ptr + index_b * stride_kb + index_kv * stride_kh + key_rows * stride_kn + k_cols[None, :]
+    v_ptrs = v_ptr + index_b * stride_vb + index_kv * stride_vh + key_rows * stride_vn + v_cols[None, :]
+    k = load_tile(k_ptrs, keys, kv_len, k_cols, head_dim, True, not EVEN_D)
+    v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, not EVEN_D)
+    dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv = tl.zeros([BLOCK_N, BLOCK_DV], tl.float32)
+    qk_scale = scale * LOG2_E
+
+    # key n is seen by the queries from n - right to n - left
+    span = span_of(key_start, -right, -left, q_len, BLOCK_N, BLOCK_M, MASK != "none", MASK == "window")
+    for member in range(group):
+        index_h = index_kv * group + member
+        q_head_ptr = q_ptr + index_b * stride_qb + index_h * stride_qh
+        dout_head_ptr = dout_ptr + index_b * stride_gb + index_h * stride_gh
+        row = (batch_head.to(tl.int64) * group + member) * q_len
+        dk, dv = _gather_for_keys(
+            dk, dv, k, v, q_head_ptr, dout_head_ptr, lse_ptr + row, delta_ptr + row, stride_qm, stride_gm, keys, span,
+            q_len, head_dim, v_dim, qk_scale, left, right, MASK, EVEN_D, BLOCK_M, BLOCK_D, BLOCK_DV,
+        )  # fmt: skip
+
+    dk_ptrs = dk_ptr + index_b * stride_dkb + index_kv * stride_dkh + key_rows * stride_dkn + k_cols[None, :]
+    dv_ptrs = dv_ptr + index_b * stride_dvb + index_kv * stride_dvh + key_rows * stride_dvn + v_cols[None, :]
+    store_tile(dk_ptrs, dk * scale, keys, kv_len, k_cols, head_dim, not EVEN_D)
+    store_tile(dv_ptrs, dv, keys, kv_len, v_cols, v_dim, not EVEN_D)
+
+
+@triton.jit
+def _gather_for_queries(
+    dq,
+    q,
+    dout,
+    row_lse,
+    row_delta,
+    k_head_ptr,
+    v_head_ptr,
+    stride_kn,
+    stride_vn,
+    rows,
+    span,
+    kv_len,
+    head_dim,
+    v_dim,
+    qk_scale,
+    left,
+    right,
+    MASK: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Add what the keys of one head give to the gradient of a tile of queries."""
+    first, full_first, full_last, last = span
+    lanes = tl.arange(0, BLOCK_N)
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    for start in range(first, last, BLOCK_N):
+        start = tl.multiple_of(start, BLOCK_N)  # noqa: PLW2901 - a fact about it, not another value
+        keys = start + lanes
+        # made here and not carried: see the forward
+        key_rows = keys.to(tl.int64)[:, None]
+        k_tile = k_head_ptr + key_rows * stride_kn + k_cols[None, :]
+        k = load_tile(k_tile, keys, kv_len, k_cols, head_dim, True, not EVEN_D)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        weights = tl.exp2(scores * qk_scale - row_lse[:, None])
+        if (start < full_first) | (start >= full_last):
+            visible = keys[None, :] < kv_len
+            if MASK != "none":
+                visible = visible & in_band(rows[:, None], keys[None, :], left, right, MASK)
+            weights = tl.where(visible, weights, 0.0)
+        v_tile = v_head_ptr + key_rows * stride_vn + v_cols[None, :]
+        v = load_tile(v_tile, keys, kv_len, v_cols, v_dim, True, not EVEN_D)
+        dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
+        dscores = weights * (dweights - row_delta[:, None])
+        dq = tl.dot(dscores.to(k.dtype), k, dq, input_precision="ieee")
+    return dq
+
+
+@triton.jit
+def flash_attention_bwd_dq_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    scale,
+    left,
+    right,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    stride_dqb,
+    stride_dqh,
+    stride_dqm,
+    MASK: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write the gradient of q.
+
+    q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim],
+    dout [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len].
+    `MASK`, `left` and `right` are the forward's. A query that sees no key gets 0.
+    The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    # the longest go first, as in the forward
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    index_kv = index_h // group
+
+    row_start = tile * BLOCK_M
+    rows = row_start + tl.arange(0, BLOCK_M)
+    query_rows = rows.to(tl.int64)[:, None]
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
+    dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + v_cols[None, :]
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+    dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+    row = batch_head.to(tl.int64) * q_len
+    row_lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=0.0) * LOG2_E
+    row_delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
+    k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
+    dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    qk_scale = scale * LOG2_E
+
+    span = span_of(row_start, left, right, kv_len, BLOCK_M, BLOCK_N, MASK == "window", MASK != "none")
+    dq = _gather_for_queries(
+        dq, q, dout, row_lse, row_delta, k_head_ptr, v_head_ptr, stride_kn, stride_vn, rows, span, kv_len, head_dim,
+        v_dim, qk_scale, left, right, MASK, EVEN_D, BLOCK_N, BLOCK_D, BLOCK_DV,
+    )  # fmt: skip
+
+    dq_ptrs = dq_ptr + index_b * stride_dqb + index_h * stride_dqh + query_rows * stride_dqm + k_cols[None, :]
+    store_tile(dq_ptrs, dq * scale, rows, q_len, k_cols, head_dim, not EVEN_D)

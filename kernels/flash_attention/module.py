@@ -1,0 +1,53 @@
+"""Attention as a module."""
+
+from __future__ import annotations
+
+from nojit.kernels.arguments import check_choice
+from nojit.kernels.flash_attention.checks import ALIGNMENTS, Window, window_sides
+from nojit.kernels.flash_attention.op import flash_attention
+from torch import Tensor, nn
+
+__all__ = ["FlashAttention"]
+
+
+class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
+    """`flash_attention` with its words fixed; it has no parameters."""
+
+    def __init__(
+        self,
+        *,
+        scale: float | None = None,
+        is_causal: bool = False,
+        causal_alignment: str = "top_left",
+        window: Window = None,
+    ) -> None:
+        """Fix what `flash_attention` is told besides its operands.
+
+        Raises:
+            ArgumentError: a window of another type.
+            ValueError: a window or word that does not fit.
+        """
+        super().__init__()
+        check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
+        window_sides(window)
+        self.scale = scale
+        self.is_causal = is_causal
+        self.causal_alignment = causal_alignment
+        self.window = window
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Return the output [B, H, M, Dv] for q [B, H, M, D], k [B, Hkv, N, D] and v [B, Hkv, N, Dv]."""
+        out: Tensor = flash_attention(
+            q,
+            k,
+            v,
+            scale=self.scale,
+            is_causal=self.is_causal,
+            causal_alignment=self.causal_alignment,
+            window=self.window,
+        )
+        return out
+
+    def extra_repr(self) -> str:
+        """Name what was fixed."""
+        return f"scale={self.scale}, is_causal={self.is_causal}, {self.causal_alignment}, window={self.window}"

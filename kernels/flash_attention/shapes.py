@@ -1,0 +1,197 @@
+"""The shapes of calls to test, tune and measure attention with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from nojit.kernels.flash_attention.masks import Mask, mask_of
+from nojit.kernels.problem import draws
+
+__all__ = ["PROBLEMS", "Problem", "drawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The sizes of one call."""
+
+    name: str
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    head_dim: int
+    v_dim: int
+    is_causal: bool = False
+    causal_alignment: str = "top_left"
+
+    @property
+    def kind(self) -> str:
+        """How many queries there are, as compared with the keys."""
+        if self.q_len <= 16:
+            return "decode"
+        if self.q_len < self.kv_len:
+            return "chunk"
+        return "short" if self.q_len <= 1024 else "long"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """Everything but the name."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "name"}
+
+    @property
+    def offset(self) -> int:
+        """How far the last key that a query sees under a causal mask is behind it."""
+        return self.kv_len - self.q_len if self.causal_alignment == "bottom_right" else 0
+
+    @property
+    def mask(self) -> Mask:
+        """What the kernels are told of the mask."""
+        return mask_of(self.q_len, self.kv_len, self.is_causal, self.causal_alignment, None, None)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of a query and a key there are, half of them with a causal mask over a square."""
+        seen = self.q_len * self.kv_len
+        if self.is_causal:
+            diagonal = min(self.q_len, self.kv_len)
+            seen -= diagonal * (diagonal - 1) // 2
+        return self.batch * self.heads * seen
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of both products of the forward pass."""
+        return 2 * self.pairs * (self.head_dim + self.v_dim)
+
+
+def _small_calls() -> Iterator[Problem]:
+    """List calls with little to do at once, where the best tile depends on how many programs there are."""
+    for dim in (64, 128):
+        for heads in (8, 32, 128):
+            for q_len, kv_len in ((16, 128), (32, 512), (64, 128), (64, 1024), (128, 512), (256, 2048)):
+                name = f"chunk of {q_len} at {kv_len}, {heads} heads, D {dim}"
+                yield Problem(name, 1, heads, heads, q_len, kv_len, dim, dim, True, "bottom_right")
+            for length in (128, 256, 768):
+                yield Problem(f"{length}, {heads} heads, D {dim}", 1, heads, heads, length, length, dim, dim)
+                causal = f"{length}, causal, {heads} heads, D {dim}"
+                yield Problem(causal, 1, heads, heads, length, length, dim, dim, is_causal=True)
+            for kv_len in (512, 2048):
+                name = f"decode of 8 x {heads} against {kv_len}, D {dim}"
+                yield Problem(name, 8, heads, heads, 2, kv_len, dim, dim)
+
+
+PROBLEMS: Final = {
+    "test": (
+        Problem("one query", 1, 1, 1, 1, 1, 16, 16),
+        Problem("tiles that fit", 1, 2, 2, 128, 128, 64, 64, is_causal=True),
+        Problem("ragged lengths", 2, 2, 1, 131, 77, 64, 64),
+        Problem("ragged, causal", 1, 4, 2, 77, 131, 32, 32, is_causal=True),
+        Problem("ragged, causal at the end", 1, 2, 1, 77, 131, 32, 32, is_causal=True, causal_alignment="bottom_right"),
+        Problem("rows that see nothing", 1, 2, 2, 150, 70, 32, 32, is_causal=True, causal_alignment="bottom_right"),
+        Problem("no keys", 1, 2, 2, 5, 0, 32, 32),
+        Problem("head of 40", 1, 2, 1, 33, 65, 40, 40, is_causal=True),
+        Problem("head of 96", 1, 2, 2, 40, 70, 96, 96),
+        Problem("head of 111", 1, 3, 1, 20, 30, 111, 111),
+        Problem("values wider than keys", 1, 2, 2, 20, 30, 24, 72),
+        Problem("latent attention", 1, 2, 1, 20, 70, 192, 128, is_causal=True),
+        Problem("head of 256", 1, 1, 1, 70, 70, 256, 256),
+    ),
+    "tune": (
+        Problem("prefill of 4k", 4, 32, 8, 4096, 4096, 128, 128, is_causal=True),
+        Problem("decode of 64 against 4k", 64, 32, 8, 1, 4096, 128, 128),
+        Problem("short, D 64", 16, 16, 16, 512, 512, 64, 64),
+        Problem("prefill of 2k, D 64", 8, 16, 16, 2048, 2048, 64, 64, is_causal=True),
+        Problem("encoder of 1k", 8, 16, 16, 1024, 1024, 128, 128),
+        Problem("chunk of 512 at 16k", 1, 32, 8, 512, 16384, 128, 128, True, "bottom_right"),
+        Problem("prompt of 256", 1, 32, 8, 256, 256, 128, 128, is_causal=True),
+        Problem("vision, D 64", 32, 12, 12, 196, 196, 64, 64),
+        Problem("prefill of 8k", 1, 32, 8, 8192, 8192, 128, 128, is_causal=True),
+        Problem("decode of 8 against 8k", 8, 32, 8, 1, 8192, 128, 128),
+        Problem("4k, D 64", 2, 16, 16, 4096, 4096, 64, 64),
+        Problem("prompt of 1k", 2, 32, 8, 1024, 1024, 128, 128, is_causal=True),
+        Problem("4k", 2, 32, 32, 4096, 4096, 128, 128),
+        Problem("speculation of 16 at 4k", 8, 32, 8, 16, 4096, 128, 128, True, "bottom_right"),
+        Problem("prefill of 512", 8, 32, 8, 512, 512, 128, 128, is_causal=True),
+        Problem("prefill of 4k, D 64", 4, 16, 16, 4096, 4096, 64, 64, is_causal=True),
+        Problem("text to image, D 64", 4, 20, 20, 4096, 77, 64, 64),
+        Problem("chunk of 2k at 8k", 1, 32, 8, 2048, 8192, 128, 128, True, "bottom_right"),
+        Problem("prefill of 16k, 8 heads", 1, 8, 8, 16384, 16384, 128, 128, is_causal=True),
+        Problem("encoder of 256", 32, 16, 16, 256, 256, 128, 128),
+        Problem("prompt of 128, D 64", 4, 12, 12, 128, 128, 64, 64, is_causal=True),
+        Problem("16k, D 64, 4 heads", 1, 4, 4, 16384, 16384, 64, 64),
+        Problem("edge: 2049 of 2049", 2, 16, 16, 2049, 2049, 128, 128, is_causal=True),
+        Problem("chunk of 128 at 4k", 2, 32, 8, 128, 4096, 128, 128, True, "bottom_right"),
+        Problem("decode of 64 against 1k, D 64", 64, 16, 16, 1, 1024, 64, 64),
+        Problem("2k", 4, 16, 16, 2048, 2048, 128, 128),
+        Problem("prompt of 1k, D 64", 4, 16, 16, 1024, 1024, 64, 64, is_causal=True),
+        Problem("encoder of 1k, D 64", 8, 16, 16, 1024, 1024, 64, 64),
+        Problem("chunk of 512 at 4k, D 64", 2, 16, 16, 512, 4096, 64, 64, True, "bottom_right"),
+        Problem("prefill of 8k, D 64", 1, 16, 16, 8192, 8192, 64, 64, is_causal=True),
+        Problem("decode of 4 against 1k", 4, 16, 4, 1, 1024, 128, 128),
+        Problem("512", 2, 16, 16, 512, 512, 128, 128),
+        Problem("prefill of 2k, D 64, 12 heads", 1, 12, 12, 2048, 2048, 64, 64, is_causal=True),
+        Problem("prefill of 512, D 64", 16, 12, 12, 512, 512, 64, 64, is_causal=True),
+        Problem("8k", 1, 16, 16, 8192, 8192, 128, 128),
+        Problem("2k, D 64", 4, 16, 16, 2048, 2048, 64, 64),
+        Problem("prompt of 512, 16 heads", 1, 16, 4, 512, 512, 128, 128, is_causal=True),
+        Problem("decode of 16 against 16k", 16, 8, 8, 1, 16384, 128, 128),
+        Problem("speculation of 4 at 2k", 32, 32, 8, 4, 2048, 128, 128, True, "bottom_right"),
+        Problem("chunk of 256 at 1k, D 64", 4, 12, 12, 256, 1024, 64, 64, True, "bottom_right"),
+        Problem("encoder of 512, D 64, 12 heads", 1, 12, 12, 512, 512, 64, 64),
+        Problem("2k, 16 heads", 1, 16, 16, 2048, 2048, 128, 128),
+        Problem("prefill of 2k, 16 heads", 1, 16, 16, 2048, 2048, 128, 128, is_causal=True),
+        Problem("8k, D 64", 1, 12, 12, 8192, 8192, 64, 64),
+        Problem("prefill of 256, D 64", 32, 16, 16, 256, 256, 64, 64, is_causal=True),
+        Problem("prefill of 2k", 8, 32, 8, 2048, 2048, 128, 128, is_causal=True),
+        Problem("text to image", 2, 24, 24, 4096, 512, 128, 128),
+        Problem("speculation of 16 at 1k, D 64", 16, 16, 16, 16, 1024, 64, 64, True, "bottom_right"),
+        *_small_calls(),
+    ),
+    "bars": (
+        Problem("4k causal", 4, 32, 32, 4096, 4096, 128, 128, is_causal=True),
+        Problem("4k", 4, 32, 32, 4096, 4096, 128, 128),
+        Problem("16k causal", 1, 32, 32, 16384, 16384, 128, 128, is_causal=True),
+        Problem("4k causal, D 64", 4, 32, 32, 4096, 4096, 64, 64, is_causal=True),
+    ),
+}
+"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+
+Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of shapes.
+"""
+
+# those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
+_DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
+# what a held-out problem may take: about 2 ms of an H200
+_MOST_FLOPS: Final = 8 * 10**11
+
+
+def drawn(use: str) -> tuple[Problem, ...]:
+    """Draw calls: decoding, chunks and prompts of any length."""
+    rng = draws("flash_attention", use)
+    known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
+    found: dict[str, Problem] = {}
+    while len(found) < _DRAWN.get(use, 0):
+        one = _draw(rng, ("square", "square", "causal", "causal", "chunk", "decode")[len(found) % 6])
+        fits = one.flops <= _MOST_FLOPS
+        if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
+            found[one.name] = one
+    return tuple(found.values())
+
+
+def _draw(rng: Random, kind: str) -> Problem:
+    dim = rng.choice((64, 128))
+    heads, batch = rng.choice((8, 12, 16, 24, 32, 40)), rng.choice((1, 2, 4, 8, 16))
+    kv_heads = rng.choice((heads, heads // 4))
+    length = round(2 ** rng.uniform(7, 13))
+    q_len = length
+    if kind == "chunk":
+        q_len = round(length * rng.uniform(0.05, 0.5))
+    elif kind == "decode":
+        q_len, batch = rng.choice((1, 2, 4)), batch * 4
+    causal = kind in {"causal", "chunk"}
+    name = f"{kind} {batch} x {heads}/{kv_heads} x {q_len} x {length} x {dim}"
+    alignment = "bottom_right" if kind == "chunk" else "top_left"
+    return Problem(name, batch, heads, kv_heads, q_len, length, dim, dim, causal, alignment)

@@ -1,0 +1,146 @@
+"""What launches of the attention kernels must write: one head at a time in plain torch, and the error allowed.
+
+Rows are compared in groups: the later a row under a causal mask, the more it averages, and the smaller it is. Allowed is
+a multiple of the error that torch's own operators make in the same precision, and one unit in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.flash_attention.shapes import Problem
+from nojit.kernels.problem import Launch, Work, rounding
+from torch import Tensor
+
+__all__ = ["Part", "RowSums", "gradient_parts", "output_parts", "work"]
+
+# groups of rows end here
+_GROUP_ENDS: Final = (16, 64, 256, 1024, 4096)
+# queries that are worked on at once
+_CHUNK: Final = 2048
+_OUTPUT_FACTOR: Final = 2
+_GRADIENT_FACTOR: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows that a launch writes."""
+
+    written: Tensor
+    expected: Tensor
+    tolerance: float
+    gradient: int = 0
+    """Of which operand it is the gradient, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """What the gradients' kernels are given of each query: fp32 [B, H, M]."""
+
+    lse: Tensor
+    delta: Tensor
+
+    @classmethod
+    def guessed(cls, one: Problem, device: str) -> RowSums:
+        """Make plausible ones, for the heads that nobody looks at."""
+        shape = (one.batch, one.heads, one.q_len)
+        return cls(torch.full(shape, math.log(one.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The gradients of one head of queries."""
+
+    lse: Tensor
+    delta: Tensor
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+
+def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops: int) -> Work:
+    """Put a launch and what it must write together."""
+    return Work(
+        kernel=launch.kernel,
+        args=launch.args,
+        named=launch.named,
+        outputs=tuple(part.written for part in parts),
+        expected=tuple(part.expected for part in parts),
+        tolerances=tuple(part.tolerance for part in parts),
+        moved_bytes=sum(value.numel() * value.element_size() for value in tensors),
+        flops=flops,
+    )
+
+
+def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: Problem) -> Iterator[Part]:
+    """Yield the rows of one head's output [M, Dv], for its q, k and v."""
+    q, k, v = head
+    exact, torchs = _output(q.float(), k.float(), v.float(), one), _output(q, k, v, one)
+    yield from _groups(out, exact, torchs, _OUTPUT_FACTOR)
+
+
+def gradient_parts(
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor],
+    written: tuple[Tensor, ...],
+    sums: RowSums,
+    place: tuple[int, int],
+    one: Problem,
+) -> Iterator[Part]:
+    """Yield the rows of the gradients that one head of keys, at a batch and head, has a part in; write its `sums`."""
+    q, k, v, dout = tensors
+    (batch, kv_head), group = place, one.heads // one.kv_heads
+    exact, torchs = [], []
+    for head in range(kv_head * group, (kv_head + 1) * group):
+        own = (q[batch, head], k[batch, kv_head], v[batch, kv_head], dout[batch, head])
+        exact.append(_gradients(*(value.float() for value in own), one=one))
+        torchs.append(_gradients(*own, one=one))
+        sums.lse[batch, head], sums.delta[batch, head] = exact[-1].lse, exact[-1].delta
+        yield from _groups(written[0][batch, head], exact[-1].dq, torchs[-1].dq, _GRADIENT_FACTOR)
+    for number, name in ((1, "dk"), (2, "dv")):
+        right, own_error = (torch.stack([getattr(head, name) for head in heads]).sum(0) for heads in (exact, torchs))
+        yield from _groups(written[number][batch, kv_head], right, own_error, _GRADIENT_FACTOR, number)
+
+
+def _groups(written: Tensor, exact: Tensor, torchs: Tensor, factor: int, gradient: int = 0) -> Iterator[Part]:
+    ends = [end for end in _GROUP_ENDS if end < len(written)]
+    for first, end in zip([0, *ends], [*ends, len(written)], strict=True):
+        apart = float((torchs[first:end].float() - exact[first:end]).abs().max())
+        tolerance = factor * apart + rounding(exact[first:end], written.dtype)
+        yield Part(written[first:end], exact[first:end], tolerance, gradient)
+
+
+def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
+    """Score a chunk of queries, the first of which is number `first`."""
+    scores = (q @ k.T).float() * one.head_dim**-0.5
+    if one.is_causal:
+        rows = torch.arange(first, first + len(q), device=q.device)[:, None] + one.offset
+        scores = scores.masked_fill(torch.arange(len(k), device=q.device) > rows, float("-inf"))
+    return scores
+
+
+def _output(q: Tensor, k: Tensor, v: Tensor, one: Problem) -> Tensor:
+    """Attend with one head, a chunk of queries at a time, in the dtype of the operands."""
+    starts = range(0, len(q), _CHUNK)
+    return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, one), -1).to(q.dtype) @ v for at in starts])
+
+
+def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: Problem) -> _Head:
+    """Differentiate one head likewise; sums over chunks are fp32."""
+    dk, dv = (torch.zeros(value.shape, device=q.device) for value in (k, v))
+    lse, delta, dq = [], [], []
+    for at in range(0, len(q), _CHUNK):
+        queries, grad = q[at : at + _CHUNK], dout[at : at + _CHUNK]
+        scores = _scores(queries, k, at, one)
+        weights = torch.softmax(scores, -1)
+        rounded = weights.to(q.dtype)
+        lse.append(torch.logsumexp(scores, -1))
+        delta.append(((rounded @ v).float() * grad.float()).sum(-1))
+        dscores = (weights * ((grad @ v.T).float() - delta[-1][:, None])).to(q.dtype)
+        dv += (rounded.T @ grad).float()
+        dk += (dscores.T @ queries).float() * one.head_dim**-0.5
+        dq.append((dscores @ k).float() * one.head_dim**-0.5)
+    return _Head(torch.cat(lse), torch.cat(delta), torch.cat(dq), dk, dv)

@@ -1,0 +1,135 @@
+"""Calls of flash attention and of its gradients."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+import torch
+from nojit.kernels.flash_attention import flash_attention, forward, reference
+from torch import Tensor
+
+from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
+
+# what else a call can ask for, each of which is a mask of its own
+MASKS: tuple[dict[str, Any], ...] = ({}, {"is_causal": True}, {"window": (37, 20)})
+# each tile width full and not, in steps of 16 elements and not
+WIDTHS = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
+WIDTHS += [(16, 32), (256, 128), (192, 128), (200, 100)]
+GRADIENT_WIDTHS = [(d, d) for d in (32, 64, 128, 256, 16, 40, 48, 80, 96, 111, 160)]
+GRADIENT_WIDTHS += [(256, 128), (192, 128), (200, 100), (64, 24)]
+LENGTHS = ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024))
+
+
+@dataclass(frozen=True)
+class _Attention:
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    dim: int
+    v_dim: int
+    offset: int
+    mask: dict[str, Any]
+    alignment: str
+    lse: bool
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        return {**self.mask, "causal_alignment": self.alignment}
+
+    def inputs(self, dtype: torch.dtype) -> list[Tensor]:
+        q = view((self.batch, self.heads, self.q_len, self.dim), dtype, 1, offset=self.offset)
+        k = view((self.batch, self.kv_heads, self.kv_len, self.dim), dtype, 2, offset=self.offset)
+        # heads in the inner place: strides that are not those of a contiguous tensor
+        v = view((self.batch, self.kv_len, self.kv_heads, self.v_dim), dtype, 3, offset=self.offset).transpose(1, 2)
+        return [q, k, v]
+
+    def gradients(self, dtype: torch.dtype) -> list[Tensor]:
+        """Make those of the output and, if they are asked for, of the log-sums."""
+        dout = view((self.batch, self.heads, self.q_len, self.v_dim), dtype, 4, offset=self.offset)
+        return [dout, view((self.batch, self.heads, self.q_len), torch.float32, 5)][: 2 if self.lse else 1]
+
+
+def _fits(dtype: torch.dtype, widths: tuple[int, int]) -> bool:
+    return dtype is not torch.float32 or max(widths) <= 128
+
+
+def attention_calls() -> Iterator[Call]:
+    for dtype, widths, mask, lse in itertools.product(DTYPES, WIDTHS, MASKS, (False, True)):
+        if not _fits(dtype, widths):
+            continue
+        for offset, maps in ((0, True), (0, False), (1, True)):
+            case = _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse, maps)
+            mappable = dtype is not torch.float32 and max(widths) <= forward.MAX_MAPPED_DIM and "window" not in mask
+            if maps or mappable:
+                yield _call(dtype, case)
+    for dtype, lengths, mask in itertools.product(DTYPES, LENGTHS, MASKS[1:]):
+        for alignment in ("top_left", "bottom_right"):
+            # enough heads that torch's largest error is one of many, also where a head has one row
+            yield _call(dtype, _Attention(8, 32, 4, *lengths, 64, 64, 0, mask, alignment, True))
+
+
+def attention_gradient_calls() -> Iterator[Call]:
+    for dtype, widths, mask, offset in itertools.product(DTYPES, GRADIENT_WIDTHS, MASKS, (0, 1)):
+        if _fits(dtype, widths):
+            lse = "is_causal" in mask
+            yield _gradient_call(dtype, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse))
+    for dtype, lengths, mask in itertools.product(DTYPES, (*LENGTHS, (4096, 4096)), MASKS):
+        for alignment in ("top_left", "bottom_right"):
+            case = _Attention(8, 32, 4, *lengths, 64, 64, 0, mask, alignment, True)
+            yield _gradient_call(dtype, case if lengths[0] < 4096 else replace(case, batch=1, heads=4, kv_heads=2))
+
+
+def _torchs(case: _Attention, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
+    """Attend by eager operators in the same precision: products, softmax in fp32, products."""
+    k, v = (x.repeat_interleave(case.heads // case.kv_heads, 1) for x in (k, v))
+    scores = (q @ k.transpose(2, 3)).float() * case.dim**-0.5
+    seen = reference.visible(case.q_len, case.kv_len, q.device, **case.words)
+    blind = ~seen.any(-1)[:, None]
+    scores = scores.masked_fill(~seen, float("-inf")).masked_fill(blind, 0.0)
+    out = torch.softmax(scores, -1).masked_fill(blind, 0.0).to(q.dtype) @ v
+    lse = torch.logsumexp(scores, -1).masked_fill(blind[:, 0], float("-inf"))
+    return (out, lse) if case.lse else (out,)
+
+
+def _call(dtype: torch.dtype, case: _Attention) -> Call:
+    def attend() -> Outputs:
+        with nullcontext() if case.maps else mock.patch.object(forward, "maps_of", return_value=None):
+            return as_tuple(flash_attention(*case.inputs(dtype), return_lse=case.lse, **case.words))
+
+    def exact() -> Outputs:
+        return reference.flash_attention(*(x.double() for x in case.inputs(dtype)), **case.words)[: 1 + case.lse]
+
+    return Call(
+        f"flash_attention {str(dtype)[6:]} {case}",
+        attend,
+        exact,
+        lambda: _torchs(case, *case.inputs(dtype)),
+        (2.0, 2.0) if case.lse else (2.0,),
+    )
+
+
+def _gradient_call(dtype: torch.dtype, case: _Attention) -> Call:
+    def differentiate(function: Any, to: torch.dtype | None = None) -> Outputs:
+        inputs = [x if to is None else x.to(to) for x in case.inputs(dtype)]
+        grads = [x if to is None else x.to(to) for x in case.gradients(dtype)]
+        results = as_tuple(function(*(x.requires_grad_() for x in inputs)))[: len(grads)]
+        return torch.autograd.grad(results, inputs, grads)
+
+    return Call(
+        f"flash_attention backward {str(dtype)[6:]} {case}",
+        lambda: differentiate(lambda *x: flash_attention(*x, return_lse=case.lse, **case.words)),
+        lambda: differentiate(lambda *x: reference.flash_attention(*x, **case.words), torch.float64),
+        lambda: differentiate(lambda *x: _torchs(case, *x)),
+        (3.0, 3.0, 3.0),
+        # weights are recomputed from log-sums in fp32, as in every fused kernel: those here are 10 at most
+        lambda exact: 20 * torch.finfo(torch.float32).eps * max(float(value.abs().max()) for value in exact),
+    )
