@@ -1,7 +1,7 @@
 """The classes of ``deepspeed.ops.sparse_attention``, and ``triton_flash_attn``, over operators compiled ahead of time.
 
 Names, signatures, layouts and messages are DeepSpeed's: a program changes its imports and nothing else. Modules are named
-as there.
+as there. What differs stands in docs/deepspeed.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from nojit.kernels.compat.deepspeed.bert_sparse_self_attention import BertSparseSelfAttention
+    from nojit.kernels.compat.deepspeed.matmul import MatMul
     from nojit.kernels.compat.deepspeed.softmax import Softmax
+    from nojit.kernels.compat.deepspeed.sparse_attention_utils import SparseAttentionUtils
+    from nojit.kernels.compat.deepspeed.sparse_self_attention import SparseSelfAttention
     from nojit.kernels.compat.deepspeed.sparsity_config import (
         BigBirdSparsityConfig,
         BSLongformerSparsityConfig,
@@ -24,18 +28,26 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BSLongformerSparsityConfig",
+    "BertSparseSelfAttention",
     "BigBirdSparsityConfig",
     "DenseSparsityConfig",
     "FixedSparsityConfig",
     "LocalSlidingWindowSparsityConfig",
+    "MatMul",
     "Softmax",
+    "SparseAttentionUtils",
+    "SparseSelfAttention",
     "SparsityConfig",
     "VariableSparsityConfig",
     "triton_flash_attn",
 ]
 
 _MODULES: Final = {
+    "BertSparseSelfAttention": "bert_sparse_self_attention",
+    "MatMul": "matmul",
     "Softmax": "softmax",
+    "SparseAttentionUtils": "sparse_attention_utils",
+    "SparseSelfAttention": "sparse_self_attention",
     "triton_flash_attn": "triton_ops",
 }
 """Where a class lies; those that are not here are patterns of sparsity."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import torch
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
 from torch import Tensor
 
@@ -40,7 +41,7 @@ class Softmax:
         """Write ``softmax(x * scale + rpe + masks)`` over x, and return it.
 
         Args:
-            x: scores [Z, nnz, block, block]; with them goes a gradient, unless they are a leaf of the graph.
+            x: scores [Z, nnz, block, block]; differentiable, but then no leaf of the graph.
             scale: what x is multiplied with.
             rpe: a dense bias that broadcasts to [Z, H, M, N], in x's dtype; it has a gradient too.
             key_padding_mask: [Z, N], in x's dtype.
@@ -49,7 +50,7 @@ class Softmax:
             attn_mask_mode: likewise.
 
         Returns:
-            x. A row with nothing to see gives 0.
+            x, or under torch.compile a new tensor. A row with nothing to see gives 0.
 
         Raises:
             ValueError: a term's dtype is not x's, or a shape or mode does not fit.
@@ -70,5 +71,6 @@ class Softmax:
             attention_mask=attn_mask,
             key_padding_mask_mode=key_padding_mask_mode,
             attention_mask_mode=attn_mask_mode,
-            inplace=True,
+            # compilers place results themselves, and warn of what writes in place and has a gradient
+            inplace=not torch.compiler.is_compiling(),
         )

@@ -1,0 +1,67 @@
+"""DeepSpeed's sparse self-attention layer of BERT: projections around `SparseSelfAttention`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nojit.kernels.compat.deepspeed.sparse_self_attention import SparseSelfAttention
+from nojit.kernels.compat.deepspeed.sparsity_config import FixedSparsityConfig, SparsityConfig
+from torch import Tensor, nn
+
+__all__ = ["BertConfig", "BertSparseSelfAttention"]
+
+
+class BertConfig(Protocol):
+    """What is read of a model's config."""
+
+    hidden_size: int
+    num_attention_heads: int
+
+
+class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
+    """Projects hidden states to queries, keys and values, and attends."""
+
+    def __init__(self, config: BertConfig, sparsity_config: SparsityConfig | None = None) -> None:
+        """Make the projections.
+
+        Args:
+            config: the model's.
+            sparsity_config: the pattern; `FixedSparsityConfig` of 4 heads if None.
+
+        Raises:
+            ValueError: the heads do not divide the hidden size.
+        """
+        super().__init__()
+        if config.hidden_size % config.num_attention_heads != 0:
+            raise ValueError(
+                f"The hidden size ({config.hidden_size}) is not a multiple of the number of attention heads"
+                f" ({config.num_attention_heads})"
+            )
+        self.num_attention_heads = config.num_attention_heads
+        self.attention_head_size = config.hidden_size // config.num_attention_heads
+        self.all_head_size = config.hidden_size
+        self.query = nn.Linear(config.hidden_size, self.all_head_size)
+        self.key = nn.Linear(config.hidden_size, self.all_head_size)
+        self.value = nn.Linear(config.hidden_size, self.all_head_size)
+        pattern = FixedSparsityConfig(num_heads=4) if sparsity_config is None else sparsity_config
+        self.sparse_self_attention = SparseSelfAttention(pattern)
+
+    def transpose_for_scores(self, x: Tensor) -> Tensor:
+        """Split [B, S, hidden] into heads: [B, H, S, D]."""
+        return x.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Attend; the mask is added to the scores.
+
+        Args:
+            hidden_states: [B, S, hidden].
+            attention_mask: of keys, [B, S] or [B, 1, 1, S]: 0 where to look, and large and negative elsewhere.
+
+        Returns:
+            The context [B, S, hidden].
+        """
+        query, key, value = (
+            self.transpose_for_scores(layer(hidden_states)) for layer in (self.query, self.key, self.value)
+        )
+        context: Tensor = self.sparse_self_attention(query, key, value, key_padding_mask=attention_mask)
+        return context.transpose(1, 2).flatten(2)

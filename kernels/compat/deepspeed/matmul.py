@@ -1,0 +1,140 @@
+"""DeepSpeed's block-sparse matrix product: a layout and a mode at construction, operands at each call."""
+
+# ruff: noqa: PLR0917 - DeepSpeed's signatures
+
+from __future__ import annotations
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
+from torch import Tensor
+
+__all__ = ["MatMul"]
+
+
+class MatMul:
+    """A product of two dense operands at the active blocks, or of a sparse and a dense one."""
+
+    def __init__(
+        self,
+        layout: Tensor | BlockLayout,
+        block: int,
+        mode: str,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        bench: bool = False,
+    ) -> None:
+        """Take the layout.
+
+        Args:
+            layout: of the sparse matrix as it is stored: [H, rows / block, columns / block] of zeros and ones, or
+                without H for all heads alike; or one made of such.
+            block: rows and columns of a block.
+            mode: ``"sdd"`` (sparse = dense x dense), ``"dsd"`` (dense = sparse x dense) or ``"dds"``.
+            trans_a: transpose the last two dimensions of a; of a sparse one, its blocks too.
+            trans_b: likewise for b.
+            bench: nothing is measured either way: the times are None.
+
+        Raises:
+            NotImplementedError: another mode.
+            ValueError: the layout has another number of dimensions.
+        """
+        if mode not in {"sdd", "dsd", "dds"}:
+            raise NotImplementedError("Supported modes are: sdd, dsd, dds")
+        if isinstance(layout, Tensor) and layout.dim() not in {2, 3}:
+            raise ValueError(
+                f"Layout should be a 2 or 3 dimensional tensor of 0s and 1s, got shape {tuple(layout.shape)}"
+            )
+        self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
+        self.layout = layout
+        self.block = block
+        self.mode = mode
+        self.trans_a = trans_a
+        self.trans_b = trans_b
+        self.bench = bench
+        self.time_c: float | None = None
+        self.time_da: float | None = None
+        self.time_db: float | None = None
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """Multiply; operands of fewer than 4 dimensions get leading ones, which the result loses again.
+
+        Args:
+            a: dense [Z, H, M, K], or sparse [Z, nnz, block, block]; fp16, bf16 or fp32.
+            b: dense [Z, H, K, N], or sparse; of the same device, and dtype unless autocast gives both one.
+
+        Returns:
+            The product, differentiable in a and b.
+
+        Raises:
+            ValueError: devices, dtypes or shapes do not go together.
+        """
+        dims = max(a.dim(), b.dim())
+        a, b = self._prepare(a, b)
+        c: Tensor = block_sparse_matmul(a, b, self.block_layout, self.mode, trans_a=self.trans_a, trans_b=self.trans_b)
+        while c.dim() > dims and c.shape[0] == 1:
+            c = c.squeeze(0)
+        return c
+
+    def _prepare(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Check the operands in DeepSpeed's words, cast them as autocast asks, and give them 4 dimensions."""
+        if a.device != b.device:
+            raise ValueError(
+                f"Inputs must be on the same device; got {a.device} for tensor A and {b.device} for tensor B"
+            )
+        if a.device.type not in library.devices():
+            raise ValueError("Only GPU devices are supported for now")
+        if torch.is_autocast_enabled(a.device.type):
+            dtype = torch.get_autocast_dtype(a.device.type)
+            a, b = a.to(dtype), b.to(dtype)
+        elif a.dtype != b.dtype:
+            raise ValueError(f"Inputs must be the same dtype; got {a.dtype} for A and {b.dtype} for B")
+        for value in (a, b):
+            if value.dim() > 4:
+                raise ValueError("Tensors with more than 4 dimensions are not currently supported")
+        if self.mode == "sdd":
+            self._check_depth(a, b)
+        elif self.mode == "dsd":
+            self._check_mixed("B", b, self.trans_b, "A", a, self.trans_a)
+        else:
+            self._check_mixed("A", a, self.trans_a, "B", b, self.trans_b)
+        return _with_four_dims(a), _with_four_dims(b)
+
+    def _check_depth(self, a: Tensor, b: Tensor) -> None:
+        """Require dense operands of one inner size."""
+        a_dim, b_dim = (-2 if self.trans_a else -1), (-1 if self.trans_b else -2)
+        if a.shape[a_dim] != b.shape[b_dim]:
+            raise ValueError(
+                f"Size of tensor A along the {_side(a_dim)} dim ({a.shape[a_dim]}) must match size of tensor B along"
+                f" the {_side(b_dim)} dim ({b.shape[b_dim]})"
+            )
+
+    def _check_mixed(
+        self, dense_name: str, dense: Tensor, dense_trans: bool, sparse_name: str, sparse: Tensor, sparse_trans: bool
+    ) -> None:
+        """Require a dense operand that the layout fits, and the layout's blocks in the sparse one."""
+        # the second operand of a product is summed over its rows, the first over its columns
+        dense_dim = -2 if (dense_name == "B") != dense_trans else -1
+        sparse_dim = -2 if (sparse_name == "B") != sparse_trans else -1
+        inner = self.block_layout.shape[sparse_dim]
+        if dense.shape[dense_dim] != inner:
+            raise ValueError(
+                f"Expected tensor {dense_name} to have size {inner} at dim {dense_dim % dense.dim()}, got"
+                f" {dense.shape[dense_dim]}."
+            )
+        heads = dense.shape[-3] if dense.dim() > 2 else 1
+        blocks = self.block_layout.nnz * (heads if self.block_layout.heads is None else 1)
+        expected = (blocks, self.block, self.block)
+        if tuple(sparse.shape[-3:]) != expected:
+            raise ValueError(
+                f"Expected tensor with trailing dimensions of shape {expected} for argument {sparse_name}, got"
+                f" {sparse.shape}"
+            )
+
+
+def _with_four_dims(value: Tensor) -> Tensor:
+    return value if value.dim() == 4 else value[(None,) * (4 - value.dim())]
+
+
+def _side(dim: int) -> str:
+    return "last" if dim == -1 else "second to last"

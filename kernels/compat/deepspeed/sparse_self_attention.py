@@ -1,0 +1,145 @@
+"""DeepSpeed's sparse self-attention: a pattern at construction, queries, keys and values at each call."""
+
+# ruff: noqa: PLR0917 - DeepSpeed's signatures
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.compat.deepspeed.matmul import MatMul
+from nojit.kernels.compat.deepspeed.softmax import Softmax
+from nojit.kernels.compat.deepspeed.sparsity_config import SparsityConfig
+from torch import Tensor, distributed, nn
+
+__all__ = ["SparseSelfAttention"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operators:
+    """The three steps of attention, over one layout."""
+
+    scores: MatMul
+    softmax: Softmax
+    values: MatMul
+
+
+class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
+    """``softmax(q @ k^T / sqrt(D) + masks) @ v`` over the blocks that a pattern names.
+
+    The layout of the longest sequence is the buffer ``master_layout``; shorter ones take its upper left part. If
+    torch.distributed runs, all ranks take the layout of rank 0 at the first use, for it may be random.
+    """
+
+    def __init__(
+        self,
+        sparsity_config: SparsityConfig | None = None,
+        key_padding_mask_mode: str = "add",
+        attn_mask_mode: str = "mul",
+        max_seq_length: int = 2048,
+    ) -> None:
+        """Make the layout.
+
+        Args:
+            sparsity_config: the pattern.
+            key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` hides the places where it is 0.
+            attn_mask_mode: likewise.
+            max_seq_length: the longest sequence.
+
+        Raises:
+            NotImplementedError: no pattern was given.
+            ValueError: the pattern does not fit the length.
+        """
+        super().__init__()
+        self.sparsity_config = SparsityConfig(num_heads=4) if sparsity_config is None else sparsity_config
+        self.register_buffer("master_layout", self.sparsity_config.make_layout(max_seq_length))
+        self.key_padding_mask_mode = key_padding_mask_mode
+        self.attn_mask_mode = attn_mask_mode
+        self._need_layout_synchronization = True
+        self._operators: dict[int, _Operators] = {}
+        self.register_load_state_dict_post_hook(_forget_operators)
+
+    def get_layout(self, length: int) -> Tensor:
+        """Return the layout for sequences of `length`, on the CPU.
+
+        Raises:
+            ValueError: the block size does not divide it, or it is longer than the longest.
+        """
+        if self._need_layout_synchronization and distributed.is_available() and distributed.is_initialized():
+            distributed.broadcast(self.master_layout, src=0)
+            self._need_layout_synchronization = False
+        block = self.sparsity_config.block
+        if length % block != 0:
+            raise ValueError(f"Sequence Length, {length}, needs to be dividable by Block size {block}!")
+        num_blocks = length // block
+        if num_blocks > self.master_layout.shape[-1]:
+            longest = self.master_layout.shape[-1] * block
+            raise ValueError(f"Sequence Length, {length}, needs to be at most max_seq_length {longest}!")
+        return self.master_layout[..., :num_blocks, :num_blocks].cpu()
+
+    def _operators_for(self, length: int) -> _Operators:
+        """Return the operators for a length, made at the first call."""
+        found = self._operators.get(length)
+        if found is None:
+            block = self.sparsity_config.block
+            layout = BlockLayout(self.get_layout(length), block)
+            found = self._operators[length] = _Operators(
+                scores=MatMul(layout, block, "sdd", trans_b=True),
+                softmax=Softmax(layout, block),
+                values=MatMul(layout, block, "dsd"),
+            )
+        return found
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rpe: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            query: [B, H, S, D], fp16, bf16 or fp32.
+            key: [B, H, S, D], or [B, H, D, S] unless S equals D.
+            value: [B, H, S, D].
+            rpe: a bias that broadcasts to [B, H, S, S], in the dtype of the scores.
+            key_padding_mask: [B, S], or with dimensions of one between.
+            attn_mask: [S, S], or with dimensions of one around.
+
+        Returns:
+            The output [B, H, S, D]. A query that sees no key gives 0.
+
+        Raises:
+            NotImplementedError: the shapes are not those of self-attention.
+            ValueError: the length fits neither the block size nor `max_seq_length`, or a mask does not fit.
+        """
+        length, head_dim = query.shape[2:]
+        if key.shape[2] != length:
+            key = key.transpose(2, 3)
+        if query.shape != key.shape or key.shape != value.shape:
+            raise NotImplementedError("only self-attention is supported for now")
+        operators = self._operators_for(length)
+        weights = operators.scores(query, key)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.to(weights.dtype).flatten(1)
+        if attn_mask is not None:
+            attn_mask = attn_mask.to(weights.dtype).squeeze()
+        weights = operators.softmax(
+            weights,
+            scale=head_dim**-0.5,
+            rpe=rpe,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            key_padding_mask_mode=self.key_padding_mask_mode,
+            attn_mask_mode=self.attn_mask_mode,
+        )
+        return operators.values(weights, value)
+
+
+def _forget_operators(module: SparseSelfAttention, _: Any) -> None:
+    """Have a module read its layout again: another one was loaded."""
+    module._operators.clear()  # noqa: SLF001 - a hook of the class
