@@ -1,0 +1,83 @@
+"""Attention over the blocks of a layout: a product, the softmax, and a product."""
+
+from __future__ import annotations
+
+import torch
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.matmul import block_sparse_matmul
+from nojit.kernels.block_sparse.op import block_sparse_softmax
+from torch import Tensor, nn
+
+__all__ = ["BlockSparseAttention"]
+
+
+class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
+    """``softmax(q @ k^T * scale + relative_position + masks) @ v`` where the layout has blocks. It has no weights."""
+
+    def __init__(
+        self,
+        layout: BlockLayout,
+        *,
+        scale: float | None = None,
+        is_causal: bool = False,
+        key_padding_mask_mode: str = "add",
+        attention_mask_mode: str = "add",
+    ) -> None:
+        """Fix what all calls share.
+
+        Args:
+            layout: the active blocks of the scores [M, N].
+            scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
+            is_causal: let query m see the keys up to m only.
+            key_padding_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
+            attention_mask_mode: likewise.
+        """
+        super().__init__()
+        self.layout = layout
+        self.scale = scale
+        self.is_causal = is_causal
+        self.key_padding_mask_mode = key_padding_mask_mode
+        self.attention_mask_mode = attention_mask_mode
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        relative_position: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend.
+
+        Args:
+            q: queries [B, H, M, D], fp16, bf16 or fp32.
+            k: keys [B, H, N, D].
+            v: values [B, H, N, Dv].
+            relative_position: a bias that broadcasts to [B, H, M, N].
+            key_padding_mask: [B, N].
+            attention_mask: [M, N].
+
+        Returns:
+            The output [B, H, M, Dv]. A query that sees no key gives 0.
+
+        Raises:
+            ArgumentError: a type, dtype or device that does not fit.
+            ValueError: a shape or mode that does not fit.
+        """
+        scores = block_sparse_matmul(q, k, self.layout, "sdd", trans_b=True)
+        weights = block_sparse_softmax(
+            scores,
+            self.layout,
+            scale=q.shape[-1] ** -0.5 if self.scale is None else self.scale,
+            relative_position=relative_position,
+            key_padding_mask=key_padding_mask,
+            attention_mask=attention_mask,
+            key_padding_mask_mode=self.key_padding_mask_mode,
+            attention_mask_mode=self.attention_mask_mode,
+            is_causal=self.is_causal,
+            # compilers place results themselves, and warn of what writes in place and has a gradient
+            inplace=not torch.compiler.is_compiling(),
+        )
+        return block_sparse_matmul(weights, v, self.layout, "dsd")

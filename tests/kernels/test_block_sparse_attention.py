@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention
+from torch import Tensor
+from torch.nn import functional
+
+# a rectangle, for any number of heads
+LAYOUT = BlockLayout(torch.tensor([[1, 0, 0], [1, 1, 1]]), 16)
+SEEN = LAYOUT.active.repeat_interleave(16, 0).repeat_interleave(16, 1)
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def operands() -> tuple[Tensor, ...]:
+    return tuple(torch.randn(2, 2, *size, requires_grad=True) for size in ((32, 8), (48, 8), (48, 12)))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_is_attention_over_a_dense_mask(is_causal, scale):
+    q, k, v = operands()
+    seen = SEEN.tril() if is_causal else SEEN
+    out = BlockSparseAttention(LAYOUT, is_causal=is_causal, scale=scale)(q, k, v)
+    expected = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scale)
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    for ours, theirs in zip(
+        torch.autograd.grad(out, (q, k, v), grad), torch.autograd.grad(expected, (q, k, v), grad), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_takes_a_bias_and_masks():
+    q, k, v = operands()
+    bias, padding, mask = torch.randn(2, 1, 1, 48), torch.rand(2, 48) > 0.3, torch.randn(32, 48)
+    padding[:, 0] = True
+    module = BlockSparseAttention(LAYOUT, key_padding_mask_mode="mul")
+    out = module(q, k, v, relative_position=bias, key_padding_mask=padding, attention_mask=mask)
+    terms = (bias + mask).masked_fill(~(SEEN & padding[:, None, None]), float("-inf"))
+    torch.testing.assert_close(out, functional.scaled_dot_product_attention(q, k, v, attn_mask=terms))
+
+
+def test_traces_without_a_graph_break():
+    q, k, v = operands()
+    module = BlockSparseAttention(BlockLayout(LAYOUT.active[None].expand(2, 2, 3), 16))
+    expected = module(q, k, v)
+    traced = torch.compile(module, backend="aot_eager", fullgraph=True)(q, k, v)
+    assert torch.equal(traced, expected)
+    grad = torch.randn_like(traced)
+    for ours, theirs in zip(
+        torch.autograd.grad(traced, (q, k, v), grad), torch.autograd.grad(expected, (q, k, v), grad), strict=True
+    ):
+        assert torch.equal(ours, theirs)
