@@ -22,7 +22,7 @@ class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch 
             block_128: was the tile's size; the tuned tables choose it here.
 
         Returns:
-            The output [B, H, M, D], its dimensions in memory in the order of those of q.
+            The output [B, H, M, D], its dimensions in memory in the order of those of q. It has a gradient.
         """
         out: Tensor = flash_attention(q, k, v, scale=sm_scale)
         return out
