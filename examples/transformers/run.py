@@ -20,7 +20,7 @@ from model import Attend, Shape, Transformer
 from nojit.runtime.errors import NojitError
 from torch import Tensor
 
-NEEDS = "needs a CUDA device, and a bundle for it: nojit build manifests --arch sm_90 --out artifacts"
+NEEDS = "needs a CUDA device, and a bundle for it: nojit build manifests --profile core --arch sm_90 --out artifacts"
 # how much further than torch's own bf16 step a step may be from the fp32 one
 FACTOR = 3.0
 LOSS_APART = 1e-3
