@@ -19,8 +19,8 @@ HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
 """Rows of a strip, for 16-bit operands (tensor cores take 64 rows at least) and for fp32."""
 TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (64, 128), (128, 128))}
 """Rows and columns of a tile of a sparse result, likewise."""
-BALANCE: Final = {True: 100, False: 12}
-"""Multiply-adds times two that a chip does while its L2 cache gives a byte: 700 TFLOP/s (fp32: 60) by about 6 TB/s."""
+BALANCE: Final = {True: 80, False: 8}
+"""Flops that a chip does while its L2 cache gives a byte, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
 BLOCK_N: Final = 256
 """Columns of the dense operand that the model of a strip reckons with."""
 LONG: Final = 2
