@@ -1,11 +1,12 @@
 """Softmax over block-sparse matrices, forward and backward: one program owns `ROWS` rows of one block row.
 
 A sparse tensor is [batch, nnz, block, block] with its blocks in row-major (head, block row, block column) order, so the
-blocks of a block row are neighbours: `spans` (int32 [heads * rows, 3]) lists the block rows, the longest first, by number
-(head * rows + row), first block and count, and `columns` (int32 [nnz]) says in which block column each block lies. Long rows start
-first, so that none is still at work when all others are done. A program sees its rows as a tile [ROWS, CHUNKS, 16]:
-chunks of 16 columns lie inside one block for every block size (16, 32, 64, 128), which therefore stays a run-time
-value. Rows that fit one tile are read once; longer ones twice, the first time for their maximum and sum alone.
+blocks of a block row are neighbours: `spans` (int32 [heads * rows, 3]) lists the block rows by number (head * rows + row),
+first block and count, and `columns` (int32 [nnz]) says in which block column each block lies. The first `long_rows` of
+the spans are much longer than the others and start first, so that none is still at work when all others are done. A
+program sees its rows as tiles [ROWS, CHUNKS, 16]: chunks of 16 columns lie inside one block for every block size (16, 32,
+64, 128), which therefore stays a run-time value. Rows that fit `TILES` tiles are read once; longer ones twice, the first
+time for their maximum and sum alone.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -20,16 +21,21 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _find_rows(spans_ptr, batch, rows, block, ROWS: tl.constexpr):
+def _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS: tl.constexpr):
     """Find what this program owns: batch and head (int64), and the span (first row of the head, first block, chunks)."""
     tiles = block // ROWS
     place = tl.program_id(0) // tiles
-    span_ptr = spans_ptr + place // batch * 3
+    is_long = place < long_rows * batch
+    # neighbours in memory stay neighbours in time, but for the long rows
+    first = tl.where(is_long, 0, long_rows)
+    count = tl.where(is_long, long_rows, heads * rows - long_rows)
+    place -= first * batch
+    span_ptr = spans_ptr + (first + place % count) * 3
     block_row = tl.load(span_ptr)
     first_block = tl.load(span_ptr + 1)
     width = tl.load(span_ptr + 2) * (block // CHUNK)
     first_row = block_row % rows * block + tl.program_id(0) % tiles * ROWS
-    return (place % batch).to(tl.int64), (block_row // rows).to(tl.int64), (first_row, first_block, width)
+    return (place // count).to(tl.int64), (block_row // rows).to(tl.int64), (first_row, first_block, width)
 
 
 @triton.jit
@@ -168,6 +174,7 @@ def block_sparse_softmax_fwd_kernel(
     out_ptr,
     spans_ptr,
     columns_ptr,
+    long_rows,
     rpe_ptr,
     kpm_ptr,
     am_ptr,
@@ -175,7 +182,7 @@ def block_sparse_softmax_fwd_kernel(
     kpm_multiplies,
     am_multiplies,
     batch,
-    heads,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
     rows,
     block,
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
@@ -198,16 +205,17 @@ def block_sparse_softmax_fwd_kernel(
     CAUSAL: tl.constexpr,
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
-    ONE_TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Write softmax(x * scale + rpe + kpm + am) over the active columns of each row; a fully masked row gives 0.
 
     x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], each with any
     strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program
-    reads all it needs of a tile before it writes it. With `ONE_TILE` no row is wider than 16 * CHUNKS columns.
+    reads all it needs of a tile before it writes it. With `WHOLE` no row is wider than 16 * CHUNKS * TILES columns.
     The grid is ``batch * heads * rows * (block // ROWS)``, in x alone.
     """
-    z, head, span = _find_rows(spans_ptr, batch, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
     out = (out_ptr + z * stride_oz, stride_ob, stride_or, stride_oc)
     if rpe_ptr is not None:
@@ -215,13 +223,24 @@ def block_sparse_softmax_fwd_kernel(
     if kpm_ptr is not None:
         kpm_ptr += z * stride_kz
     width = span[2]
-    if ONE_TILE or width <= CHUNKS:
-        scores = _load_scores(
-            0, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies,
-            am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
-        )  # fmt: skip
-        weights = _exponentials(scores, _shift(_row_max(scores)))
-        _store_tile(weights * _inverse(_row_sum(weights)), 0, span, block, out, ROWS, CHUNKS)
+    if WHOLE or width <= CHUNKS * TILES:
+        scores = ()
+        row_max = tl.full([ROWS], float("-inf"), tl.float32)
+        for tile in tl.static_range(TILES):
+            part = _load_scores(
+                tile * CHUNKS, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
+                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
+            )  # fmt: skip
+            row_max = tl.maximum(row_max, _row_max(part))
+            scores = (*scores, part)
+        weights = ()
+        row_sum = tl.zeros([ROWS], tl.float32)
+        for tile in tl.static_range(TILES):
+            part = _exponentials(scores[tile], _shift(row_max))
+            row_sum += _row_sum(part)
+            weights = (*weights, part)
+        for tile in tl.static_range(TILES):
+            _store_tile(weights[tile] * _inverse(row_sum), tile * CHUNKS, span, block, out, ROWS, CHUNKS)
     else:
         row_max = tl.full([ROWS], float("-inf"), tl.float32)
         row_sum = tl.zeros([ROWS], tl.float32)
@@ -286,9 +305,10 @@ def block_sparse_softmax_bwd_kernel(
     drpe_ptr,
     spans_ptr,
     columns_ptr,
+    long_rows,
     scale,
     batch,
-    heads,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
     rows,
     block,
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
@@ -310,28 +330,36 @@ def block_sparse_softmax_bwd_kernel(
     stride_rn,
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
-    ONE_TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Write dx = y * (dy - sum(y * dy)) * scale and, if asked, the gradient of the dense bias (dx without the scale).
 
     y, dy and dx are [batch, nnz, block, block] with any strides (`stride_g*` are those of dy, all 0 for the gradient of
     a sum); drpe is dense [batch, heads, M, N], and only what active blocks cover is written: the rest must be 0 before.
-    Tiles, grid and `ONE_TILE` as in the forward kernel.
+    Tiles, grid and `WHOLE` as in the forward kernel.
     """
-    z, head, span = _find_rows(spans_ptr, batch, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS)
     y = (y_ptr + z * stride_yz, stride_yb, stride_yr, stride_yc)
     dy = (dy_ptr + z * stride_gz, stride_gb, stride_gr, stride_gc)
     dx = (dx_ptr + z * stride_dz, stride_db, stride_dr, stride_dc)
     if drpe_ptr is not None:
         drpe_ptr += z * stride_rz + head * stride_rh
     width = span[2]
-    if ONE_TILE or width <= CHUNKS:
-        y_tile = _load_tile(0, span, block, y, ROWS, CHUNKS)
-        dy_tile = _load_tile(0, span, block, dy, ROWS, CHUNKS)
-        dot = _row_sum(y_tile * dy_tile)
-        _store_gradients(
-            y_tile, dy_tile, dot, 0, span, block, dx, scale, columns_ptr, drpe_ptr, stride_rm, stride_rn, ROWS, CHUNKS
-        )
+    if WHOLE or width <= CHUNKS * TILES:
+        tiles = ()
+        dot = tl.zeros([ROWS], tl.float32)
+        for tile in tl.static_range(TILES):
+            y_tile = _load_tile(tile * CHUNKS, span, block, y, ROWS, CHUNKS)
+            dy_tile = _load_tile(tile * CHUNKS, span, block, dy, ROWS, CHUNKS)
+            dot += _row_sum(y_tile * dy_tile)
+            tiles = (*tiles, (y_tile, dy_tile))
+        for tile in tl.static_range(TILES):
+            y_tile, dy_tile = tiles[tile]
+            _store_gradients(
+                y_tile, dy_tile, dot, tile * CHUNKS, span, block, dx, scale, columns_ptr, drpe_ptr, stride_rm,
+                stride_rn, ROWS, CHUNKS,
+            )  # fmt: skip
     else:
         dot = tl.zeros([ROWS], tl.float32)
         for start in range(0, width, CHUNKS):

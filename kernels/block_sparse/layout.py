@@ -20,9 +20,11 @@ class Tables:
     """The look-up tables of a layout on one device."""
 
     spans: Tensor
-    """The block rows, the longest first: number (head * rows + row), first block and count, int32 [H * rows, 3]."""
+    """The block rows by number (head * rows + row), first block and count, int32 [H * rows, 3]; long rows come first."""
     columns: Tensor
     """The block column of each block, int32 [nnz]."""
+    long_rows: int
+    """How many of the block rows have more than twice the mean of those that have blocks."""
 
 
 class BlockLayout:
@@ -164,7 +166,8 @@ class BlockLayout:
 
     def _make_tables(self, device: torch.device) -> Tables:
         counts = self._active.sum(-1).flatten()
-        longest_first = counts.argsort(descending=True, stable=True)
-        spans = torch.stack([torch.arange(len(counts)), counts.cumsum(0) - counts, counts], 1)[longest_first]
+        is_long = counts * int((counts > 0).sum()) > 2 * self.nnz
+        order = (~is_long).to(torch.int8).argsort(stable=True)
+        spans = torch.stack([torch.arange(len(counts)), counts.cumsum(0) - counts, counts], 1)[order]
         columns = self._active.nonzero()[:, 2]
-        return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32))
+        return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), int(is_long.sum()))

@@ -78,8 +78,8 @@ def block_sparse_softmax(
     own = layout.for_heads(heads)
     tables = own.tables(x.device)
     arguments = (
-        tables.spans, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), rpe, kpm, am,
-        key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
+        tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, float(scale),
+        rpe, kpm, am, key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
     )  # fmt: skip
     if inplace:
         _check_writable(x)
@@ -108,7 +108,17 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     own = layout.for_heads(_check_sparse(y, layout, "y"))
     tables = own.tables(y.device)
     dx, _ = (_softmax_backward if is_plain(y, dy) else _softmax_backward_op)(
-        y, dy, tables.spans, tables.columns, own.rows, own.cols, own.block, own.longest_row, float(scale), False
+        y,
+        dy,
+        tables.spans,
+        tables.columns,
+        tables.long_rows,
+        own.rows,
+        own.cols,
+        own.block,
+        own.longest_row,
+        float(scale),
+        False,
     )
     result: Tensor = dx
     return result
@@ -168,6 +178,7 @@ def _launch_forward(
     out: Tensor,
     spans: Tensor,
     columns: Tensor,
+    long_rows: int,
     rows: int,
     block: int,
     longest_row: int,
@@ -182,7 +193,7 @@ def _launch_forward(
     if not x.numel():
         return
     library.get("block_sparse_softmax_fwd")(
-        x, out, spans, columns, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
+        x, out, spans, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
         x.shape[0], spans.shape[0] // rows, rows, block, longest_row,
         *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
         CAUSAL=bool(is_causal),
@@ -193,6 +204,7 @@ def _softmax(
     x: Tensor,
     spans: Tensor,
     columns: Tensor,
+    long_rows: int,
     rows: int,
     cols: int,  # noqa: ARG001 - the backward operator needs it
     block: int,
@@ -201,7 +213,7 @@ def _softmax(
     *terms: Any,
 ) -> Tensor:
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _launch_forward(x, out, spans, columns, rows, block, longest_row, scale, *terms)
+    _launch_forward(x, out, spans, columns, long_rows, rows, block, longest_row, scale, *terms)
     return out
 
 
@@ -209,6 +221,7 @@ def _softmax_(
     x: Tensor,
     spans: Tensor,
     columns: Tensor,
+    long_rows: int,
     rows: int,
     cols: int,  # noqa: ARG001 - as above
     block: int,
@@ -216,7 +229,7 @@ def _softmax_(
     scale: float,
     *terms: Any,
 ) -> None:
-    _launch_forward(x, x, spans, columns, rows, block, longest_row, scale, *terms)
+    _launch_forward(x, x, spans, columns, long_rows, rows, block, longest_row, scale, *terms)
 
 
 def _softmax_backward(
@@ -224,6 +237,7 @@ def _softmax_backward(
     dy: Tensor,
     spans: Tensor,
     columns: Tensor,
+    long_rows: int,
     rows: int,
     cols: int,
     block: int,
@@ -236,7 +250,7 @@ def _softmax_backward(
     dx, drpe = _allocate_gradients(y, spans, rows, cols, block, wants_bias)
     if y.numel():
         library.get("block_sparse_softmax_bwd")(
-            y, dy, dx, drpe if wants_bias else None, spans, columns, scale,
+            y, dy, dx, drpe if wants_bias else None, spans, columns, long_rows, scale,
             y.shape[0], spans.shape[0] // rows, rows, block, longest_row,
             *y.stride(), *dy.stride(), *dx.stride(), *_strides(drpe if wants_bias else None, 4),
         )  # fmt: skip
@@ -253,16 +267,16 @@ def _allocate_gradients(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    spans, columns, rows, cols, block, longest_row, scale = inputs[1:8]
+    spans, columns, long_rows, rows, cols, block, longest_row, scale = inputs[1:9]
     ctx.save_for_backward(output, spans, columns)
-    ctx.sizes = (rows, cols, block, longest_row, scale)
+    ctx.sizes = (long_rows, rows, cols, block, longest_row, scale)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     y, spans, columns = ctx.saved_tensors
-    wants_bias = ctx.needs_input_grad[8]
+    wants_bias = ctx.needs_input_grad[9]
     dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.sizes, wants_bias)
-    return (dx, *(None,) * 7, drpe if wants_bias else None, *(None,) * 5)
+    return (dx, *(None,) * 8, drpe if wants_bias else None, *(None,) * 5)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
@@ -285,7 +299,7 @@ class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyp
 
 
 _LAYOUT: Final = (
-    "Tensor spans, Tensor columns, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
+    "Tensor spans, Tensor columns, SymInt long_rows, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
 )
 _TERMS: Final = (
     "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
@@ -310,9 +324,17 @@ def _fake_in_place(x: Tensor, *_: Any) -> None:
 
 
 def _fake_backward(
-    y: Tensor, dy: Tensor, spans: Tensor, columns: Tensor, rows: int, cols: int, block: int, *rest: Any
+    y: Tensor,
+    dy: Tensor,
+    spans: Tensor,
+    columns: Tensor,
+    long_rows: int,
+    rows: int,
+    cols: int,
+    block: int,
+    *rest: Any,
 ) -> tuple[Tensor, Tensor]:
-    del dy, columns
+    del dy, columns, long_rows
     return _allocate_gradients(y, spans, rows, cols, block, rest[-1])
 
 

@@ -80,10 +80,10 @@ PROBLEMS: Final = {
 Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of rows.
 """
 
-_TUNABLES: Final = ("ROWS", "CHUNKS")
+_TUNABLES: Final = ("ROWS", "CHUNKS", "TILES")
 _SOFTMAX: Final = {
-    "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "ONE_TILE")),
-    "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("ONE_TILE",)),
+    "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "WHOLE")),
+    "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("WHOLE",)),
 }
 ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **matmul_problems.ROLES}
 

@@ -316,13 +316,13 @@ def operator_arguments(**options: bool) -> tuple[Any, ...]:
     tables = layout.tables("cpu")
     sizes = (layout.rows, layout.cols, layout.block, layout.longest_row, 0.5)
     x, bias = torch.randn(1, 2, 16, 16, **options), torch.randn(1, 1, *layout.shape, **options)
-    return (x, tables.spans, tables.columns, *sizes, bias, None, None, False, False, True)
+    return (x, tables.spans, tables.columns, tables.long_rows, *sizes, bias, None, None, False, False, True)
 
 
 def test_operators_are_sound():
     torch.library.opcheck(torch.ops.nojit.block_sparse_softmax.default, operator_arguments(requires_grad=True))
     torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_.default, operator_arguments())
-    y, *layout = operator_arguments()[:8]
+    y, *layout = operator_arguments()[:9]
     torch.library.opcheck(torch.ops.nojit.block_sparse_softmax_backward.default, (y, y.clone(), *layout, True))
 
 
