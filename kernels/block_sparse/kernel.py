@@ -12,6 +12,7 @@ time for their maximum and sum alone.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+# ruff: noqa: RUF005 - Triton knows no starred tuples
 
 import triton
 import triton.language as tl
@@ -232,13 +233,13 @@ def block_sparse_softmax_fwd_kernel(
                 kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
             )  # fmt: skip
             row_max = tl.maximum(row_max, _row_max(part))
-            scores = (*scores, part)
+            scores = scores + (part,)
         weights = ()
         row_sum = tl.zeros([ROWS], tl.float32)
         for tile in tl.static_range(TILES):
             part = _exponentials(scores[tile], _shift(row_max))
             row_sum += _row_sum(part)
-            weights = (*weights, part)
+            weights = weights + (part,)
         for tile in tl.static_range(TILES):
             _store_tile(weights[tile] * _inverse(row_sum), tile * CHUNKS, span, block, out, ROWS, CHUNKS)
     else:
@@ -353,7 +354,7 @@ def block_sparse_softmax_bwd_kernel(
             y_tile = _load_tile(tile * CHUNKS, span, block, y, ROWS, CHUNKS)
             dy_tile = _load_tile(tile * CHUNKS, span, block, dy, ROWS, CHUNKS)
             dot += _row_sum(y_tile * dy_tile)
-            tiles = (*tiles, (y_tile, dy_tile))
+            tiles = tiles + ((y_tile, dy_tile),)
         for tile in tl.static_range(TILES):
             y_tile, dy_tile = tiles[tile]
             _store_gradients(
