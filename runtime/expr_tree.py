@@ -26,7 +26,6 @@ from nojit.runtime.record import Record
 
 __all__ = [
     "BINARY",
-    "BOOLEAN_OPS",
     "FUNCTIONS",
     "MAX_HEIGHT",
     "Function",
@@ -81,8 +80,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "has": Function(Op.HAS, 1, 1),
 }
 _FUNCTION_NAMES: Final = {function.op: name for name, function in FUNCTIONS.items()}
-BOOLEAN_OPS: Final = frozenset({Op.NOT, Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ALIGNED, Op.HAS})
-"""The operations that can only give a bool, or fail."""
+_BOOLEAN_OPS: Final = frozenset({Op.NOT, Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ALIGNED, Op.HAS})
 
 
 class Literal(Record):
@@ -161,7 +159,7 @@ def is_boolean(node: Node) -> bool:
     """Tell whether a node can only give a bool, or fail."""
     if isinstance(node, Literal):
         return isinstance(node.value, bool)
-    return isinstance(node, Logic) or (isinstance(node, Operation) and node.op in BOOLEAN_OPS)
+    return isinstance(node, Logic) or (isinstance(node, Operation) and node.op in _BOOLEAN_OPS)
 
 
 def evaluate(node: Node, values: Mapping[str, Value]) -> Value:

@@ -191,10 +191,21 @@ class Kernel(_core.Dispatcher):
             return make_spec(table, self._options, self._interner, source.arch, source.where(self.name), tuning=tuning)
 
     def _resolve(self, device: int, facts: Facts) -> _core.Plan:
-        """Choose the variant for a call that has no plan."""
+        """Choose the variant for a call that has no plan, and for which C chooses none."""
+        source = self._source_for(_core.device_capability(device))
+        row = best(self._table(source), self._call_facts(source, facts), self._lookup(source, device))
+        return self._plan_of(device, row)
+
+    def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
+        """Order the configs of a meaning by what was measured; those left out follow in the table's order."""
+        lookup = self._lookup(self._source_for(_core.device_capability(device)), device)
+        prefer = None if lookup is None else lookup.preference(key)
+        return () if prefer is None else prefer(meaning)
+
+    def _plan_of(self, device: int, row: int) -> _core.Plan:
+        """Make the plan of a row of a device's table, once."""
         source = self._source_for(_core.device_capability(device))
         table = self._table(source)
-        row = best(table, self._call_facts(source, facts), self._lookup(source, device))
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:

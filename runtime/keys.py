@@ -14,8 +14,7 @@ from nojit.runtime import _core, expr
 from nojit.runtime.call import expression_value
 from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr import ExpressionError, Op, Tag
-from nojit.runtime.expr_program import INSTRUCTION
-from nojit.runtime.postfix import assemble
+from nojit.runtime.expr_program import INSTRUCTION, constant
 from nojit.runtime.select import Interests, interests
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
@@ -180,6 +179,8 @@ def make_spec(
         tuple([program for program in made if _loads(program, runtime)]),
         key,
         BUCKETS.index(tuning.bucket) if tuning else 0,
+        table,
+        arch,
     )
 
 
@@ -222,20 +223,20 @@ def _intern_values(table: KernelTable, interner: Interner) -> None:
 class _Programs:
     """Makes programs of a table's expressions, of their postfix where that is one."""
 
-    def __init__(self, table: KernelTable, slots: Mapping[str, int], interner: Interner, where: str) -> None:
+    def __init__(self, table: KernelTable, slots: dict[str, int], interner: Interner, where: str) -> None:
         self._postfix = table.programs_by_expression()
         self._slots = slots
         self._interner = interner
         self._where = where
 
-    def of(self, text: str, values: Mapping[str, Value]) -> bytes:
+    def of(self, text: str, values: dict[str, Value]) -> bytes:
         """Make the program of an expression, with `values` in place.
 
         Raises:
             BundleError: it is too long, or asks for a name that is neither among `values` nor a param.
         """
         words = self._postfix.get(text)
-        program = assemble(words, values, self._slots, self._interner.add) if words else b""
+        program = _core.assemble(words, values, self._slots, self._constant) if words else b""
         if program:
             return program
         try:
@@ -244,6 +245,9 @@ class _Programs:
         except ExpressionError as error:
             what = "expected an expression over the kernel's params"
             raise BundleError(what, got=str(error), where=self._where) from None
+
+    def _constant(self, value: Value) -> tuple[int, int]:
+        return constant(expression_value(value), self._interner.add)
 
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:

@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include "choosing.h"
 #include "errors.h"
 #include "grid.h"
 #include "launcher.h"
@@ -81,12 +82,21 @@ static nj_spec *find_spec(nj_dispatcher *self, int device)
     return (nj_spec *)spec;
 }
 
-/* Asks Python which variant serves the call. */
-static nj_plan *resolve(nj_dispatcher *self, const nj_call *call)
+/* Asks Python for the plan of a row, or which variant serves the call if `row` is NJ_UNSURE. */
+static PyObject *ask_plan(nj_dispatcher *self, const nj_call *call, Py_ssize_t row)
 {
-    PyObject *facts = nj_call_facts(&self->signature, call);
-    PyObject *plan =
-        facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_resolve", "iN", call->device, facts);
+    if (row >= 0) {
+        return PyObject_CallMethod((PyObject *)self, "_plan_of", "in", call->device, row);
+    }
+    PyObject *facts = row == NJ_UNSURE ? nj_call_facts(&self->signature, call) : NULL;
+    return facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_resolve", "iN", call->device, facts);
+}
+
+/* Finds the variant that serves a call, and makes its plan. The key is NULL if only Python can judge the call. */
+static nj_plan *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call *call, const nj_key *key)
+{
+    nj_choosing choosing = {(PyObject *)self, &self->signature, spec, call, key};
+    PyObject *plan = ask_plan(self, call, key == NULL ? NJ_UNSURE : nj_choose(&choosing));
     if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan *)plan)->ordinal != call->device ||
                          ((nj_plan *)plan)->argument_count != self->signature.count)) {
         PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the device of the call");
@@ -121,7 +131,7 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
         return (nj_plan *)Py_NewRef((PyObject *)plan);
     }
     Py_INCREF(spec); /* `_resolve` may end in anything */
-    plan = resolve(self, call);
+    plan = resolve(self, spec, call, cacheable ? &key : NULL);
     if (plan != NULL && cacheable && publish(spec, &key, plan) < 0) {
         Py_CLEAR(plan);
     }

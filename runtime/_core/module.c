@@ -1,4 +1,6 @@
 /* The module `nojit.runtime._core`. */
+#include "assemble.h"
+#include "meaning.h"
 #include "dispatcher.h"
 #include "driver.h"
 #include "descriptor.h"
@@ -168,6 +170,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
     {"plain_slots", nj_plain_slots, METH_VARARGS,
      PyDoc_STR("What fills each parameter, and their bytes, if a layout is surely that of the types and hints; else None.")},
+    {"assemble", nj_assemble_text, METH_VARARGS,
+     PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"tuning_key", tuning_key, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,
@@ -179,7 +183,7 @@ static int add_types(PyObject *module)
 {
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
-        nj_dispatcher_init(module) < 0 || nj_table_fields_init() < 0) {
+        nj_dispatcher_init(module) < 0 || nj_table_fields_init() < 0 || nj_meaning_init() < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

@@ -26,6 +26,7 @@ static int read_types(nj_field *field, PyObject *types)
         PyErr_Format(PyExc_ValueError, "expected at most %d types of one param, got %zd", TYPES_MAX, count);
         return -1;
     }
+    field->spelled = Py_NewRef(types);
     field->types = PyMem_Calloc((size_t)count + 1, sizeof *field->types);
     field->pointers = PyMem_Calloc(NJ_DTYPE_COUNT, sizeof *field->pointers);
     if (field->types == NULL || field->pointers == NULL) {
@@ -147,13 +148,14 @@ static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
 
 static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"params", "programs", "tuning", "bucket", NULL};
-    PyObject *params, *programs, *tuning = NULL;
+    static char *names[] = {"params", "programs", "tuning", "bucket", "table", "arch", NULL};
+    PyObject *params, *programs, *tuning = NULL, *table = NULL;
     int bucket = NJ_BUCKET_EXACT;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|O!i:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
-                                     &programs, &PyTuple_Type, &tuning, &bucket)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|O!iOi:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
+                                     &programs, &PyTuple_Type, &tuning, &bucket, &table, &self->arch)) {
         return -1;
     }
+    self->table = Py_XNewRef(table);
     self->argument_count = PyTuple_GET_SIZE(params);
     self->fields = PyMem_Calloc((size_t)(self->argument_count + PyTuple_GET_SIZE(programs)) + 1, sizeof *self->fields);
     self->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof *self->programs);
@@ -192,6 +194,7 @@ static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int spec_traverse(nj_spec *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->table);
     return nj_cache_traverse(&self->cache, visit, arg);
 }
 
@@ -210,6 +213,7 @@ static void spec_dealloc(nj_spec *self)
         for (int type = 0; type < self->fields[i].type_count; type++) {
             nj_type_clear(&self->fields[i].types[type]);
         }
+        Py_XDECREF(self->fields[i].spelled);
         PyMem_Free(self->fields[i].types);
         PyMem_Free(self->fields[i].pointers);
     }
@@ -219,6 +223,7 @@ static void spec_dealloc(nj_spec *self)
     for (Py_ssize_t i = 0; i < self->tuning_count; i++) {
         PyMem_Free(self->tuning[i].program.code);
     }
+    Py_XDECREF(self->table);
     PyMem_Free(self->fields);
     PyMem_Free(self->programs);
     PyMem_Free(self->tuning);

@@ -30,6 +30,7 @@ typedef struct {
     bool address; /* whether a bare int is an address: the param takes nothing but pointers */
     uint8_t type_count;
     nj_type *types;     /* NULL for what is not a runtime param */
+    PyObject *spelled;  /* tuple: how tables spell these types; owned */
     uint64_t *pointers; /* for each nj_dtype, which of the types take a pointer to it; all do if it does not say */
     nj_value fallback; /* of a constexpr: what programs see where the call gives none */
 } nj_field;
@@ -60,6 +61,8 @@ typedef struct {
     nj_field *fields; /* arguments, then programs */
     nj_program *programs;
     uint32_t packed_words;
+    PyObject *table; /* that the facts are of; NULL if Python alone chooses */
+    int arch;        /* what ``arch`` stands for in its expressions */
     nj_cache cache;
 } nj_spec;
 

@@ -38,8 +38,8 @@ TABLES[-1]["tuning"] = {
     "tables": [
         {
             "blocks": [
-                {"meanings": [0], "rows": [[[1, 2], [1, 0]], [[1, 4], [0]], [[4, 8], [1]]]},
-                {"meanings": [1], "rows": [[[0, 0], [1]]]},
+                {"meanings": [0], "rows": [[[1, 2], [1, 0], [0, 30]], [[1, 4], [0], [0]], [[4, 8], [1], [0]]]},
+                {"meanings": [1], "rows": [[[0, 0], [1], [0]]]},
             ],
             "device": {"arch": "sm_90", "memory_bytes": 150754820096, "multiprocessors": 132, "name": "NVIDIA H200"},
         },

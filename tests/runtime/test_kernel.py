@@ -256,8 +256,8 @@ def test_requires_and_derived_decide_anew_for_each_value(make: Make, tensor: Any
 def test_an_unchanged_call_asks_python_once(make: Make, tensor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     add = make()
     resolved = []
-    original = Kernel._resolve
-    monkeypatch.setattr(Kernel, "_resolve", lambda self, *rest: resolved.append(rest) or original(self, *rest))
+    original = Kernel._plan_of
+    monkeypatch.setattr(Kernel, "_plan_of", lambda self, *rest: resolved.append(rest) or original(self, *rest))
     for n in (16, 32, 48):
         add[(1,)](tensor(0x1000), tensor(0x2000), n)
     assert len(resolved) == 1

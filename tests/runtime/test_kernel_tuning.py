@@ -82,15 +82,15 @@ def half(faketorch: ModuleType) -> Any:
 
 @pytest.fixture
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the calls that Python decides."""
+    """Count the calls that a plan is made for."""
     seen: list[int] = []
-    decide = Kernel._resolve
+    decide = Kernel._plan_of
 
-    def count(self: Kernel, device: int, facts: Any) -> Any:
+    def count(self: Kernel, device: int, row: int) -> Any:
         seen.append(device)
-        return decide(self, device, facts)
+        return decide(self, device, row)
 
-    monkeypatch.setattr(Kernel, "_resolve", count)
+    monkeypatch.setattr(Kernel, "_plan_of", count)
     return seen
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.runtime import expr
-from nojit.runtime.expr_program import INSTRUCTION_BYTES
-from nojit.runtime.postfix import assemble, postfix
+from nojit.runtime import _core, expr
+from nojit.runtime.call import expression_value
+from nojit.runtime.expr_program import INSTRUCTION_BYTES, constant
+from nojit.runtime.postfix import postfix
 
 SLOTS = {"n": 1, "m": 2, "x_ptr": 0}
 EXPRESSIONS = st.recursive(
@@ -23,6 +26,10 @@ EXPRESSIONS = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+def assemble(text: str, values: dict[str, Any], slots: dict[str, int], intern: Callable[[expr.Value], int]) -> bytes:
+    return _core.assemble(text, values, slots, lambda value: constant(expression_value(value), intern))
 
 
 def no_id(_: expr.Value) -> int:

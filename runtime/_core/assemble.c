@@ -1,0 +1,66 @@
+#include "assemble.h"
+
+#include "postfix.h"
+
+typedef struct {
+    PyObject *values, *slots; /* dicts: constants, and the slot of what is none, by name */
+    PyObject *constant;       /* called with a constant that is neither int, bool nor None: its instruction */
+} nj_names;
+
+/* Asks Python for the instruction that pushes a constant; false with an exception raised. */
+static bool ask_constant(const nj_names *names, PyObject *value, nj_instruction *push)
+{
+    PyObject *pair = PyObject_CallOneArg(names->constant, value);
+    long long operand;
+    bool right = pair != NULL && PyArg_ParseTuple(pair, "bL", &push->op, &operand);
+    Py_XDECREF(pair);
+    push->operand = right ? operand : 0;
+    return right;
+}
+
+static bool push_constant(const nj_names *names, PyObject *value, nj_instruction *push)
+{
+    int overflow = 0;
+    if (value == Py_None) {
+        push->op = NJ_OP_CONST_NONE;
+    } else if (PyBool_Check(value)) {
+        *push = (nj_instruction){.op = NJ_OP_CONST_BOOL, .operand = value == Py_True};
+    } else if (PyLong_CheckExact(value)) {
+        *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = PyLong_AsLongLongAndOverflow(value, &overflow)};
+    } else {
+        return ask_constant(names, value, push);
+    }
+    return overflow == 0;
+}
+
+static bool find_name(void *context, nj_span word, nj_instruction *push)
+{
+    const nj_names *names = context;
+    PyObject *name = PyUnicode_FromStringAndSize((const char *)word.at, (Py_ssize_t)word.size);
+    PyObject *value = name == NULL ? NULL : PyDict_GetItemWithError(names->values, name);
+    PyObject *slot = name == NULL || value != NULL || PyErr_Occurred() ? NULL : PyDict_GetItemWithError(names->slots, name);
+    Py_XDECREF(name);
+    if (value != NULL) {
+        return push_constant(names, value, push);
+    }
+    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = slot == NULL ? -1 : PyLong_AsLongLong(slot)};
+    return slot != NULL;
+}
+
+PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *text;
+    Py_ssize_t size;
+    nj_names names;
+    nj_assembly made;
+    if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &text, &size, &PyDict_Type, &names.values, &PyDict_Type, &names.slots,
+                          &names.constant)) {
+        return NULL;
+    }
+    nj_span words = {(const unsigned char *)text, (size_t)size};
+    bool whole = nj_assemble(words, find_name, &names, SIZE_MAX, &made);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char *)made.code, whole ? (Py_ssize_t)(made.length * sizeof *made.code) : 0);
+}

@@ -1,0 +1,207 @@
+#include "meaning.h"
+
+#include "postfix.h"
+
+/* Set once by `nj_meaning_init` under the import lock, and never changed. */
+static PyObject *names[NJ_FIELD_COUNT];
+
+int nj_meaning_init(void)
+{
+    static const char *const spelled[NJ_FIELD_COUNT] = {
+        [NJ_FIELD_AXES] = "axes",
+        [NJ_FIELD_COLUMNS] = "columns",
+        [NJ_FIELD_CONFIGS] = "configs",
+        [NJ_FIELD_CONSTEXPRS] = "constexprs",
+        [NJ_FIELD_DEFAULT] = "default",
+        [NJ_FIELD_DERIVED] = "derived",
+        [NJ_FIELD_DERIVED_VALUES] = "derived_values",
+        [NJ_FIELD_GRID] = "grid",
+        [NJ_FIELD_HINT_SETS] = "hint_sets",
+        [NJ_FIELD_IS_TYPE] = "is_type",
+        [NJ_FIELD_KEY] = "key",
+        [NJ_FIELD_MEANINGS] = "meanings",
+        [NJ_FIELD_NAME] = "name",
+        [NJ_FIELD_OPTIONS] = "options",
+        [NJ_FIELD_PARAMS] = "params",
+        [NJ_FIELD_PROGRAMS] = "programs",
+        [NJ_FIELD_REQUIRES] = "requires",
+        [NJ_FIELD_SIGNATURE] = "signature",
+        [NJ_FIELD_SIGNATURES] = "signatures",
+        [NJ_FIELD_TUNING] = "tuning",
+        [NJ_FIELD_VALUES] = "values",
+    };
+    for (int i = 0; i < NJ_FIELD_COUNT; i++) {
+        Py_XSETREF(names[i], PyUnicode_InternFromString(spelled[i]));
+        if (names[i] == NULL) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+PyObject *nj_peek(PyObject *record, nj_field_name field)
+{
+    PyObject *value = record == NULL ? NULL : PyObject_GetAttr(record, names[field]);
+    if (value == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    Py_DECREF(value);
+    return value;
+}
+
+Py_ssize_t nj_size(PyObject *tuple)
+{
+    return tuple != NULL && PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : 0;
+}
+
+PyObject *nj_item(PyObject *tuple, Py_ssize_t place)
+{
+    return place >= 0 && place < nj_size(tuple) ? PyTuple_GET_ITEM(tuple, place) : NULL;
+}
+
+static bool same_text(PyObject *one, PyObject *other)
+{
+    return one == other || (PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other) && PyUnicode_Compare(one, other) == 0);
+}
+
+Py_ssize_t nj_param_place(const nj_signature *signature, PyObject *name)
+{
+    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
+        if (same_text(signature->names[i], name)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+bool nj_is_simple(PyObject *value)
+{
+    return value != NULL && (value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+                             PyFloat_CheckExact(value) || PyUnicode_CheckExact(value));
+}
+
+bool nj_is_same(PyObject *simple, PyObject *value)
+{
+    if (simple == value) {
+        return true;
+    }
+    if (value == NULL || Py_TYPE(simple) != Py_TYPE(value)) {
+        return false;
+    }
+    if (PyFloat_CheckExact(simple)) {
+        return nj_opaque_double(PyFloat_AS_DOUBLE(simple)) == nj_opaque_double(PyFloat_AS_DOUBLE(value));
+    }
+    if (PyLong_CheckExact(simple)) {
+        return PyObject_RichCompareBool(simple, value, Py_EQ) == 1;
+    }
+    return PyUnicode_CheckExact(simple) && PyUnicode_Compare(simple, value) == 0;
+}
+
+/* The instruction that pushes a constant; false for one that only Python knows. */
+static bool push_constant(const nj_scene *scene, PyObject *value, nj_instruction *push)
+{
+    if (!nj_is_simple(value)) {
+        return false;
+    }
+    if (value == Py_None) {
+        push->op = NJ_OP_CONST_NONE;
+    } else if (PyBool_Check(value)) {
+        *push = (nj_instruction){.op = NJ_OP_CONST_BOOL, .operand = value == Py_True};
+    } else if (PyFloat_CheckExact(value)) {
+        *push = (nj_instruction){.op = NJ_OP_CONST_OPAQUE, .operand = nj_opaque_double(PyFloat_AS_DOUBLE(value))};
+    } else if (PyLong_CheckExact(value)) {
+        int overflow;
+        *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = PyLong_AsLongLongAndOverflow(value, &overflow)};
+        return overflow == 0;
+    } else {
+        PyObject *id = PyDict_GetItemWithError(scene->choosing->signature->interned, value);
+        *push = (nj_instruction){.op = NJ_OP_CONST_OPAQUE, .operand = id == NULL ? -1 : PyLong_AsLongLong(id)};
+        if (id == NULL) {
+            PyErr_Clear();
+        }
+        return id != NULL;
+    }
+    return true;
+}
+
+static bool is_name(PyObject *text, nj_span name)
+{
+    Py_ssize_t size;
+    const char *spelled = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+    if (spelled == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    return nj_span_equal((nj_span){(const unsigned char *)spelled, (size_t)size}, name);
+}
+
+/* The value of a name among (name, value) pairs; NULL if it is not there. */
+static PyObject *find_pair(PyObject *pairs, nj_span name)
+{
+    for (Py_ssize_t i = nj_size(pairs); i-- > 0;) {
+        if (is_name(nj_item(nj_item(pairs, i), 0), name)) {
+            return nj_item(nj_item(pairs, i), 1);
+        }
+    }
+    return NULL;
+}
+
+/* The value of an axis by its name; NULL if there is none. */
+static PyObject *find_axis(const nj_scene *scene, nj_span name)
+{
+    PyObject *axes = nj_peek(scene->table, NJ_FIELD_AXES);
+    for (Py_ssize_t i = 0; i < nj_size(axes); i++) {
+        PyObject *axis = nj_item(axes, i), *place = nj_item(scene->point, i);
+        if (is_name(nj_peek(axis, NJ_FIELD_NAME), name)) {
+            return place == NULL ? NULL : nj_item(nj_peek(axis, NJ_FIELD_VALUES), PyLong_AsSsize_t(place));
+        }
+    }
+    return NULL;
+}
+
+static bool find_name(void *context, nj_span name, nj_instruction *push)
+{
+    const nj_scene *scene = context;
+    const nj_signature *signature = scene->choosing->signature;
+    if (nj_span_is(name, "arch")) {
+        *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = scene->choosing->spec->arch};
+        return true;
+    }
+    /* options before constexprs: of equal names the last counts */
+    PyObject *value = find_pair(nj_peek(scene->config, NJ_FIELD_OPTIONS), name);
+    value = value != NULL ? value : find_pair(nj_peek(scene->config, NJ_FIELD_CONSTEXPRS), name);
+    value = value != NULL ? value : find_axis(scene, name);
+    if (value != NULL) {
+        return push_constant(scene, value, push);
+    }
+    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
+        if (!is_name(signature->names[i], name)) {
+            continue;
+        }
+        if (!signature->constexprs[i]) {
+            *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = i};
+            return true;
+        }
+        return push_constant(scene, nj_peek(nj_item(nj_peek(scene->table, NJ_FIELD_PARAMS), i), NJ_FIELD_DEFAULT), push);
+    }
+    return false;
+}
+
+int nj_evaluate(const nj_scene *scene, Py_ssize_t number, nj_value *result)
+{
+    PyObject *text = nj_item(nj_peek(scene->table, NJ_FIELD_PROGRAMS), number);
+    const nj_choosing *it = scene->choosing;
+    nj_assembly made;
+    Py_ssize_t size;
+    const char *words = text != NULL && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+    if (words == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (!nj_assemble((nj_span){(const unsigned char *)words, (size_t)size}, find_name, (void *)scene,
+                     (size_t)it->signature->count, &made)) {
+        return -1;
+    }
+    return nj_run(&(nj_program){(uint32_t)made.length, made.code}, it->call->values, result);
+}

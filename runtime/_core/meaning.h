@@ -1,0 +1,66 @@
+/* What the names in a table's expressions stand for, for one meaning and config; and which values are the same. */
+#ifndef NOJIT_MEANING_H
+#define NOJIT_MEANING_H
+
+#include "choosing.h"
+#include "span.h"
+
+/* The fields of records that are looked at. */
+typedef enum {
+    NJ_FIELD_AXES,
+    NJ_FIELD_COLUMNS,
+    NJ_FIELD_CONFIGS,
+    NJ_FIELD_CONSTEXPRS,
+    NJ_FIELD_DEFAULT,
+    NJ_FIELD_DERIVED,
+    NJ_FIELD_DERIVED_VALUES,
+    NJ_FIELD_GRID,
+    NJ_FIELD_HINT_SETS,
+    NJ_FIELD_IS_TYPE,
+    NJ_FIELD_KEY,
+    NJ_FIELD_MEANINGS,
+    NJ_FIELD_NAME,
+    NJ_FIELD_OPTIONS,
+    NJ_FIELD_PARAMS,
+    NJ_FIELD_PROGRAMS,
+    NJ_FIELD_REQUIRES,
+    NJ_FIELD_SIGNATURE,
+    NJ_FIELD_SIGNATURES,
+    NJ_FIELD_TUNING,
+    NJ_FIELD_VALUES,
+    NJ_FIELD_COUNT,
+} nj_field_name;
+
+/* Makes the names of fields; once, at import. */
+int nj_meaning_init(void);
+
+/* A field of a record, which keeps it alive: borrowed; NULL without an exception if there is none. */
+PyObject *nj_peek(PyObject *record, nj_field_name field);
+
+/* An item of a tuple, borrowed; NULL if it is no tuple of so many. */
+PyObject *nj_item(PyObject *tuple, Py_ssize_t place);
+
+/* How many items a tuple has; 0 if it is none. */
+Py_ssize_t nj_size(PyObject *tuple);
+
+/* The place of a param by its name; -1 if there is none. */
+Py_ssize_t nj_param_place(const nj_signature *signature, PyObject *name);
+
+/* Whether a value is of a kind that is compared here: none, a bool, an int, a float or a string, and of no class derived
+ * from these. */
+bool nj_is_simple(PyObject *value);
+
+/* Whether two values are the same by type and value, the first a simple one. */
+bool nj_is_same(PyObject *simple, PyObject *value);
+
+/* A meaning and a config, whose expressions are evaluated. */
+typedef struct {
+    const nj_choosing *choosing;
+    PyObject *table, *config;
+    PyObject *point; /* for each axis, the index of its value */
+} nj_scene;
+
+/* Evaluates the table's program of that number: 1, 0 where it fails, -1 where Python must. */
+int nj_evaluate(const nj_scene *scene, Py_ssize_t number, nj_value *result);
+
+#endif

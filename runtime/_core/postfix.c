@@ -1,0 +1,183 @@
+#include "postfix.h"
+
+#include "json.h"
+
+static const struct {
+    const char *word;
+    uint8_t op;
+} operations[] = {
+    {"==", NJ_OP_EQ},          {"!=", NJ_OP_NE},           {"<", NJ_OP_LT},        {"<=", NJ_OP_LE},
+    {">", NJ_OP_GT},           {">=", NJ_OP_GE},           {"+", NJ_OP_ADD},       {"-", NJ_OP_SUB},
+    {"*", NJ_OP_MUL},          {"//", NJ_OP_FLOORDIV},     {"%", NJ_OP_MOD},       {"cdiv()", NJ_OP_CDIV},
+    {"min()", NJ_OP_MIN},      {"max()", NJ_OP_MAX},       {"aligned()", NJ_OP_ALIGNED},
+    {"neg()", NJ_OP_NEG},      {"not()", NJ_OP_NOT},       {"next_pow2()", NJ_OP_NEXT_POW2},
+    {"has()", NJ_OP_HAS},      {"and", NJ_OP_JUMP_IF_FALSE_KEEP}, {"or", NJ_OP_JUMP_IF_TRUE_KEEP},
+};
+
+/* The operation that a word names; 0 if it names none. */
+static uint8_t operation_of(nj_span word)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        if (nj_span_is(word, operations[i].word)) {
+            return operations[i].op;
+        }
+    }
+    return 0;
+}
+
+static bool add(nj_assembly *made, nj_instruction instruction)
+{
+    if (made->length == NJ_PROGRAM_LENGTH_MAX) {
+        return false;
+    }
+    made->code[made->length++] = instruction;
+    return true;
+}
+
+static bool is_constant(nj_instruction instruction)
+{
+    return instruction.op >= NJ_OP_CONST_INT && instruction.op <= NJ_OP_CONST_OPAQUE;
+}
+
+/* Whether an instruction can only leave a bool, or fail. */
+static bool gives_bool(nj_instruction instruction)
+{
+    uint8_t op = instruction.op;
+    return op == NJ_OP_NOT || (op >= NJ_OP_EQ && op <= NJ_OP_GE) || op == NJ_OP_ALIGNED || op == NJ_OP_HAS || op == NJ_OP_CHECK_BOOL;
+}
+
+static nj_instruction constant(nj_value value)
+{
+    static const uint8_t ops[] = {
+        [NJ_TAG_NONE] = NJ_OP_CONST_NONE,
+        [NJ_TAG_BOOL] = NJ_OP_CONST_BOOL,
+        [NJ_TAG_INT] = NJ_OP_CONST_INT,
+        [NJ_TAG_OPAQUE] = NJ_OP_CONST_OPAQUE,
+    };
+    return (nj_instruction){.op = ops[value.tag], .operand = value.tag == NJ_TAG_NONE ? 0 : value.bits};
+}
+
+/* Computes the operation that was added last if all its operands are constants. What fails stays: it may never be reached. */
+static void fold(nj_assembly *made, size_t takes)
+{
+    size_t start = made->length - 1 - takes;
+    nj_value result;
+    for (size_t i = start; i < made->length - 1; i++) {
+        if (!is_constant(made->code[i])) {
+            return;
+        }
+    }
+    if (made->starts[made->depth - 1] == start && nj_run(&(nj_program){(uint32_t)takes + 1, &made->code[start]}, NULL, &result)) {
+        made->code[start] = constant(result);
+        made->length = start + 1;
+    }
+}
+
+static void drop_code(nj_assembly *made, size_t start, size_t count)
+{
+    made->length -= count;
+    memmove(&made->code[start], &made->code[start + count], (made->length - start) * sizeof *made->code);
+}
+
+static bool add_check(nj_assembly *made)
+{
+    return gives_bool(made->code[made->length - 1]) || add(made, (nj_instruction){.op = NJ_OP_CHECK_BOOL});
+}
+
+/* Takes the operands of `and` or `or` together where one is a constant; false if neither helps. */
+static bool fold_logic(nj_assembly *made, bool stop, size_t left, size_t right, bool *kept)
+{
+    nj_instruction *code = made->code;
+    bool known = right - left == 1 && code[left].op == NJ_OP_CONST_BOOL;
+    bool neutral = made->length - right == 1 && code[right].op == NJ_OP_CONST_BOOL && (code[right].operand != 0) != stop;
+    *kept = true;
+    if (known && (code[left].operand != 0) == stop) {
+        made->length = right;
+    } else if (known) {
+        bool constant_bool = made->length - right == 1 && code[right].op == NJ_OP_CONST_BOOL;
+        drop_code(made, left, 1);
+        *kept = constant_bool || add_check(made);
+    } else if (neutral && gives_bool(code[right - 1])) {
+        made->length = right;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Puts the jump before the right operand that skips it where the left one decides. */
+static bool add_logic(nj_assembly *made, uint8_t jump)
+{
+    size_t right = made->starts[--made->depth], left = made->starts[made->depth - 1];
+    bool kept;
+    if (fold_logic(made, jump == NJ_OP_JUMP_IF_TRUE_KEEP, left, right, &kept)) {
+        return kept;
+    }
+    if (!add_check(made) || !add(made, (nj_instruction){0})) {
+        return false;
+    }
+    size_t length = made->length - 1 - right;
+    memmove(&made->code[right + 1], &made->code[right], length * sizeof *made->code);
+    made->code[right] = (nj_instruction){.op = jump, .operand = (int64_t)length};
+    return true;
+}
+
+static bool add_operation(nj_assembly *made, uint8_t op)
+{
+    size_t takes = op == NJ_OP_NEG || op == NJ_OP_NOT || op == NJ_OP_NEXT_POW2 || op == NJ_OP_HAS ? 1 : 2;
+    if (made->depth < takes) {
+        return false;
+    }
+    if (op == NJ_OP_JUMP_IF_FALSE_KEEP || op == NJ_OP_JUMP_IF_TRUE_KEEP) {
+        return add_logic(made, op);
+    }
+    made->depth -= takes - 1;
+    if (!add(made, (nj_instruction){.op = op})) {
+        return false;
+    }
+    fold(made, takes);
+    return true;
+}
+
+static bool add_operand(nj_assembly *made, nj_span word, nj_find_name find, void *context)
+{
+    nj_json digits = {word.at, word.at + word.size};
+    nj_instruction push = {0};
+    if (nj_span_is(word, "true") || nj_span_is(word, "false")) {
+        push = (nj_instruction){.op = NJ_OP_CONST_BOOL, .operand = *word.at == 't'};
+    } else if (nj_span_is(word, "none")) {
+        push.op = NJ_OP_CONST_NONE;
+    } else if (nj_json_int(&digits, &push.operand) && digits.at == digits.end) {
+        push.op = NJ_OP_CONST_INT;
+    } else if (!find(context, word, &push)) {
+        return false;
+    }
+    if (made->depth == NJ_PROGRAM_STACK_MAX) {
+        return false;
+    }
+    made->starts[made->depth++] = made->length;
+    return add(made, push);
+}
+
+/* Takes the word up to the next space, and that space. */
+static nj_span take_word(nj_span *rest)
+{
+    const unsigned char *space = memchr(rest->at, ' ', rest->size);
+    nj_span word = {rest->at, space == NULL ? rest->size : (size_t)(space - rest->at)};
+    size_t taken = word.size + (space != NULL);
+    *rest = (nj_span){rest->at + taken, rest->size - taken};
+    return word;
+}
+
+bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, nj_assembly *made)
+{
+    made->length = made->depth = 0;
+    while (text.size > 0) {
+        nj_span word = take_word(&text);
+        uint8_t op = operation_of(word);
+        if (!(op != 0 ? add_operation(made, op) : add_operand(made, word, find, context))) {
+            return false;
+        }
+    }
+    return nj_program_valid(made->code, made->length, slots);
+}
