@@ -9,6 +9,7 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.flash_attention.backward_sm90 import gradient_maps_of, launch_backward_over_maps
 from nojit.kernels.flash_attention.forward import tile_widths
 from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
@@ -47,8 +48,9 @@ def launch_backward(
     gradients: Gradients,
     scale: float,
     mask: Mask,
+    deterministic: bool = True,
 ) -> None:
-    """Write the gradients that are not empty.
+    """Write the gradients that are not empty, by the fastest kernels that run the call.
 
     Args:
         grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
@@ -57,6 +59,7 @@ def launch_backward(
         gradients: as `allocate_gradients` made them.
         scale: the forward's.
         mask: likewise.
+        deterministic: give the same bits each time.
     """
     q, k, v = operands
     dq, dk, dv = gradients
@@ -68,10 +71,17 @@ def launch_backward(
     # the kernels read rows in one piece; an expanded gradient, as from sum().backward(), has a last stride of 0
     dout = dout if dout.stride(3) == 1 else dout.contiguous()
     lse = lse.contiguous()
-    delta = torch.empty_like(lse)
-    launch_delta(out, dout, lse, None if dlse is None else dlse.contiguous(), delta)
+    dlse = None if dlse is None else dlse.contiguous()
     if dk.numel() or dv.numel():
+        # they come from one kernel
         dk, dv = dk if dk.numel() else _like(k), dv if dv.numel() else _like(v)
+    maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
+    if maps is not None:
+        launch_backward_over_maps(maps, out, lse, dlse, dq, scale, mask, deterministic)
+        return
+    delta = torch.empty_like(lse)
+    launch_delta(out, dout, lse, dlse, delta)
+    if dk.numel():
         launch_dkdv_over_pointers(q, k, v, dout, lse, delta, dk, dv, scale, mask)
     if dq.numel():
         launch_dq_over_pointers(q, k, v, dout, lse, delta, dq, scale, mask)

@@ -1,0 +1,101 @@
+"""What goes before and after the backward kernel for sm_90: statistics of queries, and the sum of their gradients."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile
+
+
+@triton.jit
+def flash_attention_bwd_sm90_prepare_kernel(
+    out_ptr,
+    dout_ptr,
+    lse_ptr,
+    dlse_ptr,
+    stat_ptr,
+    turn_ptr,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    q_len,
+    v_dim,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """Write two statistics of each query, and a zero for each tile of queries.
+
+    The statistics, fp32 [2, batch, heads, q_len rounded up to `BLOCK_M`], are lse in base two, infinite where a query saw
+    no key or lies past the end, so that its weights are 0, and ``rowsum(out * dout) - dlse``. out and dout are [batch,
+    heads, q_len, v_dim]: any strides, the last 1. lse and dlse are contiguous fp32 [batch, heads, q_len]; dlse may be
+    None, and a row that saw nothing takes no part of it. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)] or None.
+    The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    lanes = tl.arange(0, BLOCK_M)
+    rows = tl.program_id(0) % tiles * BLOCK_M + lanes
+    query_rows = rows.to(tl.int64)[:, None]
+    cols = tl.arange(0, BLOCK_D)
+    out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + cols[None, :]
+    dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + cols[None, :]
+    out = load_tile(out_ptrs, rows, q_len, cols, v_dim, True, True).to(tl.float32)
+    dout = load_tile(dout_ptrs, rows, q_len, cols, v_dim, True, True).to(tl.float32)
+    delta = tl.sum(out * dout, 1)
+    places = batch_head.to(tl.int64) * q_len + rows
+    inside = rows < q_len
+    lse = tl.load(lse_ptr + places, mask=inside, other=float("-inf"))
+    blind = lse == float("-inf")
+    if dlse_ptr is not None:
+        delta -= tl.where(blind, 0.0, tl.load(dlse_ptr + places, mask=inside, other=0.0))
+    stat_places = stat_ptr + tl.program_id(0).to(tl.int64) * BLOCK_M + lanes
+    tl.store(stat_places, tl.where(blind, float("inf"), lse * LOG2_E))
+    tl.store(stat_places + tl.num_programs(0).to(tl.int64) * BLOCK_M, delta)
+    if turn_ptr is not None:
+        tl.store(turn_ptr + tl.program_id(0), 0)
+
+
+@triton.jit
+def flash_attention_bwd_sm90_finish_kernel(
+    sum_ptr,
+    lse_ptr,
+    dq_ptr,
+    scale,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    q_len,
+    head_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """Write the gradient of queries: their sums times `scale`, and 0 where lse is -inf, whose sums nobody wrote.
+
+    The sums are contiguous fp32 [batch, heads, q_len, head_dim], lse is contiguous fp32 [batch, heads, q_len], and the
+    gradient may have any strides, the last 1. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    rows = tl.program_id(0) % tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.arange(0, BLOCK_D)
+    places = batch_head.to(tl.int64) * q_len + rows
+    lse = tl.load(lse_ptr + places, mask=rows < q_len, other=float("-inf"))
+    sums = load_tile(sum_ptr + places[:, None] * head_dim + cols[None, :], rows, q_len, cols, head_dim, True, True)
+    gradient = tl.where((lse == float("-inf"))[:, None], 0.0, sums * scale)
+    dq_ptrs = (
+        dq_ptr + index_b * stride_qb + index_h * stride_qh + rows.to(tl.int64)[:, None] * stride_qm + cols[None, :]
+    )
+    store_tile(dq_ptrs, gradient, rows, q_len, cols, head_dim, True)

@@ -1,0 +1,35 @@
+"""Copies between global and shared memory by tensor maps, as every supported Triton knows them."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin
+from triton.experimental.gluon.language.nvidia.hopper import tma
+
+
+@builtin
+def _add_out(tensor_desc, coord, src, _semantic=None):
+    """Add a tile in shared memory to a tile in global memory: what Triton calls async_atomic_add, where it has no name."""
+    from triton._C.libtriton.ir import DESCRIPTOR_REDUCE_KIND  # noqa: PLC0415 - for an older Triton only
+
+    coord = _semantic._convert_to_ir_values(coord, require_i64=False)  # noqa: SLF001 - as Triton's own do
+    _semantic.builder.create_async_tma_reduce(DESCRIPTOR_REDUCE_KIND.ADD, tensor_desc.handle, coord, src.handle)
+
+
+# Triton renamed them after 3.7
+copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
+add_out = tma.async_atomic_add if hasattr(tma, "async_atomic_add") else _add_out
+
+
+@gluon.jit
+def wait_until_written():
+    """Wait until what this warp has copied or added out of shared memory can be read by others; for parts of one warp.
+
+    `tma.store_wait` waits until shared memory has been read, and in Triton 3.6 for nothing else.
+    """
+    gl.inline_asm_elementwise(
+        "cp.async.bulk.wait_group 0; bar.warp.sync -1; mov.u32 $0, 0;", "=r", [], gl.int32, is_pure=False, pack=1
+    )

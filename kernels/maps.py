@@ -1,0 +1,57 @@
+"""Tensors as kernels over tensor maps take them, and whether a device has such kernels."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+__all__ = ["MAP_BYTES", "Described", "described", "processors", "takes_maps"]
+
+HOPPER: Final = 9
+"""The major compute capability whose kernels take maps."""
+MAP_BYTES: Final = 16
+"""What tensor maps want addresses and strides to be multiples of."""
+
+
+class Described:
+    """A tensor of four dimensions, its blocks left to the kernel."""
+
+    __slots__ = ("base", "shape", "strides")
+
+    block_shape = None
+
+    def __init__(self, base: Tensor, strides: tuple[int, ...]) -> None:
+        self.base = base
+        self.shape = base.shape
+        self.strides = strides
+
+
+def described(value: Tensor) -> Described | None:
+    """Describe a tensor; None if no map can: it is empty, or its address or strides are no multiples of 16 bytes."""
+    step = MAP_BYTES // value.element_size()
+    *outer, last = value.stride()
+    if value.data_ptr() % MAP_BYTES or (last != 1 and value.shape[-1] != 1) or not value.numel():
+        return None
+    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    fitting = [step if size == 1 else stride for size, stride in zip(value.shape, outer, strict=False)]
+    if any(stride <= 0 or stride % step for stride in fitting):
+        return None
+    return Described(value, (*fitting, 1))
+
+
+def takes_maps(value: Tensor) -> bool:
+    """Say whether a tensor lies on a device with kernels over maps, and has 16 bits an element, as they want."""
+    return bool(value.is_cuda and value.element_size() == 2 and _facts(value.device.index).major == HOPPER)
+
+
+def processors(value: Tensor) -> int:
+    """Return how many multiprocessors a tensor's device has."""
+    return int(_facts(value.device.index).multi_processor_count)
+
+
+@cache
+def _facts(device: int) -> Any:
+    return torch.cuda.get_device_properties(device)
