@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.arguments import (
+    FLOATS,
     check_choice,
     check_dtype,
     check_like,
@@ -25,11 +27,39 @@ ALIGNMENTS: Final = ("top_left", "bottom_right")
 MAX_HEAD_DIM: Final = 256
 MAX_HEAD_DIM_FP32: Final = 128
 """fp32 tiles of wider heads do not fit the registers."""
+_WIDEST: Final = dict.fromkeys(FLOATS, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
 MAX_LEN: Final = 2**30 - 512
 """Positions of a query, a key and a tile are summed in 32 bits."""
 
 Window = int | tuple[int | None, int | None] | None
 """How far a query sees to the left and to the right; None is without end, one int is both."""
+
+
+def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Say at a glance whether operands fit; what is wrong with others is found out one by one, which takes longer."""
+    try:
+        batch, heads, q_len, dim = q.shape
+        k_batch, kv_heads, kv_len, k_dim = k.shape
+        v_batch, v_heads, v_len, v_dim = v.shape
+    except (AttributeError, ValueError):
+        return False
+    dtype, device = q.dtype, q.device
+    widest = _WIDEST.get(dtype, 0)
+    return (
+        (batch, batch, kv_heads, kv_len, dim) == (k_batch, v_batch, v_heads, v_len, k_dim)
+        and 1 <= dim <= widest
+        and 1 <= v_dim <= widest
+        and q_len <= MAX_LEN
+        and kv_len <= MAX_LEN
+        and kv_heads > 0
+        and heads % kv_heads == 0
+        and q.stride(3) == k.stride(3) == v.stride(3) == 1
+        and k.dtype is dtype
+        and v.dtype is dtype
+        and k.device == device
+        and v.device == device
+        and device.type in library.devices()
+    )
 
 
 def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
@@ -39,6 +69,8 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
         ArgumentError: a dtype or device that does not fit.
         ValueError: a shape, stride or word that does not fit.
     """
+    if _fit(q, k, v) and causal_alignment in ALIGNMENTS:
+        return
     check_tensor("q", q)
     check_dtype("q", q)
     check_like("k", k, "q", q)
@@ -60,7 +92,7 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
 def _check_rows(argument: str, value: Tensor) -> None:
     """Require rows that a tile can hold and that lie in one piece."""
     length, dim = value.shape[2:]
-    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
+    widest = _WIDEST[value.dtype]
     if not 1 <= dim <= widest:
         refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
     if length > MAX_LEN:

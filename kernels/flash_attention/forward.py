@@ -38,13 +38,14 @@ def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
     return max(widths), max(widths)
 
 
-def allocate_output(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor]:
-    """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums or an empty tensor."""
+def allocate_output(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor | None]:
+    """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums if they are asked for."""
     batch, heads, length, dim = q.shape
-    out = torch.empty_like(q) if v.shape[3] == dim else q.new_empty(batch, heads, length, v.shape[3])
+    v_dim = v.shape[3]
+    out = torch.empty_like(q) if v_dim == dim else q.new_empty(batch, heads, length, v_dim)
     if out.stride(3) != 1:
-        out = q.new_empty(batch, heads, length, v.shape[3])
-    return out, q.new_empty((batch, heads, length) if return_lse else (0,), dtype=torch.float32)
+        out = q.new_empty(batch, heads, length, v_dim)
+    return out, q.new_empty((batch, heads, length), dtype=torch.float32) if return_lse else None
 
 
 def launch_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask) -> None:

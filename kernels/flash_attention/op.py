@@ -57,12 +57,31 @@ def flash_attention(
     """
     left, right = (None, None) if window is None else window_sides(window)
     if is_plain(q, k, v):
-        out, lse = _flash_attention(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse)
+        out, lse = _attend(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse)
     else:
         # gradients need the log-sums
         with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
         out, lse = _flash_attention_op(q, k, v, scale, is_causal, causal_alignment, left, right, with_lse)
-    return (out, lse) if return_lse else out
+    return (out, lse) if lse is not None and return_lse else out
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float | None,
+    is_causal: bool,
+    causal_alignment: str,
+    left: int | None,
+    right: int | None,
+    return_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
+    check_operands(q, k, v, causal_alignment)
+    out, lse = allocate_output(q, v, return_lse)
+    if out.numel():
+        mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, left, right)
+        launch_forward(q, k, v, out, lse, _factor(q, scale), mask)
+    return out, lse
 
 
 def _flash_attention(
@@ -76,12 +95,13 @@ def _flash_attention(
     window_right: int | None,
     return_lse: bool,
 ) -> tuple[Tensor, Tensor]:
-    check_operands(q, k, v, causal_alignment)
-    out, lse = allocate_output(q, v, return_lse)
-    if out.numel():
-        mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
-        launch_forward(q, k, v, out, lse if return_lse else None, _factor(q, scale), mask)
-    return out, lse
+    words = (scale, is_causal, causal_alignment, window_left, window_right)
+    return _as_results(*_attend(q, k, v, *words, return_lse))
+
+
+def _as_results(out: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return what torch's operator does, which knows no absent results: for one an empty tensor stands."""
+    return out, out.new_empty(0, dtype=torch.float32) if lse is None else lse
 
 
 def _factor(q: Tensor, scale: float | None) -> float:
@@ -148,7 +168,7 @@ _LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeE
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     del k
-    return allocate_output(q, v, words[-1])
+    return _as_results(*allocate_output(q, v, words[-1]))
 
 
 def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:
