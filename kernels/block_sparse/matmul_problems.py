@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from random import Random
+from typing import Final, cast
 
 import torch
-from nojit.kernels.block_sparse import products, reference
+from nojit.kernels.block_sparse import mapped, products, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.matmul import block_sparse_matmul
 from nojit.kernels.block_sparse.patterns import Pattern, Problem
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
 from torch import Tensor
@@ -20,6 +20,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "block_sparse_sdd": Roles(("BLOCK_K",), ("PRECISION",), ("STRIP", "SPAN")),
     "block_sparse_dsd": Roles(("BLOCK_N", "BLOCK_K"), ("PRECISION",), ("STRIP",)),
     "block_sparse_merge": Roles(("ROWS",), (), ()),
+    "block_sparse_sdd_sm90": Roles(("STAGES",), (), ("SPAN", "TRANS_A", "TRANS_B")),
+    "block_sparse_dsd_sm90": Roles(("BLOCK_N", "STAGES"), (), ("TURNED", "COLUMNS")),
 }
 
 BARS: Final = (
@@ -37,6 +39,7 @@ _FREE_BARS: Final = (64, 1024)
 
 # how many are drawn: those of `tune` are the first ones of its seed
 _DRAWN: Final = {"tune": 32, "held_out": 10, "fresh": 10}
+_PACKED: Final = {"tune": 24, "held_out": 8, "fresh": 8}
 _MERGED: Final = {"tune": 16, "held_out": 8, "fresh": 8, "bars": 1}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # of a drawn problem: elements of the sparse tensor, and of a dense one
@@ -71,10 +74,14 @@ class MatmulProblem:
         named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
         return named | {"reach": str(one.reach), "free": self.free}
 
+    @property
+    def _mapped(self) -> bool:
+        return self.kernel.endswith("_sm90")
+
     def prepare(self, device: str) -> Work:
         """Make random operands, and the part of the result that is looked at in fp32."""
         source = generator(self.name, device)
-        make = {"sdd": self._sdd, "dsd": self._dsd, "merge": self._merge}[self.kernel.rpartition("_")[2]]
+        make = {"sdd": self._sdd, "dsd": self._dsd, "merge": self._merge}[self.kernel.split("_")[2]]
         return make(self.problem.layout(), source)
 
     def _random(self, source: torch.Generator, *shape: int) -> Tensor:
@@ -84,7 +91,14 @@ class MatmulProblem:
         one, (rows, cols) = self.problem, layout.shape
         a = self._random(source, one.batch, one.heads, rows, self.free)
         b = self._random(source, one.batch, one.heads, cols, self.free)
-        launch, out = recorded(lambda: block_sparse_matmul(a, b, layout, "sdd", trans_b=True))
+        out = a.new_empty(one.batch, layout.nnz, one.block, one.block)
+        (*_, strips, columns, blocks), sizes = layout.packing(a.device, a.dtype)
+        tables = strips, columns, blocks
+        if self._mapped:
+            maps = cast("mapped.SddMaps", mapped.describe_sdd(a, b.mT, out))
+            launch, _ = recorded(lambda: mapped.launch_sdd(maps, a.shape, tables, sizes))
+        else:
+            launch, _ = recorded(lambda: products.launch_sdd(a, b.mT, out, tables, sizes))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(a[:1, :1].float(), b[:1, :1].float(), first, "sdd", trans_b=True)
         moved = (a.numel() + b.numel() + out.numel()) * a.itemsize
@@ -97,7 +111,11 @@ class MatmulProblem:
         d = self._random(source, one.batch, one.heads, cols, self.free)
         out = d.new_empty(one.batch, one.heads, rows, self.free)
         strips, height, partial = self._partial(layout, out)
-        launch, _ = recorded(lambda: products.launch_dsd(s, s.stride(), d, out, partial, strips, one.block, False))
+        if self._mapped:
+            maps = cast("mapped.DsdMaps", mapped.describe_dsd(s, d, out, turned=False))
+            launch, _ = recorded(lambda: mapped.launch_dsd(maps, out.shape, partial, strips, one.block, False))
+        else:
+            launch, _ = recorded(lambda: products.launch_dsd(s, s.stride(), d, out, partial, strips, one.block, False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a strip that is cut is not written to the result
@@ -155,13 +173,37 @@ def _first_head(layout: BlockLayout) -> BlockLayout:
 
 def problems(use: str) -> tuple[MatmulProblem, ...]:
     """List the products of a use, which `nojit.kernels.problem` has checked."""
-    sdd, dsd, merge = ROLES
-    found = [(problem, free) for problem in BARS for free in _FREE_BARS] if use == "bars" else _drawn(use)
+    sdd, dsd, merge, mapped_sdd, mapped_dsd = ROLES
+    found = _bars() if use == "bars" else _drawn(use)
     return (
         *(MatmulProblem(problem, free, sdd, "bf16") for problem, free in found),
         *(MatmulProblem(problem, free, dsd, "bf16") for problem, free in found),
         *(MatmulProblem(problem, free, merge, "bf16") for problem, free in _cut(use)),
+        *(MatmulProblem(problem, free, mapped_sdd, "bf16") for problem, free in _packed(use)),
+        *(MatmulProblem(problem, free, mapped_dsd, "bf16") for problem, free in _packed(use)),
     )
+
+
+def _bars() -> list[tuple[Problem, int]]:
+    return [(problem, free) for problem in BARS for free in _FREE_BARS]
+
+
+def _packed(use: str) -> list[tuple[Problem, int]]:
+    """List products that the kernels for sm_90 serve: large blocks that fill tiles of 128 rows."""
+    if use == "bars":
+        return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
+    rng = draws("block_sparse_packed", use)
+    found: dict[str, tuple[Problem, int]] = {}
+    while len(found) < _PACKED[use]:
+        problem, free = _draw(rng, (64, 128))
+        if _fills_tiles(problem):
+            found[f"{problem.name}, {free}"] = problem, free
+    return list(found.values())
+
+
+def _fills_tiles(problem: Problem) -> bool:
+    sizes = problem.layout().packing("cpu", torch.bfloat16).sizes
+    return problem.block >= mapped.LEAST_BLOCK and sizes.tile == sizes.height == mapped.ROWS
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:
@@ -169,17 +211,23 @@ def _drawn(use: str) -> list[tuple[Problem, int]]:
     rng = draws("block_sparse_matmul", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _DRAWN[use]:
-        block = rng.choice((16, 32, 64, 128))
+        problem, free = _draw(rng, (16, 32, 64, 128))
+        found[f"{problem.name}, {free}"] = problem, free
+    return list(found.values())
+
+
+def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
+    """Draw one product that is not too large."""
+    while True:
+        block = rng.choice(blocks)
         length = max(round(2 ** rng.uniform(9, 12.5)) // block, 4)
         batch, heads, free = rng.choice((1, 2, 4)), rng.choice((2, 8, 12, 16)), rng.choice((64, 128, 256, 1024, 2048))
         pattern: Pattern = rng.choice(("random", "window", "bigbird", "dense"))
         reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 2, 4, 8)))
         name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
         problem = Problem(name, batch, heads, length, length, block, pattern, reach)
-        largest = max(batch * problem.layout().nnz * block**2, batch * heads * length * block * free)
-        if largest <= _MOST_ELEMENTS:
-            found[f"{name}, {free}"] = problem, free
-    return list(found.values())
+        if max(batch * problem.layout().nnz * block**2, batch * heads * length * block * free) <= _MOST_ELEMENTS:
+            return problem, free
 
 
 def _cut(use: str) -> list[tuple[Problem, int]]:

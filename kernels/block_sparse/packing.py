@@ -21,6 +21,8 @@ TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (6
 """Rows and columns of a tile of a sparse result, likewise."""
 BALANCE: Final = {True: 80, False: 8}
 """Flops that a chip does while its L2 cache gives a byte, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
+SKIPPED: Final = 64
+"""Rows that a kernel for 16-bit operands multiplies alone (that for sm_90): of larger blocks none is multiplied in vain."""
 BLOCK_N: Final = 256
 """Columns of the dense operand that the model of a strip reckons with."""
 LONG: Final = 2
@@ -117,7 +119,8 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
     def time(height: int) -> float:
         here, entries = _occupied(active, height // block)
         moved = here * block * block + entries * block * BLOCK_N
-        return _time(entries * height * block * BLOCK_N, moved, narrow)
+        rows = here * block if narrow and block >= SKIPPED else entries * height
+        return _time(rows * block * BLOCK_N, moved, narrow)
 
     return min((height for height in reversed(HEIGHTS[narrow]) if height >= block), key=time)
 

@@ -20,11 +20,12 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.block_sparse import mapped
 from nojit.kernels.block_sparse.packing import Packing, Sizes
 from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
-__all__ = ["dsd", "dsd_into", "launch_dsd", "launch_merge", "sdd", "sdd_into"]
+__all__ = ["dsd", "dsd_into", "launch_dsd", "launch_merge", "launch_sdd", "sdd", "sdd_into"]
 
 _PADDED: Final = 256
 """What kernels pad the columns of partial results to."""
@@ -91,7 +92,16 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
     if not out.numel():
         return
     own = Sizes(*sizes)
-    strips, columns, blocks = tables[8:]
+    maps = mapped.maps_of_sdd(a, b, out, own)
+    if maps is None:
+        launch_sdd(a, b, out, tables[8:], own)
+    else:
+        mapped.launch_sdd(maps, a.shape, tables[8:], own)
+
+
+def launch_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> None:
+    """Launch the kernel that takes any strides and blocks, with the tables of tiles."""
+    strips, columns, blocks = tables
     library.get("block_sparse_sdd")(
         a, b, out, strips, columns, blocks, a.shape[0], len(strips), -(-a.shape[2] // own.tile), a.shape[2], a.shape[3],
         own.block, *a.stride(), *b.stride(), *out.stride(),
@@ -141,9 +151,13 @@ def _dsd_into(
     slots, make = (slots, torch.empty) if deterministic else (len(strips[3]), torch.zeros)
     columns = -(-out.shape[3] // _PADDED) * _PADDED
     partial = make((out.shape[0], slots, height, columns), dtype=torch.float32, device=d.device)
-    z, block, row, column = s.stride()
-    strides = (z, block, column, row) if turned else (z, block, row, column)
-    launch_dsd(s, strides, d, out, partial, strips, own.block, not deterministic)
+    maps = mapped.maps_of_dsd(s, d, out, own.block, height, turned)
+    if maps is None:
+        z, block, row, column = s.stride()
+        strides = (z, block, column, row) if turned else (z, block, row, column)
+        launch_dsd(s, strides, d, out, partial, strips, own.block, not deterministic)
+    else:
+        mapped.launch_dsd(maps, out.shape, partial, strips, own.block, not deterministic)
     if slots:
         launch_merge(partial, out, strips[3], not deterministic)
 
@@ -158,7 +172,7 @@ def launch_dsd(
     block: int,
     atomic: bool,
 ) -> None:
-    """Launch the product; what strips that are cut come to goes to `partial` [Z, slots, height, padded columns]."""
+    """Launch the kernel that takes any strides and blocks; what strips that are cut come to goes to `partial` [Z, slots, height, padded columns]."""
     tasks, columns, blocks, _ = strips
     slots, height = partial.shape[1:3]
     library.get("block_sparse_dsd")(

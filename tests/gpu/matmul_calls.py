@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from unittest import mock
 
 import torch
-from nojit.kernels.block_sparse import packing, reference
+from nojit.kernels.block_sparse import mapped, packing, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import block_sparse_matmul
 from torch import Tensor
@@ -36,12 +36,19 @@ class Case:
     free: int = 272
     tf32: bool = False
     deterministic: bool = True
+    maps: bool = True
+    """Whether the kernels over tensor maps may run where they can."""
 
     @property
     def label(self) -> str:
         names = [name for name, on in zip("abc", self.trans, strict=True) if on]
         flags = [f"trans {''.join(names)}" if names else "", "tf32" if self.tf32 else ""]
-        flags += ["" if self.deterministic else "any order", f"offset {self.offset}", f"free {self.free}"]
+        flags += [
+            "" if self.deterministic else "any order",
+            "" if self.maps else "pointers",
+            f"offset {self.offset}",
+            f"free {self.free}",
+        ]
         words = " ".join(filter(None, flags))
         return f"{self.mode} {str(self.dtype)[6:]} block {self.block} tile {self.tile} {words}"
 
@@ -65,6 +72,9 @@ class Case:
             stack.enter_context(mock.patch.object(packing, "LONG_ROWS", 128))
             yield
 
+    def _kernels(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.maps else mock.patch.object(mapped, "takes_maps", return_value=False)
+
     def inputs(self, layout: BlockLayout) -> tuple[Tensor, Tensor]:
         (rows, cols), (trans_a, trans_b, trans_c) = layout.shape, self.trans
 
@@ -86,7 +96,7 @@ class Case:
 
         def run(function: Callable[..., Tensor], wide: torch.dtype | None = None, **more: bool) -> Outputs:
             a, b = (x.to(wide) if wide else x for x in self.inputs(layout))
-            with switched(self.tf32 and wide is None):
+            with switched(self.tf32 and wide is None), self._kernels():
                 if not gradients:
                     return (function(a, b, layout, self.mode, **words, **more),)
                 out = function(a.requires_grad_(), b.requires_grad_(), layout, self.mode, **words, **more)
@@ -118,18 +128,25 @@ def _precisions() -> Iterator[tuple[torch.dtype, bool]]:
     yield torch.float32, True
 
 
+def _both_ways(  # noqa: PLR0917 - the facts of a case
+    mode: str, dtype: torch.dtype, block: int, tile: tuple[int, int], offset: int, tf32: bool
+) -> Iterator[Case]:
+    """List the transposes of both operands, over pointers and, where there are such kernels, over maps."""
+    mappable = dtype != torch.float32 and block >= mapped.LEAST_BLOCK and tile[0] == mapped.ROWS and not offset
+    for trans_a, trans_b, maps in itertools.product((False, True), (False, True), (False, True)):
+        if mappable or not maps:
+            yield Case(mode, dtype, block, tile, (trans_a, trans_b, False), offset, tf32=tf32, maps=maps)
+
+
 def cases() -> Iterator[Case]:
     """List cases that together reach every variant."""
-    booleans = (False, True)
     for (dtype, tf32), block, offset in itertools.product(_precisions(), _BLOCKS, (0, 1)):
         for height, mode in itertools.product(_HEIGHTS[dtype], ("dsd", "dds")):
             if height >= block:
-                for trans in itertools.product(booleans, booleans, (False,)):
-                    yield Case(mode, dtype, block, (height, 128), trans, offset, tf32=tf32)
+                yield from _both_ways(mode, dtype, block, (height, 128), offset, tf32)
         for tile in _TILES[dtype]:
             if tile[0] >= block:
-                for trans in itertools.product(booleans, booleans, (False,)):
-                    yield Case("sdd", dtype, block, tile, trans, offset, tf32=tf32)
+                yield from _both_ways("sdd", dtype, block, tile, offset, tf32)
     for dtype, mode in itertools.product(_HEIGHTS, ("sdd", "dsd", "dds")):
         for free in (1, 40, 799):
             yield Case(mode, dtype, 32, (128, 128), (False, True, True), free=free)

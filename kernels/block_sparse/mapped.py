@@ -1,0 +1,111 @@
+"""Launches of the block-sparse products over tensor maps: which calls they serve, and how operands are described."""
+
+# ruff: noqa: PLR0917 - a launch takes its facts by position
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nojit.kernels import library
+from nojit.kernels.block_sparse.packing import Sizes
+from nojit.kernels.maps import Described, described, processors, takes_maps
+from torch import Tensor
+
+__all__ = [
+    "DsdMaps",
+    "SddMaps",
+    "describe_dsd",
+    "describe_sdd",
+    "launch_dsd",
+    "launch_sdd",
+    "maps_of_dsd",
+    "maps_of_sdd",
+]
+
+ROWS: Final = 128
+"""Rows of the strips and tiles that the kernels take."""
+LEAST_BLOCK: Final = 64
+
+
+class SddMaps(NamedTuple):
+    """The operands of a product into blocks."""
+
+    a: Described
+    b: Described
+    out: Described
+    trans_a: bool
+    """Whether the map of a describes its transpose."""
+    trans_b: bool
+
+
+class DsdMaps(NamedTuple):
+    """The operands of a product of blocks."""
+
+    s: Described
+    d: Described
+    out: Described
+    turned: bool
+    """Whether each block is to be transposed, as its map describes it."""
+    columns: bool
+    """Whether the maps of d and of the result describe their transposes."""
+
+
+def maps_of_sdd(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes) -> SddMaps | None:
+    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+
+    It wants 16-bit operands that maps can describe, by rows or by columns, large blocks, and tiles of 128 rows.
+    """
+    return describe_sdd(a, b, out) if sizes.block >= LEAST_BLOCK and sizes.tile == ROWS and takes_maps(a) else None
+
+
+def describe_sdd(a: Tensor, b: Tensor, out: Tensor) -> SddMaps | None:
+    """Describe the operands, wherever they are; None if maps cannot."""
+    left, right, result = _oriented(a), _oriented(b), described(out)
+    if left is None or right is None or result is None:
+        return None
+    return SddMaps(left[0], right[0], result, left[1], right[1])
+
+
+def maps_of_dsd(s: Tensor, d: Tensor, out: Tensor, block: int, height: int, turned: bool) -> DsdMaps | None:
+    """Describe the operands likewise; d and the result must both lie by rows, or both by columns."""
+    return describe_dsd(s, d, out, turned) if block >= LEAST_BLOCK and height == ROWS and takes_maps(d) else None
+
+
+def describe_dsd(s: Tensor, d: Tensor, out: Tensor, turned: bool) -> DsdMaps | None:
+    """Describe the operands, wherever they are; None if maps cannot."""
+    blocks, free, result = _oriented(s), _oriented(d), _oriented(out)
+    if blocks is None or free is None or result is None or free[1] != result[1]:
+        return None
+    return DsdMaps(blocks[0], free[0], result[0], turned != blocks[1], free[1])
+
+
+def _oriented(value: Tensor) -> tuple[Described, bool] | None:
+    """Describe a tensor or else its transpose, and say which."""
+    straight = described(value)
+    if straight is not None:
+        return straight, False
+    turned = described(value.mT)
+    return None if turned is None else (turned, True)
+
+
+def launch_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> None:
+    """Launch the product into blocks; `shape` is that of a."""
+    strips, columns, blocks = tables
+    batch, _, rows, depth = shape
+    library.get("block_sparse_sdd_sm90")(
+        maps.a, maps.b, maps.out, strips, columns, blocks, batch, len(strips), -(-rows // ROWS), depth, sizes.block,
+        processors(strips), SPAN=sizes.width, TRANS_A=maps.trans_a, TRANS_B=maps.trans_b,
+    )  # fmt: skip
+
+
+def launch_dsd(
+    maps: DsdMaps, shape: Sequence[int], partial: Tensor, strips: Sequence[Tensor], block: int, atomic: bool
+) -> None:
+    """Launch the product of blocks; `shape` is that of the result, `partial` room for strips that are cut."""
+    tasks, columns, blocks, _ = strips
+    batch, _, rows, width = shape
+    library.get("block_sparse_dsd_sm90")(
+        maps.s, maps.d, maps.out, partial, tasks, columns, blocks, batch, len(tasks), -(-rows // ROWS), width, block,
+        partial.shape[1], int(atomic), processors(tasks), TURNED=maps.turned, COLUMNS=maps.columns,
+    )  # fmt: skip
