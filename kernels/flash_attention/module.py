@@ -20,6 +20,7 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         is_causal: bool = False,
         causal_alignment: str = "top_left",
         window: Window = None,
+        deterministic: bool = True,
     ) -> None:
         """Fix what `flash_attention` is told besides its operands.
 
@@ -34,6 +35,7 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         self.is_causal = is_causal
         self.causal_alignment = causal_alignment
         self.window = window
+        self.deterministic = deterministic
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return the output [B, H, M, Dv] for q [B, H, M, D], k [B, Hkv, N, D] and v [B, Hkv, N, Dv]."""
@@ -45,6 +47,7 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
             is_causal=self.is_causal,
             causal_alignment=self.causal_alignment,
             window=self.window,
+            deterministic=self.deterministic,
         )
         return out
 

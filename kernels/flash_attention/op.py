@@ -31,6 +31,7 @@ def flash_attention(
     causal_alignment: str = "top_left",
     window: Window = None,
     return_lse: bool = False,
+    deterministic: bool = True,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute ``softmax(q @ k^T * scale) @ v`` without storing the scores.
 
@@ -45,6 +46,8 @@ def flash_attention(
         window: let the query at position p see the keys from ``p - left`` to ``p + right`` only: ``(left, right)``, of
             which None is without end; an int is both.
         return_lse: return the log-sum-exp of each row of scores too.
+        deterministic: give the same gradients, to the bit, each time. Otherwise the kernel for sm_90 adds up those of q in
+            any order, which is faster; all other kernels are deterministic anyway.
 
     Returns:
         The output [B, H, M, Dv] in the dtype of `q`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
@@ -61,7 +64,8 @@ def flash_attention(
     else:
         # gradients need the log-sums
         with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
-        out, lse = _flash_attention_op(q, k, v, scale, is_causal, causal_alignment, left, right, with_lse)
+        words = (scale, is_causal, causal_alignment, left, right, with_lse, bool(deterministic))
+        out, lse = _flash_attention_op(q, k, v, *words)
     return (out, lse) if lse is not None and return_lse else out
 
 
@@ -94,6 +98,7 @@ def _flash_attention(
     window_left: int | None,
     window_right: int | None,
     return_lse: bool,
+    deterministic: bool = True,  # noqa: ARG001 - the gradients' to know
 ) -> tuple[Tensor, Tensor]:
     words = (scale, is_causal, causal_alignment, window_left, window_right)
     return _as_results(*_attend(q, k, v, *words, return_lse))
@@ -122,19 +127,20 @@ def _flash_attention_backward(
     window_left: int | None,
     window_right: int | None,
     wanted: list[bool],
+    deterministic: bool = True,
 ) -> Gradients:
     check_operands(q, k, v, causal_alignment)
     check_gradients(q, v, dout, dlse, out, lse)
     gradients = allocate_gradients(q, k, v, wanted)
     mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
-    launch_backward((dout, dlse), (q, k, v), (out, lse), gradients, _factor(q, scale), mask)
+    launch_backward((dout, dlse), (q, k, v), (out, lse), gradients, _factor(q, scale), mask, deterministic)
     return gradients
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:3], *output)
-    *ctx.words, ctx.has_lse = inputs[3:]
+    *ctx.words, ctx.has_lse, ctx.deterministic = inputs[3:]
 
 
 def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -144,9 +150,9 @@ def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tenso
     if dout is None:
         dout = torch.zeros_like(out)
     wanted = ctx.needs_input_grad[:3]
-    gradients = _flash_attention_backward_op(dout, dlse, q, k, v, out, lse, *ctx.words, wanted)
+    gradients = _flash_attention_backward_op(dout, dlse, q, k, v, out, lse, *ctx.words, wanted, ctx.deterministic)
     given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
-    return (*given, *(None,) * 6)
+    return (*given, *(None,) * 7)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
@@ -155,11 +161,13 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 _WORDS: Final = "float? scale, bool is_causal, str causal_alignment, SymInt? window_left, SymInt? window_right"
 _LIBRARY.define(
-    f"flash_attention(Tensor q, Tensor k, Tensor v, {_WORDS}, bool return_lse) -> (Tensor, Tensor)", tags=_TAGS
+    f"flash_attention(Tensor q, Tensor k, Tensor v, {_WORDS}, bool return_lse, bool deterministic=True) -> "
+    "(Tensor, Tensor)",
+    tags=_TAGS,
 )
 _LIBRARY.define(
     "flash_attention_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-    f"{_WORDS}, bool[3] wanted) -> (Tensor, Tensor, Tensor)",
+    f"{_WORDS}, bool[3] wanted, bool deterministic=True) -> (Tensor, Tensor, Tensor)",
     tags=_TAGS,
 )
 _LIBRARY.impl("flash_attention", _flash_attention, "CompositeExplicitAutograd")
@@ -168,12 +176,12 @@ _LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeE
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     del k
-    return _as_results(*allocate_output(q, v, words[-1]))
+    return _as_results(*allocate_output(q, v, words[5]))  # return_lse
 
 
 def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:
     del dout, dlse
-    return allocate_gradients(q, k, v, rest[-1])
+    return allocate_gradients(q, k, v, rest[7])  # wanted
 
 
 torch.library.register_fake("nojit::flash_attention", _fake, lib=_LIBRARY)
