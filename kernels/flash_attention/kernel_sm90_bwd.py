@@ -137,7 +137,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
                 mbarrier.arrive(sum_empty)
             else:
                 turn = turn_ptr + (index_b * heads + index_h).to(gl.int64) * tiles + tile
-                while gl.load(turn, volatile=True) != number:
+                while gl.load(turn, volatile=True) < number:
                     pass
                 mbarrier.wait(sum_full, used & 1)
                 if number == 0:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import torch
+from nojit.kernels.flash_attention import backward_sm90 as over_maps
 from nojit.kernels.flash_attention import yardstick
 from nojit.kernels.flash_attention.backward import launch_delta, launch_dkdv_over_pointers, launch_dq_over_pointers
+from nojit.kernels.flash_attention.backward_sm90 import GradientMaps, Workspace
 from nojit.kernels.flash_attention.forward import launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
 
-__all__ = ["PROBLEMS", "ROLES", "AttentionProblem", "GradientProblem", "Problem", "problems"]
+__all__ = [
+    "PROBLEMS",
+    "ROLES",
+    "AttentionProblem",
+    "GradientProblem",
+    "MappedGradientProblem",
+    "Problem",
+    "problems",
+]
 
 _TILES: Final = ("BLOCK_M", "BLOCK_N")
 _MEANING: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
@@ -24,6 +35,9 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
     "flash_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
     "flash_attention_bwd_dq": Roles(_TILES, (), _MEANING),
+    "flash_attention_bwd_sm90_prepare": Roles((), (), ("BLOCK_D", "BLOCK_M")),
+    "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
+    "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),
 }
 _FORWARD: Final = ("flash_attention_fwd", "flash_attention_fwd_sm90")
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -136,6 +150,58 @@ class GradientProblem(_AttentionCall):
         return yardstick.work(launch, [part], (out, dout, delta), 2 * out.numel())
 
 
+@dataclass(frozen=True, slots=True)
+class MappedGradientProblem(_AttentionCall):
+    """One call of a kernel of the backward pass over tensor maps."""
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands and workspaces; sums may come in any order, so that a launch can be repeated."""
+        q, k, v, dout = self._operands(device)
+        dq, dk, dv = map(torch.empty_like, (q, k, v))
+        maps = over_maps.describe_gradients(q, k, v, dout, dk, dv)
+        if maps is None:
+            raise ValueError(f"expected rows of a multiple of 16 bytes, got {self.problem}")
+        room = over_maps.allocate_workspace(maps, deterministic=False)
+        if self.kernel == "flash_attention_bwd_sm90_prepare":
+            return self._prepare_statistics(maps, room)
+        if self.kernel == "flash_attention_bwd_sm90_finish":
+            return self._prepare_finish(maps, room, dq)
+        return self._prepare_gradients(maps, room)
+
+    def _prepare_statistics(self, maps: GradientMaps, room: Workspace) -> Work:
+        out, dout = (maps.dout.base.roll(shift, 2) for shift in (1, 0))
+        lse = out[..., 0].float()
+        launch, _ = recorded(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
+        written = room.statistics[..., : self.problem.q_len]
+        exact = torch.stack([lse / math.log(2), (out.float() * dout.float()).sum(-1)])
+        part = yardstick.Part(written, exact, rounding(exact, torch.float32))
+        return yardstick.work(launch, [part], (out, dout, lse, written), 2 * out.numel())
+
+    def _prepare_finish(self, maps: GradientMaps, room: Workspace, dq: Tensor) -> Work:
+        room.sums.copy_(maps.q.base)
+        lse = room.sums[..., 0].contiguous()
+        launch, _ = recorded(lambda: over_maps.launch_finish(maps, room, lse, dq, 0.5))
+        part = yardstick.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
+        return yardstick.work(launch, [part], (room.sums, dq), dq.numel())
+
+    def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
+        one = self.problem
+        q, k, v, dout, dk, dv = (each.base for each in maps)
+        sums = yardstick.RowSums.guessed(one, str(q.device))
+        parts = [
+            part
+            for batch, head in ((0, 0), (-1, one.kv_heads - 1))
+            for part in yardstick.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
+            if part.gradient > 0
+        ]
+        for statistic, past_the_end, rows in zip(
+            room.statistics, (math.inf, 0.0), (sums.lse / math.log(2), sums.delta), strict=True
+        ):
+            statistic.fill_(past_the_end)[..., : one.q_len] = rows
+        launch, _ = recorded(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
+        return yardstick.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
+
+
 def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
@@ -149,7 +215,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     return (
         *(AttentionProblem(problem, "bf16", kernel) for kernel in _FORWARD for problem in found),
         *(
-            GradientProblem(problem, "bf16", kernel)
+            (MappedGradientProblem if "_sm90" in kernel else GradientProblem)(problem, "bf16", kernel)
             for kernel in ROLES
             if kernel not in _FORWARD
             for problem in trained

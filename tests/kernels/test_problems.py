@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from nojit.kernels.block_sparse import reference as sparse_reference
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.block_sparse.problems import Problem as SparseShape
 from nojit.kernels.block_sparse.problems import SoftmaxProblem
-from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem
+from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem, MappedGradientProblem
 from nojit.kernels.flash_attention.problems import Problem as AttentionShape
 from nojit.kernels.flash_attention.reference import flash_attention
 from nojit.kernels.pointwise.problems import PointwiseProblem
@@ -141,6 +142,36 @@ def test_attention_gradients(shape, kernel):
             written.copy_(right)
 
     check(GradientProblem(shape, "bf16", kernel), write)
+
+
+@pytest.mark.parametrize("part", ["_prepare", "", "_finish"])
+@pytest.mark.parametrize("dim", [64, 72])
+def test_attention_gradients_over_maps(dim, part):
+    shape = AttentionShape("causal", 2, 4, 2, 300, 300, dim, dim, is_causal=True)
+
+    def write(work):
+        if part == "_prepare":
+            out, dout, lse, _, statistics, *_ = work.args
+            statistics[0, ..., :300] = lse * 1.4426950408889634
+            statistics[1, ..., :300] = (out.double() * dout.double()).sum(-1)
+        elif part == "_finish":
+            sums, _, dq, scale, *_ = work.args
+            dq.copy_(sums * scale)
+        else:
+            operands = [each.base.double().requires_grad_() for each in work.args[:3]]
+            out, lse = flash_attention(*operands, is_causal=True)
+            dout = work.args[3].base.double()
+            gradients = torch.autograd.grad(out, operands, dout)
+            for written, right in zip(work.args[6:8], gradients[1:], strict=True):
+                written.base.copy_(right)
+            # the heads that are looked at have statistics of their own
+            statistics = torch.stack([lse.detach() / math.log(2), (out.detach() * dout).sum(-1)])
+            for place in ((0, 0), (-1, -1)):
+                given = work.args[4].base[:, *place]
+                torch.testing.assert_close(given[:, :300].double(), statistics[:, *place], rtol=1e-2, atol=0.1)
+                assert (given[0, 300:] == math.inf).all()
+
+    check(MappedGradientProblem(shape, "bf16", f"flash_attention_bwd_sm90{part}"), write)
 
 
 @pytest.mark.parametrize(
