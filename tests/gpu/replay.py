@@ -137,6 +137,9 @@ class _Replayed:
         torch.cuda.synchronize()
         if not all(same_bits(mine, theirs) for mine, theirs in zip(ours, tensors, strict=True)):
             self._tally.different.append(self._table.label(row))
+        # what is added to, or counted in, the next launch must find as this one did
+        for tensor, saved in zip(tensors, before, strict=True):
+            tensor.copy_(saved)
 
     def _launch_with_triton(self, row: int, args: Sequence[Any]) -> None:
         table = self._table
