@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.flash_attention import flash_attention, forward, reference
+from nojit.kernels.flash_attention import backward, flash_attention, forward, reference
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
@@ -39,11 +39,20 @@ class _Attention:
     alignment: str
     lse: bool
     maps: bool = True
-    """Whether the kernel over tensor maps may run where it can."""
+    """Whether the kernels over tensor maps may run where they can."""
 
     @property
     def words(self) -> dict[str, Any]:
         return {**self.mask, "causal_alignment": self.alignment}
+
+    @contextmanager
+    def steered(self) -> Iterator[None]:
+        """Keep to pointers if maps are not to be."""
+        with ExitStack() as stack:
+            if not self.maps:
+                stack.enter_context(mock.patch.object(forward, "maps_of", return_value=None))
+                stack.enter_context(mock.patch.object(backward, "gradient_maps_of", return_value=None))
+            yield
 
     def inputs(self, dtype: torch.dtype) -> list[Tensor]:
         q = view((self.batch, self.heads, self.q_len, self.dim), dtype, 1, offset=self.offset)
@@ -58,6 +67,14 @@ class _Attention:
         return [dout, view((self.batch, self.heads, self.q_len), torch.float32, 5)][: 2 if self.lse else 1]
 
 
+def _ways(dtype: torch.dtype, widths: tuple[int, int], mask: dict[str, Any]) -> Iterator[tuple[int, bool]]:
+    """List offsets of operands, and whether maps may be; where there can be none, once is enough."""
+    yield 0, True
+    yield 1, True
+    if dtype is not torch.float32 and max(widths) <= forward.MAX_MAPPED_DIM and "window" not in mask:
+        yield 0, False
+
+
 def _fits(dtype: torch.dtype, widths: tuple[int, int]) -> bool:
     return dtype is not torch.float32 or max(widths) <= 128
 
@@ -66,11 +83,8 @@ def attention_calls() -> Iterator[Call]:
     for dtype, widths, mask, lse in itertools.product(DTYPES, WIDTHS, MASKS, (False, True)):
         if not _fits(dtype, widths):
             continue
-        for offset, maps in ((0, True), (0, False), (1, True)):
-            case = _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse, maps)
-            mappable = dtype is not torch.float32 and max(widths) <= forward.MAX_MAPPED_DIM and "window" not in mask
-            if maps or mappable:
-                yield _call(dtype, case)
+        for offset, maps in _ways(dtype, widths, mask):
+            yield _call(dtype, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse, maps))
     for dtype, lengths, mask in itertools.product(DTYPES, LENGTHS, MASKS[1:]):
         for alignment in ("top_left", "bottom_right"):
             # enough heads that torch's largest error is one of many, also where a head has one row
@@ -78,10 +92,10 @@ def attention_calls() -> Iterator[Call]:
 
 
 def attention_gradient_calls() -> Iterator[Call]:
-    for dtype, widths, mask, offset in itertools.product(DTYPES, GRADIENT_WIDTHS, MASKS, (0, 1)):
-        if _fits(dtype, widths):
+    for dtype, widths, mask in itertools.product(DTYPES, GRADIENT_WIDTHS, MASKS):
+        for offset, maps in _ways(dtype, widths, mask) if _fits(dtype, widths) else ():
             lse = "is_causal" in mask
-            yield _gradient_call(dtype, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse))
+            yield _gradient_call(dtype, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse, maps))
     for dtype, lengths, mask in itertools.product(DTYPES, (*LENGTHS, (4096, 4096)), MASKS):
         for alignment in ("top_left", "bottom_right"):
             case = _Attention(8, 32, 4, *lengths, 64, 64, 0, mask, alignment, True)
@@ -102,7 +116,7 @@ def _torchs(case: _Attention, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
 
 def _call(dtype: torch.dtype, case: _Attention) -> Call:
     def attend() -> Outputs:
-        with nullcontext() if case.maps else mock.patch.object(forward, "maps_of", return_value=None):
+        with case.steered():
             return as_tuple(flash_attention(*case.inputs(dtype), return_lse=case.lse, **case.words))
 
     def exact() -> Outputs:
@@ -124,9 +138,13 @@ def _gradient_call(dtype: torch.dtype, case: _Attention) -> Call:
         results = as_tuple(function(*(x.requires_grad_() for x in inputs)))[: len(grads)]
         return torch.autograd.grad(results, inputs, grads)
 
+    def ours() -> Outputs:
+        with case.steered():
+            return differentiate(lambda *x: flash_attention(*x, return_lse=case.lse, **case.words))
+
     return Call(
         f"flash_attention backward {str(dtype)[6:]} {case}",
-        lambda: differentiate(lambda *x: flash_attention(*x, return_lse=case.lse, **case.words)),
+        ours,
         lambda: differentiate(lambda *x: reference.flash_attention(*x, **case.words), torch.float64),
         lambda: differentiate(lambda *x: _torchs(case, *x)),
         (3.0, 3.0, 3.0),
