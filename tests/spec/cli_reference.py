@@ -33,6 +33,7 @@ FACTS = (
     doctor.DriverState,
     doctor.BundleState,
     doctor.DeviceChoice,
+    doctor.TuningState,
     doctor.CacheState,
     launch.LaunchBench,
     launch.LaunchFigure,
