@@ -16,9 +16,11 @@ from nojit.aot.tune.records import Device, Status
 from nojit.aot.tune.stage import ContextLost, Unready
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
+from nojit.runtime.loader import Bundle
 from nojit.runtime.table import KernelTable
+from nojit.runtime.target import parse_image_arch
 
-__all__ = ["TorchStage", "open_stage"]
+__all__ = ["TorchStage", "check_fit", "open_stage"]
 
 _FLUSHES = 20
 # elements that are compared at once, so that a comparison takes no more memory than a few of these
@@ -36,6 +38,22 @@ def open_stage(setup: Setup) -> TorchStage:
     return TorchStage(setup)
 
 
+def check_fit(bundle: Bundle, capability: int, where: str) -> None:
+    """Refuse a bundle none of whose images runs on the device: each config would fail alike.
+
+    Args:
+        bundle: what is to be measured.
+        capability: the device's, 90 for 9.0.
+        where: the bundle's path, for the error.
+
+    Raises:
+        NojitError: nothing in it runs there.
+    """
+    archs = [file.index.target.image_arch for file in bundle.files]
+    if not any(parse_image_arch(arch).runs_on(capability) for arch in archs):
+        raise NojitError(f"expected a bundle for sm_{capability}", got=", ".join(archs), where=where)
+
+
 class TorchStage:
     """The current CUDA device, a tuning bundle and its problems."""
 
@@ -51,6 +69,7 @@ class TorchStage:
             what = f"expected problems for some of {', '.join(known)}"
             raise NojitError(what, got=", ".join(self._missing) or "none", where=str(setup.bundle))
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        check_fit(self._bundle, 10 * properties.major + properties.minor, str(setup.bundle))
         uuid = str(getattr(properties, "uuid", ""))
         self._nvml = Nvml(f"GPU-{uuid}" if uuid and not uuid.startswith("GPU-") else uuid)
         self._device = _describe(properties, uuid, self._nvml.driver())
