@@ -16,6 +16,7 @@ Tensor maps pad with zeros: rows and columns past the end read as 0, and are not
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
+from nojit.kernels.flash_attention.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -29,10 +30,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
 ROWS = gl.constexpr(64)
-
-# Triton renamed them after 3.7
-copy_in = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
-copy_out = tma.async_store if hasattr(tma, "async_store") else tma.async_copy_shared_to_global
 
 
 @gluon.jit

@@ -99,7 +99,9 @@ def attention_gradient_calls() -> Iterator[Call]:
             yield _gradient_call(dtype, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse, maps))
     for dtype, dim, mask in itertools.product(DTYPES[:2], (64, 128, 40, 88), MASKS[:2]):
         # two tiles of keys: what both add to zeros is the same bits whoever comes first
-        case = _Attention(2, 4, 2, 203, 250, dim, dim, 0, mask, "bottom_right", "is_causal" in mask, deterministic=False)
+        case = _Attention(
+            2, 4, 2, 203, 250, dim, dim, 0, mask, "bottom_right", "is_causal" in mask, deterministic=False
+        )
         yield _gradient_call(dtype, case)
     for dtype, lengths, mask in itertools.product(DTYPES, (*LENGTHS, (4096, 4096)), MASKS):
         for alignment in ("top_left", "bottom_right"):
