@@ -23,9 +23,9 @@ class Described:
 
     block_shape = None
 
-    def __init__(self, base: Tensor, strides: tuple[int, ...]) -> None:
+    def __init__(self, base: Tensor, strides: tuple[int, ...], shape: tuple[int, ...] | None = None) -> None:
         self.base = base
-        self.shape = base.shape
+        self.shape: tuple[int, ...] = base.shape if shape is None else shape
         self.strides = strides
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import torch
 from nojit.kernels.arguments import refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, pack
 from torch import Tensor
 
+if TYPE_CHECKING:
+    from nojit.kernels.block_sparse.prepared import Prepared
+
 __all__ = ["BLOCK_SIZES", "BlockLayout", "Tables"]
 
 BLOCK_SIZES: Final = (16, 32, 64, 128)
+MOST_PREPARED: Final = 256
+"""Products that a layout remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,12 @@ class BlockLayout:
         heads: the number of heads, or None for a layout that every head shares.
         rows: block rows, M / block.
         cols: block columns, N / block.
+        prepared: products of this layout that were checked, by the facts of their calls.
     """
 
     __slots__ = (
-        "_active", "_by_heads", "_hash", "_packings", "_tables", "block", "cols", "heads", "longest_row", "nnz", "rows",
+        "_active", "_by_heads", "_hash", "_packings", "_tables", "block", "cols", "heads", "longest_row", "nnz", "prepared",
+        "rows",
     )  # fmt: skip
 
     def __init__(self, layout: Tensor, block: int) -> None:
@@ -78,6 +86,7 @@ class BlockLayout:
         self._tables: dict[torch.device, Tables] = {}
         self._packings: dict[tuple[torch.device, bool], Packing] = {}
         self._by_heads: dict[int, BlockLayout] = {}
+        self.prepared: dict[Hashable, Prepared] = {}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -159,6 +168,12 @@ class BlockLayout:
             self._check_heads()
             found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
         return found
+
+    def remember(self, facts: Hashable, call: Prepared) -> None:
+        """Keep a prepared product under the facts of its call; of ever new ones, forget the old."""
+        if len(self.prepared) >= MOST_PREPARED:
+            self.prepared.clear()
+        self.prepared[facts] = call
 
     def _check_heads(self) -> None:
         if self.heads is None:

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nojit.kernels import library
-from nojit.kernels.block_sparse.packing import Sizes
+from nojit.kernels.block_sparse.packing import Cuts, Sizes
 from nojit.kernels.maps import Described, described, processors, takes_maps
 from torch import Tensor
 
@@ -23,6 +23,8 @@ __all__ = [
     "maps_of_sdd",
 ]
 
+Facts = tuple[tuple[Any, ...], dict[str, Any]]
+"""Arguments of a launch behind its operands, and its constexprs."""
 ROWS: Final = 128
 """Rows of the strips and tiles that the kernels take."""
 LEAST_BLOCK: Final = 64
@@ -91,21 +93,30 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
 
 def launch_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> None:
     """Launch the product into blocks; `shape` is that of a."""
+    facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
+    library.get("block_sparse_sdd_sm90")(maps.a, maps.b, maps.out, *facts, **meaning)
+
+
+def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
+    """List what that kernel takes behind its operands, and its constexprs."""
     strips, columns, blocks = tables
     batch, _, rows, depth = shape
-    library.get("block_sparse_sdd_sm90")(
-        maps.a, maps.b, maps.out, strips, columns, blocks, batch, len(strips), -(-rows // ROWS), depth, sizes.block,
-        processors(strips), SPAN=sizes.width, TRANS_A=maps.trans_a, TRANS_B=maps.trans_b,
-    )  # fmt: skip
+    named = {"SPAN": sizes.width, "TRANS_A": maps.trans_a, "TRANS_B": maps.trans_b}
+    numbers = (batch, len(strips), -(-rows // ROWS), depth, sizes.block, processors(strips))
+    return (strips, columns, blocks, *numbers), named
 
 
 def launch_dsd(
-    maps: DsdMaps, shape: Sequence[int], partial: Tensor, strips: Sequence[Tensor], block: int, atomic: bool
+    maps: DsdMaps, shape: Sequence[int], partial: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int
 ) -> None:
-    """Launch the product of blocks; `shape` is that of the result, `partial` room for strips that are cut."""
+    """Launch the product of blocks; `shape` is that of the result."""
+    facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
+    library.get("block_sparse_dsd_sm90")(maps.s, maps.d, maps.out, partial, *facts, **meaning)
+
+
+def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
+    """List what that kernel takes behind its operands and the partial results, and its constexprs."""
     tasks, columns, blocks, _ = strips
     batch, _, rows, width = shape
-    library.get("block_sparse_dsd_sm90")(
-        maps.s, maps.d, maps.out, partial, tasks, columns, blocks, batch, len(tasks), -(-rows // ROWS), width, block,
-        partial.shape[1], int(atomic), processors(tasks), TURNED=maps.turned, COLUMNS=maps.columns,
-    )  # fmt: skip
+    numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), processors(tasks))
+    return (tasks, columns, blocks, *numbers), {"TURNED": maps.turned, "COLUMNS": maps.columns}

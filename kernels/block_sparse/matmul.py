@@ -23,6 +23,8 @@ from nojit.kernels.arguments import (
 from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
+from nojit.kernels.block_sparse.prepared import Prepared, facts_of_call, prepare_dsd, prepare_sdd
+from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
 __all__ = ["block_sparse_matmul"]
@@ -70,19 +72,77 @@ def block_sparse_matmul(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or mode that does not fit.
     """
-    a, b = _check_operands(a, b, layout, mode)
-    dense = a if mode != "dsd" else b
-    own = layout.for_heads(dense.shape[1])
-    _check_sizes(a, b, own, mode, trans_a, trans_b, trans_c)
-    packing = own.packing(a.device, a.dtype)
+    if out is not None or type(layout) is not BlockLayout or not is_plain(a, b):
+        return _multiply(a, b, layout, mode, trans_a, trans_b, trans_c, out, deterministic)
+    facts = facts_of_call(a, b, mode, trans_a, trans_b, trans_c, deterministic)
+    call = layout.prepared.get(facts)
+    if call is None:
+        call = _prepare(a, b, layout, mode, trans_a, trans_b, trans_c, deterministic)
+        layout.remember(facts, call)
+    return call(a, b)
+
+
+def _multiply(
+    a: Tensor,
+    b: Tensor,
+    layout: BlockLayout,
+    mode: str,
+    trans_a: bool,
+    trans_b: bool,
+    trans_c: bool,
+    out: Tensor | None,
+    deterministic: bool,
+) -> Tensor:
+    """Check and multiply, through torch's dispatcher where something has to see it."""
+    a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
     if mode == "sdd":
-        left, right = a.mT if trans_a else a, b.mT if trans_b else b
-        if trans_c:
-            left, right = right.mT, left.mT
+        left, right = _sides(a, b, trans_a, trans_b, trans_c)
         return _run_sdd(left, right, packing, deterministic, out)
+    s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
+    return _run_dsd(s, d, packing, turned, flip, deterministic, out)
+
+
+def _prepare(
+    a: Tensor,
+    b: Tensor,
+    layout: BlockLayout,
+    mode: str,
+    trans_a: bool,
+    trans_b: bool,
+    trans_c: bool,
+    deterministic: bool,
+) -> Prepared:
+    """Check a call, and prepare it and its like."""
+    a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
+    if mode == "sdd":
+        return prepare_sdd(*_sides(a, b, trans_a, trans_b, trans_c), packing, trans_c)
+    s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
+    return prepare_dsd(s, d, packing, turned, flip, deterministic, mode == "dds")
+
+
+def _check(
+    a: Tensor, b: Tensor, layout: BlockLayout, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
+) -> tuple[Tensor, Tensor, Packing]:
+    """Check a call; return the operands with four dimensions, and the tables of the layout."""
+    a, b = _check_operands(a, b, layout, mode)
+    own = layout.for_heads((a if mode != "dsd" else b).shape[1])
+    _check_sizes(a, b, own, mode, trans_a, trans_b, trans_c)
+    return a, b, own.packing(a.device, a.dtype)
+
+
+def _sides(a: Tensor, b: Tensor, trans_a: bool, trans_b: bool, trans_c: bool) -> tuple[Tensor, Tensor]:
+    """Return the left and the right side of a product into blocks."""
+    left, right = a.mT if trans_a else a, b.mT if trans_b else b
+    return (right.mT, left.mT) if trans_c else (left, right)
+
+
+def _blocks_first(
+    a: Tensor, b: Tensor, mode: str, trans_a: bool, trans_b: bool, trans_c: bool
+) -> tuple[Tensor, Tensor, bool, bool]:
+    """Return blocks, the dense operand, and whether the blocks and the result are to be transposed."""
     if mode == "dsd":
-        return _run_dsd(a, b.mT if trans_b else b, packing, trans_a, trans_c, deterministic, out)
-    return _run_dsd(b, a if trans_a else a.mT, packing, not trans_b, not trans_c, deterministic, out)
+        return a, b.mT if trans_b else b, trans_a, trans_c
+    return b, a if trans_a else a.mT, not trans_b, not trans_c
 
 
 def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: Tensor | None) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Final, cast
 import torch
 from nojit.kernels.block_sparse import mapped, products, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.packing import Cuts
 from nojit.kernels.block_sparse.patterns import Pattern, Problem
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
 from torch import Tensor
@@ -110,16 +111,17 @@ class MatmulProblem:
         s = self._random(source, one.batch, layout.nnz, one.block, one.block)
         d = self._random(source, one.batch, one.heads, cols, self.free)
         out = d.new_empty(one.batch, one.heads, rows, self.free)
-        strips, height, partial = self._partial(layout, out)
+        strips, cuts = self._strips(layout, out)
+        partial = cuts.allocate(d)
         if self._mapped:
             maps = cast("mapped.DsdMaps", mapped.describe_dsd(s, d, out, turned=False))
-            launch, _ = recorded(lambda: mapped.launch_dsd(maps, out.shape, partial, strips, one.block, False))
+            launch, _ = recorded(lambda: mapped.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
-            launch, _ = recorded(lambda: products.launch_dsd(s, s.stride(), d, out, partial, strips, one.block, False))
+            launch, _ = recorded(lambda: products.launch_dsd(s, d, out, partial, strips, cuts, one.block, turned=False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a strip that is cut is not written to the result
-        start = height if partial.numel() else 0
+        start = cuts.height if cuts.slots else 0
         moved = (s.numel() + d.numel() + out.numel()) * s.itemsize
         flops = 2 * s.numel() * self.free
         return self._work(launch.args, launch.named, out[:1, :1, start:], exact[:, :, start:], moved, flops)
@@ -129,21 +131,19 @@ class MatmulProblem:
         out = torch.empty(
             one.batch, one.heads, layout.shape[0], self.free, device=source.device, dtype=_DTYPES[self.dtype]
         )
-        strips, height, partial = self._partial(layout, out)
-        partial.normal_(generator=source)
-        launch, _ = recorded(lambda: products.launch_merge(partial, out, strips[3], False))
+        strips, cuts = self._strips(layout, out)
+        height, partial = cuts.height, cuts.allocate(out).normal_(generator=source)
+        launch, _ = recorded(lambda: products.launch_merge(partial, out, strips[3], cuts))
         _, begin, end = strips[3][0].tolist()
         panels = partial.view(*partial.shape[:2], -1, height, 64)[0, begin:end].sum(0)
         exact = panels.transpose(0, 1).reshape(height, -1)[None, None, :, : self.free]
         moved = partial.numel() * 4 + one.batch * len(strips[3]) * height * self.free * out.itemsize
         return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
 
-    def _partial(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], int, Tensor]:
-        """Return the tables of the layout's strips, their height, and room for partial results."""
-        packing = layout.packing(out.device, out.dtype)
-        height, slots = packing.sizes.height, packing.sizes.slots
-        shape = (out.shape[0], slots, height, -(-self.free // 256) * 256)
-        return packing.tables[:4], height, torch.empty(shape, device=out.device)
+    def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
+        """Return the tables of the layout's strips, and which of them are cut."""
+        tables, sizes = layout.packing(out.device, out.dtype)
+        return products.strips_of(tables, sizes, False, out.shape, True)
 
     def _work(  # noqa: PLR0917 - what a Work is made of
         self,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Packing", "Sizes", "choose_height", "choose_tile", "pack"]
+__all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "pack"]
 
 HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
 """Rows of a strip, for 16-bit operands (tensor cores take 64 rows at least) and for fp32."""
@@ -55,6 +55,24 @@ class Sizes(NamedTuple):
     def rows_of(self, turned: bool) -> int:
         """Return the rows of the layout, or of its transpose, in elements."""
         return (self.cols if turned else self.rows) * self.block
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """The partial results of strips that are cut."""
+
+    height: int
+    """Rows of a strip."""
+    slots: int
+    shape: tuple[int, ...]
+    """What they take: batch, slots, rows of a strip, padded columns."""
+    atomic: bool
+    """Whether tasks add to a strip's slot, in any order, instead of storing to one of their own."""
+
+    def allocate(self, like: Tensor) -> Tensor:
+        """Allocate them on the device of `like`, 0 where they are added to; something at least, that has an address."""
+        make = torch.zeros if self.atomic else torch.empty
+        return make(self.shape if self.slots else (4,), dtype=torch.float32, device=like.device)
 
 
 class Packing(NamedTuple):

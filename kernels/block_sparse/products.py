@@ -21,11 +21,25 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse import mapped
-from nojit.kernels.block_sparse.packing import Packing, Sizes
+from nojit.kernels.block_sparse.mapped import Facts
+from nojit.kernels.block_sparse.packing import Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain
 from torch import Tensor
 
-__all__ = ["dsd", "dsd_into", "launch_dsd", "launch_merge", "launch_sdd", "sdd", "sdd_into"]
+__all__ = [
+    "dsd",
+    "dsd_into",
+    "facts_of_dsd",
+    "facts_of_merge",
+    "facts_of_sdd",
+    "launch_dsd",
+    "launch_merge",
+    "launch_sdd",
+    "precision",
+    "sdd",
+    "sdd_into",
+    "strips_of",
+]
 
 _PADDED: Final = 256
 """What kernels pad the columns of partial results to."""
@@ -66,7 +80,7 @@ def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic
     run(s, d, packing.tables, packing.sizes, turned, deterministic, out)
 
 
-def _precision(dtype: torch.dtype) -> str:
+def precision(dtype: torch.dtype) -> str:
     """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
     return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
@@ -101,12 +115,18 @@ def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[in
 
 def launch_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> None:
     """Launch the kernel that takes any strides and blocks, with the tables of tiles."""
+    facts, meaning = facts_of_sdd(a, b, out, tables, own)
+    library.get("block_sparse_sdd")(a, b, out, *facts, **meaning)
+
+
+def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
+    """List what that kernel takes behind its operands, and its constexprs."""
     strips, columns, blocks = tables
-    library.get("block_sparse_sdd")(
-        a, b, out, strips, columns, blocks, a.shape[0], len(strips), -(-a.shape[2] // own.tile), a.shape[2], a.shape[3],
-        own.block, *a.stride(), *b.stride(), *out.stride(),
-        STRIP=own.tile, SPAN=own.width, PRECISION=_precision(a.dtype),
-    )  # fmt: skip
+    batch, _, rows, depth = a.shape
+    sizes = (batch, len(strips), -(-rows // own.tile), rows, depth, own.block)
+    strides = (*a.stride(), *b.stride(), *out.stride())
+    meaning = {"STRIP": own.tile, "SPAN": own.width, "PRECISION": precision(a.dtype)}
+    return (strips, columns, blocks, *sizes, *strides), meaning
 
 
 def _dsd(
@@ -145,49 +165,66 @@ def _dsd_into(
     if not out.numel():
         return
     own = Sizes(*sizes)
-    height, slots = (own.turned_height, own.turned_slots) if turned else (own.height, own.slots)
-    strips = tables[4:8] if turned else tables[:4]
-    # stored one by one, or added to
-    slots, make = (slots, torch.empty) if deterministic else (len(strips[3]), torch.zeros)
-    columns = -(-out.shape[3] // _PADDED) * _PADDED
-    partial = make((out.shape[0], slots, height, columns), dtype=torch.float32, device=d.device)
-    maps = mapped.maps_of_dsd(s, d, out, own.block, height, turned)
+    strips, cuts = strips_of(tables, own, turned, out.shape, deterministic)
+    partial = cuts.allocate(d)
+    maps = mapped.maps_of_dsd(s, d, out, own.block, cuts.height, turned)
     if maps is None:
-        z, block, row, column = s.stride()
-        strides = (z, block, column, row) if turned else (z, block, row, column)
-        launch_dsd(s, strides, d, out, partial, strips, own.block, not deterministic)
+        launch_dsd(s, d, out, partial, strips, cuts, own.block, turned)
     else:
-        mapped.launch_dsd(maps, out.shape, partial, strips, own.block, not deterministic)
-    if slots:
-        launch_merge(partial, out, strips[3], not deterministic)
+        mapped.launch_dsd(maps, out.shape, partial, strips, cuts, own.block)
+    if cuts.slots:
+        launch_merge(partial, out, strips[3], cuts)
+
+
+def strips_of(
+    tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
+) -> tuple[tuple[Tensor, ...], Cuts]:
+    """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`."""
+    strips = tuple(tables[4:8] if turned else tables[:4])
+    height, slots = (own.turned_height, own.turned_slots) if turned else (own.height, own.slots)
+    # stored one by one, or added to
+    slots = slots if deterministic else len(strips[3])
+    return strips, Cuts(height, slots, (shape[0], slots, height, -(-shape[3] // _PADDED) * _PADDED), not deterministic)
 
 
 def launch_dsd(
     s: Tensor,
-    strides: tuple[int, ...],
     d: Tensor,
     out: Tensor,
     partial: Tensor,
     strips: Sequence[Tensor],
+    cuts: Cuts,
     block: int,
-    atomic: bool,
+    turned: bool,
 ) -> None:
-    """Launch the kernel that takes any strides and blocks; what strips that are cut come to goes to `partial` [Z, slots, height, padded columns]."""
+    """Launch the kernel that takes any strides and blocks."""
+    facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
+    library.get("block_sparse_dsd")(s, d, out, partial, *facts, **meaning)
+
+
+def facts_of_dsd(
+    s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
+) -> Facts:
+    """List what that kernel takes behind its operands and the partial results, and its constexprs."""
     tasks, columns, blocks, _ = strips
-    slots, height = partial.shape[1:3]
-    library.get("block_sparse_dsd")(
-        s, d, out, partial, tasks, columns, blocks, out.shape[0], len(tasks), -(-out.shape[2] // height), *out.shape[2:],
-        block, slots, int(atomic), *strides, *d.stride(), *out.stride(), STRIP=height, PRECISION=_precision(d.dtype),
-    )  # fmt: skip
+    batch, _, rows, width = out.shape
+    sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
+    z, of_blocks, row, column = s.stride()
+    inner = (column, row) if turned else (row, column)
+    strides = (z, of_blocks, *inner, *d.stride(), *out.stride())
+    return (tasks, columns, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
 
 
-def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, atomic: bool) -> None:
-    """Launch the sums over the slots of `partial`."""
-    slots, height = partial.shape[1:3]
-    library.get("block_sparse_merge")(
-        partial, out, merges, out.shape[0], len(merges), -(-out.shape[2] // height), *out.shape[2:], height, slots,
-        int(atomic), *out.stride(),
-    )  # fmt: skip
+def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts) -> None:
+    """Launch the sums over the slots of partial results."""
+    library.get("block_sparse_merge")(partial, out, *facts_of_merge(out, merges, cuts))
+
+
+def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
+    """List what that kernel takes behind its operands."""
+    batch, _, rows, width = out.shape
+    sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
+    return (merges, *sizes, *out.stride())
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

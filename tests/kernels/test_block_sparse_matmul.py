@@ -283,3 +283,22 @@ def test_traces_without_a_graph_break(mode):
         lambda a, b: block_sparse_matmul(a, b, layout, mode, **options), backend="eager", fullgraph=True
     )
     assert torch.equal(traced(a, b), expected)
+
+
+def test_calls_of_equal_facts_are_checked_once():
+    layout = BlockLayout(LAYOUT.active, 16)
+    a, b = operands(layout, "dsd", (False,) * 3)
+    for pair in ((a, b), (a + 1, b - 1), (a, ARRANGEMENTS["unaligned"](b)), (a, ARRANGEMENTS["columns first"](b))):
+        check(*pair, layout, "dsd")
+    assert len(layout.prepared) == 3
+    with pytest.raises(ValueError, match="b: expected shape"):
+        block_sparse_matmul(a, b[:, :, 1:], layout, "dsd")
+    assert len(layout.prepared) == 3
+
+
+def test_a_layout_forgets_prepared_calls_before_they_are_too_many(monkeypatch):
+    monkeypatch.setattr("nojit.kernels.block_sparse.layout.MOST_PREPARED", 2)
+    layout = BlockLayout(torch.ones(1, 1, 1, dtype=torch.bool), 16)
+    for free in range(1, 6):
+        block_sparse_matmul(*operands(layout, "sdd", (False,) * 3, free=free, batch=1), layout, "sdd")
+        assert len(layout.prepared) <= 2
