@@ -7,6 +7,9 @@ With p = exp(q k^T scale - lse), the weights that the forward did not keep, and 
 One program owns what it sums up: keys and values of a head, over all queries of all heads that read it, or queries, over all
 keys. Nothing is added to memory, so a result does not depend on which program comes first. Sums are fp32; p and ds are
 rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
+
+Tiles that an edge of the mask cuts are masked in a branch of the one loop there is: with a loop for them and another for
+the rest, as the forward has, addresses of both are kept, and the sums of keys and values at width 128 spill.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
