@@ -1,0 +1,252 @@
+"""Runs Gluon kernels for Hopper without a device: their source as plain Python, one thread for each group of warps.
+
+What is checked is what a kernel's author gets wrong: coordinates, table look-ups, stages and phases. Barriers count
+arrivals and bytes as the hardware's do, and a wait that nobody ends fails. What compilers get wrong is not: layouts,
+registers, proxies.
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PATIENCE_S = 20.0
+
+
+class Pointer:
+    """An address, or a tensor of them, in elements of a flat tensor."""
+
+    def __init__(self, memory: Tensor, place: Any = 0) -> None:
+        self.memory = memory.view(-1)
+        self.place = place
+
+    def __add__(self, step: Any) -> Pointer:
+        return Pointer(self.memory, self.place + step)
+
+    def __sub__(self, step: Any) -> Pointer:
+        return Pointer(self.memory, self.place - step)
+
+
+class Map:
+    """A tensor map of 4 dimensions over a tensor of any strides."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+        self.dtype = value.dtype
+        self.layout = None
+        self.block_type = SimpleNamespace(nbytes=64 * 64 * value.element_size())
+
+    def window(self, place: Sequence[int]) -> tuple[Tensor | None, tuple[slice, slice]]:
+        """Return what of the tensor a box of 64 x 64 covers, and which part of the box that is."""
+        outer, inner = [int(x) for x in place[:2]], [int(x) for x in place[2:]]
+        inside = all(0 <= x < size for x, size in zip(outer, self.value.shape[:2], strict=True))
+        spans = [
+            (max(first, 0), min(first + 64, size)) for first, size in zip(inner, self.value.shape[2:], strict=True)
+        ]
+        if not inside or any(first >= last for first, last in spans):
+            return None, (slice(0), slice(0))
+        rows, cols = (slice(first - start, last - start) for (first, last), start in zip(spans, inner, strict=True))
+        (top, bottom), (left, right) = spans
+        return self.value[outer[0], outer[1], top:bottom, left:right], (rows, cols)
+
+
+class Tile:
+    """Shared memory: tiles, one of them, or a view of it."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+        self.dtype = value.dtype
+        self.shape = value.shape
+
+    def index(self, number: int) -> Tile:
+        return Tile(self.value[number])
+
+    def permute(self, order: tuple[int, ...]) -> Tile:
+        return Tile(self.value.permute(order))
+
+    def store(self, value: Tensor) -> None:
+        self.value.copy_(value)
+
+
+class Barrier:
+    """An mbarrier: a phase ends when all have arrived and all bytes have come."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.count = self.pending = self.awaited_bytes = self.phase = 0
+
+    def move(self, arrivals: int, awaited_bytes: int) -> None:
+        with self.changed:
+            self.pending -= arrivals
+            self.awaited_bytes += awaited_bytes
+            assert self.pending >= 0, "more arrivals than a phase has"
+            if not self.pending and not self.awaited_bytes:
+                self.phase += 1
+                self.pending = self.count
+                self.changed.notify_all()
+
+    def wait(self, parity: int) -> None:
+        with self.changed:
+            ended = self.changed.wait_for(lambda: self.phase % 2 != parity, PATIENCE_S)
+        assert ended, "nobody ends this wait"
+
+
+class Barriers:
+    """An array of them."""
+
+    def __init__(self, count: int) -> None:
+        self.all = [Barrier() for _ in range(count)]
+
+    def index(self, number: int) -> Barrier:
+        return self.all[number]
+
+
+def _init(barrier: Barrier, count: int) -> None:
+    barrier.count = barrier.pending = count
+
+
+def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile) -> None:
+    covered, part = tensor_map.window(place)
+    box.value.zero_()
+    if covered is not None:
+        box.value[part] = covered
+    barrier.move(0, -tensor_map.block_type.nbytes)
+
+
+def _copy_out(tensor_map: Map, place: Sequence[int], box: Tile) -> None:
+    covered, part = tensor_map.window(place)
+    if covered is not None:
+        covered.copy_(box.value[part])
+
+
+def _box(of_map: Map, tile: Tile, number: int) -> Tile:
+    """The boxes of a tile lie along its long side."""
+    along = 0 if tile.shape[0] > 64 else 1
+    return Tile(tile.value.narrow(along, number * 64, 64))
+
+
+def _allocate(of_map: Map, count: int, width: int, by_rows: bool) -> Tile:
+    shape = (width, 64) if by_rows else (64, width)
+    return Tile(torch.full((count, *shape), float("nan"), dtype=of_map.dtype))
+
+
+def _store(pointer: Pointer, value: Tensor) -> None:
+    pointer.memory[pointer.place] = value
+
+
+def _atomic_add(pointer: Pointer, value: Tensor, sem: str) -> None:
+    pointer.memory.index_put_((pointer.place,), value, accumulate=True)
+
+
+def _specialize(parts: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], *_: Any) -> None:
+    """Run every part in a thread of its own; raise the first error."""
+    errors: list[BaseException] = []
+
+    def run(function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        try:
+            function(*args)
+        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=part) for part in parts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _namespace(program: list[int]) -> dict[str, Any]:
+    gl = SimpleNamespace(
+        int64=torch.int64,
+        float32=torch.float32,
+        constexpr=lambda value: value,
+        program_id=lambda _: program[0],
+        num_programs=lambda _: program[1],
+        static_range=range,
+        load=lambda pointer: int(pointer.memory[pointer.place]),
+        store=_store,
+        atomic_add=_atomic_add,
+        cdiv=lambda a, b: -(-a // b),
+        zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
+        arange=lambda first, last, layout: torch.arange(first, last),
+        NVMMADistributedLayout=lambda *_: None,
+        SliceLayout=lambda *_: None,
+        allocate_shared_memory=lambda dtype, shape, layout: Barriers(shape[0]),
+        warp_specialize=_specialize,
+    )
+    barrier = SimpleNamespace(
+        init=_init,
+        wait=lambda barrier, parity: barrier.wait(parity),
+        expect=lambda barrier, count: barrier.move(1, count),
+        arrive=lambda barrier: barrier.move(1, 0),
+        MBarrierLayout=lambda: None,
+    )
+    return {
+        "_widen": _widen,
+        "_box": _box,
+        "_allocate": _allocate,
+        "copy_in": _copy_in,
+        "copy_out": _copy_out,
+        "gl": gl,
+        "mbarrier": barrier,
+        "tma": SimpleNamespace(store_wait=lambda _: None),
+        "fence_async_shared": lambda: None,
+        "warpgroup_mma": lambda a, b, acc, is_async: acc + a.value.float() @ b.value.float(),
+        "warpgroup_mma_wait": lambda _, deps: deps[0],
+    }
+
+
+class _Plain(ast.NodeTransformer):
+    """Makes plain Python of a kernel: scalars are ints here, which have no `to`, and annotations are not evaluated."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and ast.unparse(node.args[0]) == "gl.int64":
+            return ast.Call(ast.Name("_widen", ast.Load()), [node.func.value], [])
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(node.arg)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list = []
+        return node
+
+
+def _widen(value: Any) -> Any:
+    return value.to(torch.int64) if isinstance(value, Tensor) else value
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("gl.constexpr(")
+
+
+def _is_function(node: ast.stmt) -> bool:
+    """Say whether a kernel's function is to be run as it is; those that view shared memory have stand-ins."""
+    return isinstance(node, ast.FunctionDef) and node.name not in {"_box", "_allocate"}
+
+
+def load(path: Path, name: str) -> Callable[..., None]:
+    """Return the kernel `name` of a file as a function of a number of programs, its arguments and its constexprs."""
+    tree = _Plain().visit(ast.parse(path.read_text()))
+    kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]
+    program = [0, 1]
+    space = _namespace(program)
+    exec(compile(ast.fix_missing_locations(ast.Module(kept, [])), str(path), "exec"), space)
+
+    def run(programs: int, *args: Any, **constexprs: Any) -> None:
+        for program[0] in range(programs):
+            program[1] = programs
+            space[name](*args, **constexprs)
+
+    return run

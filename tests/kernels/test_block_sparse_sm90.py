@@ -1,0 +1,113 @@
+"""The kernels for sm_90, step by step without a device: see `tests.kernels.gluon_stub` for what that shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, mapped, packing, reference
+from nojit.kernels.maps import Described
+from torch import Tensor
+
+from tests.kernels.gluon_stub import Map, Pointer, load
+
+SOURCE = Path(__file__).resolve().parents[2] / "kernels/block_sparse/kernel_matmul_sm90.py"
+PROGRAMS = 3
+SMALL = {"block_sparse_sdd_sm90": {"STAGES": 3}, "block_sparse_dsd_sm90": {"STAGES": 2, "BLOCK_N": 128}}
+
+
+def argument(value: Any) -> Any:
+    if isinstance(value, Described):
+        return Map(value.base.as_strided(value.shape, value.strides))
+    return Pointer(value) if isinstance(value, Tensor) else value
+
+
+def provide(name: str):
+    """Give kernels as Python; the sums of partial results too."""
+    if name == "block_sparse_merge":
+        return merge
+    kernel = load(SOURCE, f"{name}_kernel")
+    return lambda *args, **named: kernel(PROGRAMS, *map(argument, args), **named, **SMALL[name])
+
+
+def merge(partial: Tensor, out: Tensor, merges: Tensor, *numbers: int) -> None:
+    batch, _, strips, rows, cols, height, slots, atomic = numbers[:8]
+    out = out.as_strided((batch, out.shape[1], rows, cols), numbers[8:])
+    panels = partial.view(batch, slots, -1, height, 64)
+    for number, (strip, first, last) in enumerate(merges.tolist()):
+        span = slice(number, number + 1) if atomic else slice(first, last)
+        total = panels[:, span].sum(1).transpose(1, 2).reshape(batch, height, -1)[:, :, :cols]
+        place = strip % strips * height
+        part = out[:, strip // strips, place : place + height]
+        part.copy_(total[:, : part.shape[1]])
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    """Have a device that takes maps, and cut rows that are not long."""
+    monkeypatch.setattr(mapped, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(mapped, "processors", lambda _: PROGRAMS)
+    monkeypatch.setattr(packing, "LONG_ROWS", 64)
+    with library.override(provide):
+        yield
+
+
+def make_layout(block: int, tile: tuple[int, int]) -> BlockLayout:
+    rows, cols = 320 // block + 1, 512 // block
+    active = torch.rand(2, rows, cols, generator=torch.Generator().manual_seed(block)) < 0.4
+    active[0, 1], active[1, 0], active[:, :, 1] = False, True, False
+    layout = BlockLayout(active, block)
+    with (
+        mock.patch.object(packing, "choose_tile", return_value=tile),
+        mock.patch.object(packing, "choose_height", return_value=128),
+    ):
+        layout.packing("cpu", torch.bfloat16)
+    return layout
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).bfloat16()
+
+
+def assert_close(
+    result: Tensor, operands: tuple[Tensor, Tensor], layout: BlockLayout, mode: str, **words: bool
+) -> None:
+    words.pop("deterministic", None)
+    exact = reference.block_sparse_matmul(*(x.double() for x in operands), layout, mode, **words)
+    torch.testing.assert_close(result.double(), exact, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("depth", [40, 256])
+@pytest.mark.parametrize("trans", [(False, False), (False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("width", [128, 256])
+@pytest.mark.parametrize("block", [64, 128])
+def test_products_into_blocks(block, width, trans, depth):
+    layout = make_layout(block, (128, width))
+    (rows, cols), (trans_a, trans_b) = layout.shape, trans
+    a = random(2, 2, *((depth, rows) if trans_a else (rows, depth)))
+    b = random(2, 2, *((cols, depth) if trans_b else (depth, cols)))
+    result = block_sparse_matmul(a, b, layout, "sdd", trans_a=trans_a, trans_b=trans_b)
+    assert_close(result, (a, b), layout, "sdd", trans_a=trans_a, trans_b=trans_b)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("free", [72, 200])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("mode", ["dsd", "dds"])
+@pytest.mark.parametrize("block", [64, 128])
+def test_products_of_blocks(block, mode, turned, free, deterministic):
+    layout = make_layout(block, (128, 128))
+    rows, cols = layout.shape
+    s = random(2, layout.nnz, block, block)
+    if mode == "dsd":
+        operands = (s, random(2, 2, rows if turned else cols, free))
+        words = {"trans_a": turned}
+    else:
+        operands = (random(2, 2, free, rows if turned else cols), s)
+        words = {"trans_b": not turned}
+    result = block_sparse_matmul(*operands, layout, mode, **words, deterministic=deterministic)
+    assert_close(result, operands, layout, mode, **words)
