@@ -134,8 +134,10 @@ def _consume_tiles(
         for part in gl.static_range(PARTS):
             place = (tile * (ROWS // block) + OWN * BOX // block) * (SPAN // block) + part * BOX // block
             number_of_block = gl.load(blocks_ptr + place)
-            within = [index_z, number_of_block, OWN * BOX % block, part * BOX % block]
-            copy_out(out_map, within, _box(out_map, out_memory.index(OWN), part))
+            # a store to block -1 is an illegal instruction, as a load of it is not
+            if number_of_block >= 0:
+                within = [index_z, number_of_block, OWN * BOX % block, part * BOX % block]
+                copy_out(out_map, within, _box(out_map, out_memory.index(OWN), part))
     tma.store_wait(0)
 
 
