@@ -232,9 +232,9 @@ def plan_for(manifests: Path, arch: str, profile: str) -> Plan:
     return plan
 
 
-def build_here(manifests: Path, arch: str, out: Path) -> Path:
-    """Build every variant for `arch` with the Triton of this machine; return the bundle."""
-    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(manifests), "--arch", arch, "--profile", "full"]
+def build_here(manifests: Path, arch: str, out: Path, profile: str = "full") -> Path:
+    """Build every variant of a profile for `arch` with the Triton of this machine; return the bundle."""
+    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(manifests), "--arch", arch, "--profile", profile]
     subprocess.run([*command, "--out", str(out), "--cache-dir", str(out / "cache"), "-q"], check=True)
     (bundle,) = out.glob("*.nojit")
     return bundle
