@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -77,7 +78,7 @@ class Product:
         """Check what is computed, and time it."""
         from nojit.kernels.block_sparse import block_sparse_matmul, reference
 
-        one, layout = self.problem, self.problem.layout()
+        one, layout = self.problem, layout_of(self.problem)
         (m, n), make = layout.shape, self._random
         sparse = make(one.batch, layout.nnz, one.block, one.block)
         if self.mode == "sdd":
@@ -126,6 +127,12 @@ class Product:
         apart = float((part.float() - exact).abs().max() / exact.abs().max())
         if not apart <= APART:
             raise SystemExit(f"{self.label}: off by {apart:.3g} of the largest value")
+
+
+@cache
+def layout_of(problem: object) -> object:
+    """Make a layout and its tables once, not for each product."""
+    return problem.layout()
 
 
 def products(everything: bool, modes: list[str]) -> Iterator[Product]:
