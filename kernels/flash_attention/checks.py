@@ -21,13 +21,16 @@ from nojit.kernels.arguments import (
 )
 from torch import Tensor
 
-__all__ = ["ALIGNMENTS", "Window", "check_gradients", "check_operands", "window_sides"]
+__all__ = ["ALIGNMENTS", "FP8", "Window", "check_differentiable", "check_gradients", "check_operands", "window_sides"]
 
 ALIGNMENTS: Final = ("top_left", "bottom_right")
+FP8: Final = torch.float8_e4m3fn
+"""The type of eight bits that the forward pass takes; its output is bf16."""
+DTYPES: Final = (*FLOATS, FP8)
 MAX_HEAD_DIM: Final = 256
 MAX_HEAD_DIM_FP32: Final = 128
 """fp32 tiles of wider heads do not fit the registers."""
-_WIDEST: Final = dict.fromkeys(FLOATS, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
+_WIDEST: Final = dict.fromkeys(DTYPES, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
 MAX_LEN: Final = 2**30 - 512
 """Positions of a query, a key and a tile are summed in 32 bits."""
 
@@ -72,7 +75,7 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
     if _fit(q, k, v) and causal_alignment in ALIGNMENTS:
         return
     check_tensor("q", q)
-    check_dtype("q", q)
+    check_dtype("q", q, DTYPES)
     check_like("k", k, "q", q)
     check_like("v", v, "q", q)
     check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
@@ -101,6 +104,16 @@ def _check_rows(argument: str, value: Tensor) -> None:
         refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
 
 
+def check_differentiable(q: Tensor) -> None:
+    """Require operands of a dtype that has gradients.
+
+    Raises:
+        ArgumentError: theirs has none.
+    """
+    if q.dtype not in FLOATS:
+        refuse_type("q", f"{' or '.join(map(str, FLOATS))} where gradients are required", q.dtype)
+
+
 def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
     """Require what the forward gave, and gradients of the same shapes.
 
@@ -108,6 +121,7 @@ def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out
         ArgumentError: a dtype or device that does not fit.
         ValueError: a shape that does not fit.
     """
+    check_differentiable(q)
     shape = (*q.shape[:3], v.shape[3])
     for name, value in (("out", out), ("dout", dout)):
         check_like(name, value, "q", q)

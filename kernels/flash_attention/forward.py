@@ -9,13 +9,15 @@ from typing import Any, Final, cast
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.arguments import refuse_type
+from nojit.kernels.flash_attention.checks import FP8
 from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
 
 HOPPER: Final = 9
-"""The major compute capability that has a kernel of its own."""
+"""The major compute capability that has a kernel of its own, and the first that multiplies e4m3."""
 MAX_MAPPED_DIM: Final = 128
 """The widest heads of that kernel."""
 MAP_BYTES: Final = 16
@@ -23,6 +25,9 @@ MAP_BYTES: Final = 16
 MAPPED_ITEM_BYTES: Final = 2
 MAP_STEP: Final = MAP_BYTES // MAPPED_ITEM_BYTES
 """The same in elements."""
+
+MIN_FP8_WIDTH: Final = 64
+"""Narrower tiles are not built for e4m3."""
 
 
 def _tile_width(dim: int) -> int:
@@ -41,11 +46,12 @@ def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
 def allocate_output(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor | None]:
     """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums if they are asked for."""
     batch, heads, length, dim = q.shape
-    v_dim = v.shape[3]
-    out = torch.empty_like(q) if v_dim == dim else q.new_empty(batch, heads, length, v_dim)
+    shape = (batch, heads, length, v.shape[3])
+    dtype = torch.bfloat16 if q.dtype is FP8 else q.dtype
+    out = torch.empty_like(q, dtype=dtype) if shape[3] == dim else q.new_empty(shape, dtype=dtype)
     if out.stride(3) != 1:
-        out = q.new_empty(batch, heads, length, v_dim)
-    return out, q.new_empty((batch, heads, length), dtype=torch.float32) if return_lse else None
+        out = q.new_empty(shape, dtype=dtype)
+    return out, q.new_empty(shape[:3], dtype=torch.float32) if return_lse else None
 
 
 def launch_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask) -> None:
@@ -136,8 +142,8 @@ def launch_over_pointers(
     """Launch the kernel that takes any strides, alignment, width and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = tile_widths(head_dim, v_dim)
-    library.get("flash_attention_fwd")(
+    kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)
+    library.get(kernel)(
         q,
         k,
         v,
@@ -161,3 +167,19 @@ def launch_over_pointers(
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
+
+
+def _kernel_over_pointers(q: Tensor, v_dim: int) -> tuple[str, int, int]:
+    """Name the kernel for a dtype, and choose BLOCK_D and BLOCK_DV.
+
+    Raises:
+        ArgumentError: the device cannot multiply this dtype.
+    """
+    head_dim = q.shape[3]
+    if q.dtype is not FP8:
+        return "flash_attention_fwd", *tile_widths(head_dim, v_dim)
+    facts = _facts(q.device.index) if q.is_cuda else None
+    if facts is not None and facts.major < HOPPER:
+        refuse_type("q", f"a device of sm_90 or newer for {FP8}", f"sm_{facts.major}{facts.minor}")
+    width = max(MIN_FP8_WIDTH, _tile_width(max(head_dim, v_dim)))
+    return "flash_attention_fwd_fp8", width, width

@@ -86,6 +86,9 @@ def _attend(
         row_sum = row_sum * keep + tl.sum(weights, 1)
         v_tile = v_head_ptr + key_rows * stride_vn + v_cols[None, :]
         v = load_tile(v_tile, keys, kv_len, v_cols, v_dim, MASKED, not EVEN_D)
+        if v.dtype == tl.float8e4nv:
+            # fp16 holds them all, and weights that are rounded to it are as good as exact
+            v = v.to(tl.float16)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
         row_max = new_max
     return acc, row_sum, row_max

@@ -10,7 +10,13 @@ from typing import Any, Final
 import torch
 from nojit.kernels.dispatch import is_plain
 from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
-from nojit.kernels.flash_attention.checks import Window, check_gradients, check_operands, window_sides
+from nojit.kernels.flash_attention.checks import (
+    Window,
+    check_differentiable,
+    check_gradients,
+    check_operands,
+    window_sides,
+)
 from nojit.kernels.flash_attention.forward import allocate_output, launch_forward
 from nojit.kernels.flash_attention.masks import mask_of
 from torch import Tensor
@@ -36,10 +42,12 @@ def flash_attention(
     """Compute ``softmax(q @ k^T * scale) @ v`` without storing the scores.
 
     Args:
-        q: queries [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1.
+        q: queries [B, H, M, D], fp16, bf16, fp32 or e4m3 (forward only, `sm_90` or newer), D up to 256 (fp32: 128); any
+            strides, the last 1.
         k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads head ``h // (H // Hkv)``.
         v: values [B, Hkv, N, Dv], Dv up to 256 (fp32: 128).
-        scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
+        scale: what scores are multiplied with; ``1 / sqrt(D)`` if None. Scales of e4m3 queries and keys go in here, and
+            that of the values multiplies the output.
         is_causal: let a query see no key to the right of its position.
         causal_alignment: where positions start: query m is at that of key m (``"top_left"``), or the last query at that
             of the last key (``"bottom_right"``: query m is at ``m + N - M``).
@@ -50,12 +58,12 @@ def flash_attention(
             any order, which is faster; all other kernels are deterministic anyway.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `q`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
-        sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of q.
-        Both are differentiable in q, k and v, once.
+        The output [B, H, M, Dv] in the dtype of `q` (e4m3: bf16), and, if asked, the natural-log sums, fp32 [B, H, M]. A
+        query that sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of
+        those of q. Both are differentiable in q, k and v, once, but for e4m3.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
+        ArgumentError: a type, dtype or device that does not fit, or gradients of e4m3 are required.
         ValueError: a shape, stride or word that does not fit.
     """
     left, right = (None, None) if window is None else window_sides(window)
@@ -138,6 +146,7 @@ def _flash_attention_backward(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    check_differentiable(inputs[0])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:3], *output)
     *ctx.words, ctx.has_lse, ctx.deterministic = inputs[3:]

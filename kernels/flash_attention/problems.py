@@ -12,7 +12,7 @@ from nojit.kernels.flash_attention import backward_sm90 as over_maps
 from nojit.kernels.flash_attention import yardstick
 from nojit.kernels.flash_attention.backward import launch_delta, launch_dkdv_over_pointers, launch_dq_over_pointers
 from nojit.kernels.flash_attention.backward_sm90 import GradientMaps, Workspace
-from nojit.kernels.flash_attention.forward import launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flash_attention.forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
@@ -31,6 +31,7 @@ _TILES: Final = ("BLOCK_M", "BLOCK_N")
 _MEANING: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
 ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd": Roles(_TILES, (), _MEANING),
+    "flash_attention_fwd_fp8": Roles(_TILES, (), _MEANING),
     "flash_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
     "flash_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
@@ -39,8 +40,13 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),
 }
-_FORWARD: Final = ("flash_attention_fwd", "flash_attention_fwd_sm90")
-_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# the kernels of the forward pass, and the dtype that each is measured in
+_FORWARD: Final = {
+    "flash_attention_fwd": "bf16",
+    "flash_attention_fwd_fp8": "fp8e4nv",
+    "flash_attention_fwd_sm90": "bf16",
+}
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8e4nv": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,10 @@ class _AttentionCall:
         source = generator(one.name, device)
 
         def random(heads: int, length: int, dim: int) -> Tensor:
-            return torch.randn((one.batch, heads, length, dim), generator=source, device=device, dtype=dtype)
+            # torch draws no e4m3
+            drawn_in = dtype if dtype.itemsize > 1 else torch.bfloat16
+            shape = (one.batch, heads, length, dim)
+            return torch.randn(shape, generator=source, device=device, dtype=drawn_in).to(dtype)
 
         return (
             random(one.heads, one.q_len, one.head_dim),
@@ -91,8 +100,8 @@ class AttentionProblem(_AttentionCall):
     def prepare(self, device: str) -> Work:
         """Make random operands, and the results of the first and the last head."""
         one = self.problem
-        q, k, v, like = self._operands(device)
-        out = torch.empty_like(like)
+        q, k, v, _ = self._operands(device)
+        out, _ = allocate_output(q, v, return_lse=False)
         launch, _ = recorded(lambda: self._launch(q, k, v, out))
         group = one.heads // one.kv_heads
         parts = [
@@ -213,7 +222,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     # gradients are of training, where nobody decodes
     trained = [problem for problem in found if problem.kind in {"short", "long"}]
     return (
-        *(AttentionProblem(problem, "bf16", kernel) for kernel in _FORWARD for problem in found),
+        *(AttentionProblem(problem, dtype, kernel) for kernel, dtype in _FORWARD.items() for problem in found),
         *(
             (MappedGradientProblem if "_sm90" in kernel else GradientProblem)(problem, "bf16", kernel)
             for kernel in ROLES

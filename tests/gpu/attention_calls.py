@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ MASKS: tuple[dict[str, Any], ...] = ({}, {"is_causal": True}, {"window": (37, 20
 # each tile width full and not, in steps of 16 elements and not
 WIDTHS = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
 WIDTHS += [(16, 32), (256, 128), (192, 128), (200, 100)]
+FP8 = torch.float8_e4m3fn
+FP8_WIDTHS = [(d, d) for d in (64, 128, 256, 8, 40, 48, 80, 111, 160, 200)] + [(64, 24), (192, 128)]
 GRADIENT_WIDTHS = [(d, d) for d in (32, 64, 128, 256, 16, 40, 48, 80, 88, 96, 111, 160)]
 GRADIENT_WIDTHS += [(256, 128), (192, 128), (200, 100), (64, 24)]
 LENGTHS = ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024))
@@ -56,10 +59,10 @@ class _Attention:
             yield
 
     def inputs(self, dtype: torch.dtype) -> list[Tensor]:
-        q = view((self.batch, self.heads, self.q_len, self.dim), dtype, 1, offset=self.offset)
-        k = view((self.batch, self.kv_heads, self.kv_len, self.dim), dtype, 2, offset=self.offset)
+        q = _view((self.batch, self.heads, self.q_len, self.dim), dtype, 1, self.offset)
+        k = _view((self.batch, self.kv_heads, self.kv_len, self.dim), dtype, 2, self.offset)
         # heads in the inner place: strides that are not those of a contiguous tensor
-        v = view((self.batch, self.kv_len, self.kv_heads, self.v_dim), dtype, 3, offset=self.offset).transpose(1, 2)
+        v = _view((self.batch, self.kv_len, self.kv_heads, self.v_dim), dtype, 3, self.offset).transpose(1, 2)
         return [q, k, v]
 
     def gradients(self, dtype: torch.dtype) -> list[Tensor]:
@@ -68,11 +71,19 @@ class _Attention:
         return [dout, view((self.batch, self.heads, self.q_len), torch.float32, 5)][: 2 if self.lse else 1]
 
 
+def _view(shape: tuple[int, ...], dtype: torch.dtype, seed: int, offset: int) -> Tensor:
+    """Make a random tensor as `view` does, of e4m3 too, which torch draws none of."""
+    if dtype is not FP8:
+        return view(shape, dtype, seed, offset=offset)
+    count = math.prod(shape)
+    return view((count + offset,), torch.bfloat16, seed).to(FP8)[offset:].view(shape)
+
+
 def _ways(dtype: torch.dtype, widths: tuple[int, int], mask: dict[str, Any]) -> Iterator[tuple[int, bool]]:
     """List offsets of operands, and whether maps may be; where there can be none, once is enough."""
     yield 0, True
     yield 1, True
-    if dtype is not torch.float32 and max(widths) <= forward.MAX_MAPPED_DIM and "window" not in mask:
+    if dtype.itemsize == forward.MAPPED_ITEM_BYTES and max(widths) <= forward.MAX_MAPPED_DIM and "window" not in mask:
         yield 0, False
 
 
@@ -90,6 +101,17 @@ def attention_calls() -> Iterator[Call]:
         for alignment in ("top_left", "bottom_right"):
             # enough heads that torch's largest error is one of many, also where a head has one row
             yield _call(dtype, _Attention(8, 32, 4, *lengths, 64, 64, 0, mask, alignment, True))
+    yield from _fp8_calls()
+
+
+def _fp8_calls() -> Iterator[Call]:
+    """Ask for each variant over e4m3, on devices that multiply it."""
+    if torch.cuda.get_device_capability() < (forward.HOPPER, 0):
+        return
+    for widths, mask, lse, offset in itertools.product(FP8_WIDTHS, MASKS, (False, True), (0, 1)):
+        yield _call(FP8, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse))
+    for lengths, mask, dim in itertools.product(LENGTHS, MASKS, (64, 128)):
+        yield _call(FP8, _Attention(8, 32, 4, *lengths, dim, dim, 0, mask, "bottom_right", True))
 
 
 def attention_gradient_calls() -> Iterator[Call]:
@@ -110,7 +132,8 @@ def attention_gradient_calls() -> Iterator[Call]:
 
 
 def _torchs(case: _Attention, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
-    """Attend by eager operators in the same precision: products, softmax in fp32, products."""
+    """Attend by eager operators in the same precision (e4m3: bf16): products, softmax in fp32, products."""
+    q, k, v = (x.to(torch.bfloat16) if x.dtype is FP8 else x for x in (q, k, v))
     k, v = (x.repeat_interleave(case.heads // case.kv_heads, 1) for x in (k, v))
     scores = (q @ k.transpose(2, 3)).float() * case.dim**-0.5
     seen = reference.visible(case.q_len, case.kv_len, q.device, **case.words)

@@ -25,7 +25,13 @@ from tests.kernels.interpreter import TensorArgument, read_storage
 ARCH = "sm_90"
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
 RULES = {"archs", "when", "requires"}
-POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
+POINTERS = {
+    "float16": "*fp16",
+    "bfloat16": "*bf16",
+    "float32": "*fp32",
+    "float8_e4m3fn": "*fp8e4nv",
+    "int32": "*i32",
+}
 RANGES = {"i32": 31, "i64": 63}
 
 

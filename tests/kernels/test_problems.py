@@ -117,6 +117,7 @@ def test_attention(shape):
         out.copy_(flash_attention(q.double(), k.double(), v.double(), **words)[0])
 
     check(AttentionProblem(shape, "bf16"), write)
+    check(AttentionProblem(shape, "fp8e4nv", "flash_attention_fwd_fp8"), write)
 
 
 @pytest.mark.parametrize("kernel", ["flash_attention_bwd_delta", "flash_attention_bwd_dkdv", "flash_attention_bwd_dq"])
