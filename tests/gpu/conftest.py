@@ -16,6 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.path).parent == Path(__file__).parent:
             item.add_marker(pytest.mark.gpu)
+            # torch's own, in the thread that computes gradients
+            item.add_marker(pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA"))
 
 
 @pytest.fixture(scope="session")

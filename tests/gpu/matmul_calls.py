@@ -20,6 +20,8 @@ from tests.gpu.calls import Call, Outputs, view
 _HEIGHTS = {torch.float16: (64, 128), torch.bfloat16: (64, 128), torch.float32: (32, 64, 128)}
 _TILES = {torch.float16: packing.TILES[True], torch.bfloat16: packing.TILES[True], torch.float32: packing.TILES[False]}
 _BLOCKS = (16, 32, 64, 128)
+TF32_FACTOR = 5.0
+"""Of torch's own error: sm_90's tensor cores cut operands to TF32 where cuBLAS rounds them, twice the error and one-sided."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Case:
             lambda: run(block_sparse_matmul, deterministic=self.deterministic),
             lambda: run(reference.block_sparse_matmul, torch.float64),
             lambda: run(reference.block_sparse_matmul),
-            (2.0, 3.0, 3.0) if gradients else (2.0,),
+            (2.0, 3.0, 3.0) if gradients else (TF32_FACTOR if self.tf32 else 2.0,),
         )
 
 

@@ -34,7 +34,7 @@ def bias_of(module, padding, seen):
 def results(attend, dtype, operands, grad):
     operands = [value.detach().to(dtype).requires_grad_() for value in operands]
     out = attend(*operands)
-    return (out, *torch.autograd.grad(out, operands, grad.to(dtype)))
+    return (out.detach(), *torch.autograd.grad(out, operands, grad.to(dtype)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
