@@ -298,9 +298,7 @@ class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyp
         return _backward(ctx, grad)
 
 
-_LAYOUT: Final = (
-    "Tensor spans, Tensor columns, SymInt long_rows, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
-)
+_LAYOUT: Final = "Tensor spans, Tensor columns, SymInt long_rows, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
 _TERMS: Final = (
     "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
     " bool attention_mask_multiplies, bool is_causal"

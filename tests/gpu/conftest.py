@@ -17,7 +17,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(item.path).parent == Path(__file__).parent:
             item.add_marker(pytest.mark.gpu)
             # torch's own, in the thread that computes gradients
-            item.add_marker(pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA")
+            )
 
 
 @pytest.fixture(scope="session")
