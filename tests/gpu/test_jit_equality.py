@@ -43,4 +43,5 @@ def test_launches_equal_those_of_tritons_own_launcher(tmp_path):
                     if PROFILE == "full":
                         raise
     assert {name: tally.different for name, tally in replay.tallies.items() if tally.different} == {}
-    assert [kernel.spec.name for kernel in plan.kernels if not replay.tallies[kernel.spec.name].rows] == []
+    compared = {name for name, tally in replay.tallies.items() if tally.rows}
+    assert {kernel.spec.name for kernel in plan.kernels if kernel.variants} - compared == set()
