@@ -149,7 +149,7 @@ class BlockLayout:
         Raises:
             ValueError: the layout is shared by all heads: ask `for_heads` first.
         """
-        device = torch.device(device)
+        device = _numbered(device)
         found = self._tables.get(device)
         if found is None:
             self._check_heads()
@@ -162,7 +162,7 @@ class BlockLayout:
         Raises:
             ValueError: the layout is shared by all heads: ask `for_heads` first.
         """
-        key = torch.device(device), dtype.itemsize <= 2
+        key = _numbered(device), dtype.itemsize <= 2
         found = self._packings.get(key)
         if found is None:
             self._check_heads()
@@ -186,3 +186,11 @@ class BlockLayout:
         spans = torch.stack([torch.arange(len(counts)), counts.cumsum(0) - counts, counts], 1)[order]
         columns = self._active.nonzero()[:, 2]
         return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), int(is_long.sum()))
+
+
+def _numbered(device: torch.device | str) -> torch.device:
+    """Name a device as its tensors do: ``cuda`` is the current one."""
+    device = torch.device(device)
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device())
