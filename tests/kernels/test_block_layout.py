@@ -99,3 +99,10 @@ def test_rows_far_longer_than_the_others_come_first() -> None:
     assert tables.long_rows == 2
     assert tables.spans[:3].tolist() == [[5, 5, 8], [13, 20, 8], [0, 0, 1]]
     assert sorted(tables.spans[:, 0].tolist()) == list(range(16))
+
+
+def test_the_current_device_has_its_number(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert _numbered("cuda") == torch.device("cuda", 3)
+    assert _numbered("cuda:1") == torch.device("cuda", 1)
+    assert _numbered("cpu") == torch.device("cpu")
