@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.block_sparse.layout import _numbered
 from nojit.runtime.errors import ArgumentError
 
 ACTIVE = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 7, -1]]])
