@@ -57,13 +57,16 @@ class Kernel:
         self._check_meaning(constexprs)
         config = self._choose_config(values, axes, constexprs)
         known = self._names(values, axes, constexprs | config)
-        derived = {name: expr.parse(rule).evaluate(known) for name, rule in self.derived.items()}
+        derived = self._derive(known)
         if grid is None:
             grid = tuple(int(str(expr.parse(side).evaluate(known))) for side in self.spec["grid"])
         settings = {name: value for name, value in config.items() if name not in OPTIONS | RULES}
         plain = {name: value.tensor if isinstance(value, Argument) else value for name, value in values.items()}
         self.function[grid](**plain, **{**constexprs, **settings, **derived})
         return ", ".join(f"{name}={value}" for name, value in {**settings, **derived}.items())
+
+    def _derive(self, known: dict[str, Any]) -> dict[str, Any]:
+        return {name: expr.parse(rule).evaluate(known) for name, rule in self.derived.items()}
 
     def _bind(self, args: tuple[Any, ...]) -> dict[str, Any]:
         names = [name for name in self.function.arg_names if name in self.spec["params"]]
@@ -89,7 +92,7 @@ class Kernel:
         for config in self._configs(given):
             names = self._names(values, axes, given | config)
             excluded = [rule["when"] for rule in self.spec.get("exclude", [])]
-            if any(expr.parse(rule).evaluate(names) for rule in excluded):
+            if any(expr.parse(rule).evaluate(names | self._derive(names)) for rule in excluded):
                 continue
             if all(expr.parse(config.get(rule, "true")).evaluate(names) for rule in ("when", "requires")):
                 return config

@@ -31,7 +31,7 @@ def test_inspect_says_what_it_is_tuned_for(run: Run, tmp_path: Path) -> None:
     assert "by n, pow2 buckets" in shown
     assert "NVIDIA H200: 2 problems of 1 meaning" in shown
     tuning = json.loads(run("inspect", path, "--kernel", "scale", "--json").stdout)["kernel"]["tuning"]
-    assert tuning["tables"][0]["blocks"] == [{"meanings": [0], "rows": [[[16], [1]], [[4096], [0]]]}]
+    assert tuning["tables"][0]["blocks"] == [{"meanings": [0], "rows": [[[16], [1], [0]], [[4096], [0], [0]]]}]
 
 
 def test_diff_says_that_a_tuning_differs(run: Run, tmp_path: Path) -> None:
