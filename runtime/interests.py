@@ -69,7 +69,8 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
             if key not in known:
                 known.add(key)
                 for point in _type_points(table, names[text]):
-                    yield Grounded(text, asked | point)
+                    # a config's own value comes before that of an axis of the same name
+                    yield Grounded(text, point | asked)
 
 
 def _defaults(table: KernelTable) -> dict[str, Value]:

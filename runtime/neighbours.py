@@ -12,7 +12,7 @@ __all__ = ["REACH", "nearest", "ranked"]
 REACH = 0.3
 """How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
 _SPAN = 4 * REACH
-"""Problems farther than that behind the nearest have no say: together they would weigh a few percent."""
+"""Problems farther than that behind the nearest have no say: each would weigh less than 2 %."""
 _ABSENT = 1000
 """How far behind the slowest of a row a config counts that the row does not have: twice its time."""
 # of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is

@@ -15,7 +15,7 @@ from nojit.runtime.expr import Expression, ExpressionError, parse
 from nojit.runtime.neighbours import nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
-from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.tuning_table import BEHIND_MAX, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.values import Value, identity, spell
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ def _behind(row: TunedRow) -> list[int]:
     """Say how far each config of a row is behind its fastest, in thousandths of an octave."""
     if not row.us:
         return [place * _PLACE_BEHIND for place in range(len(row.use))]
-    best = min(row.us)
-    return [round(_OCTAVE * log2(time / best)) for time in row.us]
+    best = log2(min(row.us))
+    return [min(round(_OCTAVE * (log2(time) - best)), BEHIND_MAX) for time in row.us]
 
 
 def _check_key(tuned: TunedTable, table: KernelTable) -> str:

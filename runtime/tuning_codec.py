@@ -13,7 +13,6 @@ from nojit.runtime.strict import Json, need
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningTable
 
 __all__ = [
-    "BEHIND_MAX",
     "BLOCK_FIELDS",
     "DEVICE_FIELDS",
     "FIELDS",
@@ -29,8 +28,6 @@ __all__ = [
 KEYS_MAX = 8
 TABLES_MAX = 64
 INT_MAX = (1 << 63) - 1
-BEHIND_MAX = 100_000
-"""A hundred octaves: more than any two measurements are apart."""
 FIELDS, TABLE_FIELDS, BLOCK_FIELDS = ("key", "bucket", "tables"), ("device", "blocks"), ("meanings", "rows")
 DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*DEVICE_FIELDS)

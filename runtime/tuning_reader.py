@@ -7,7 +7,6 @@ from typing import Any
 
 from nojit.runtime.strict import POOL_MAX, Json, count, fields, items, line, name, refuse, text
 from nojit.runtime.tuning_codec import (
-    BEHIND_MAX,
     BLOCK_FIELDS,
     DEVICE_FIELDS,
     FIELDS,
@@ -17,7 +16,7 @@ from nojit.runtime.tuning_codec import (
     TABLES_MAX,
     Pools,
 )
-from nojit.runtime.tuning_table import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.tuning_table import BEHIND_MAX, BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
 __all__ = ["read_tuning"]
 

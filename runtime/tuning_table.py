@@ -6,10 +6,13 @@ from collections.abc import Iterable
 
 from nojit.runtime.record import Record
 
-__all__ = ["BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningRow", "TuningTable"]
+__all__ = ["BEHIND_MAX", "BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningRow", "TuningTable"]
 
 BUCKETS = ("pow2", "quarter_pow2", "exact")
 """How key values are rounded (`nojit.runtime.tuning.bucket_of`); a program names a kind by its place here."""
+
+BEHIND_MAX = 100_000
+"""The farthest behind that a config can be: a hundred octaves."""
 
 
 class TunedDevice(Record):

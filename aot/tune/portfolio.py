@@ -121,7 +121,7 @@ class _Search:
         self.values = sorted({value for column in self.columns.values() for value in column if value < _UNSERVED})
 
     def limit(self, wanted: float) -> tuple[float | None, bool]:
-        """Return the bound on costs to keep, and whether it is certain that there is no lower one to choose.
+        """Return the bound on costs to keep, and whether it is certain that `wanted` cannot be kept, where it is not.
 
         The bound is the logarithm of `wanted`, or of the largest cost if `size` configs cannot keep that; None if they
         cannot serve every problem at all.

@@ -72,16 +72,18 @@ static PyObject *preferred(const nj_choice *choice, Py_ssize_t meaning)
     return order;
 }
 
-/* The place of a config in an order, or in the table's order behind it. */
+/* The place of a config in an order; one that it leaves out comes behind, among the others in the table's order. */
 static int64_t rank_in(PyObject *order, Py_ssize_t config)
 {
-    Py_ssize_t count = nj_size(order);
+    Py_ssize_t count = nj_size(order), place = config;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (PyLong_AsSsize_t(PyTuple_GET_ITEM(order, i)) == config) {
+        Py_ssize_t listed = PyLong_AsSsize_t(PyTuple_GET_ITEM(order, i));
+        if (listed == config) {
             return i;
         }
+        place += listed > config;
     }
-    return count + config;
+    return place;
 }
 
 /* Goes on to the rows of the next meaning and config; false behind the last. */

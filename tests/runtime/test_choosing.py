@@ -191,3 +191,13 @@ def test_orders_are_asked_for_only_where_they_matter(fakecuda: FakeCuda) -> None
     several, one = Chooser(table, preferring((1, 0))), Chooser(kernel("k", {"n": "i32"}).table, preferring((0,)))
     assert [several.row(n) for n in (1, 100)] == [1, 1]
     assert (one.row(1), one.ordered, several.ordered) == (0, 0, 2)
+
+
+@pytest.mark.usefixtures("fakecuda")
+@pytest.mark.parametrize("orders", [((0,), ()), ((0, 1), ()), ((), (2,)), ((0,), (1,)), ((2, 1), (0,)), ((), (0, 1))])
+def test_configs_that_orders_leave_out_rank_alike_in_every_meaning(orders: tuple[tuple[int, ...], ...]) -> None:
+    configs = [{"BLOCK": 16, "requires": "n > 1000"}, {"BLOCK": 32, "requires": "n > 1000"}, {"BLOCK": 64}]
+    # a float fits both types, and nothing but the orders tells the meanings apart
+    table = kernel("k", {"n": "i32", "x": "{T}", "BLOCK": "constexpr"}, matrix={"T": ["fp32", "fp64"]}, configs=configs)
+    chooser = Chooser(table.table, preferring(*orders))
+    assert chooser.row(1, 0.5) == chooser.best(1, 0.5)

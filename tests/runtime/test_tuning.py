@@ -274,3 +274,10 @@ def test_a_block_knows_its_meanings() -> None:
     block = TuningBlock.of((1, 4), (TuningRow((1,), (0,), (0,)),))
     table = TuningTable(H200, (block,))
     assert (table.block_of(4), table.block_of(0)) == (block, None)
+
+
+def test_times_that_are_far_apart_stay_within_what_a_bundle_holds() -> None:
+    row = TunedRow((4000, 3), (0, 1), (1e300, 1e-300))
+    table = tuned_kernel()
+    (block,) = resolve(replace(TUNED, entries=(replace(HALVES, rows=(row,)),)), table).blocks
+    assert block.behind == ((100_000, 0),)
