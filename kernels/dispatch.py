@@ -11,12 +11,19 @@ from nojit.kernels import library
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["is_plain"]
+__all__ = ["is_plain", "written"]
 
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 _transforms = torch._C._functorch.peek_interpreter_stack
 _tracing_state = torch._C._get_tracing_state
+
+
+def written(out: Tensor) -> Tensor:
+    """Tell autograd that `out` has changed, so that a gradient which needs what it held is refused; return it."""
+    if not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version(out)
+    return out
 
 
 def is_plain(*tensors: Any) -> bool:
@@ -34,7 +41,7 @@ def is_plain(*tensors: Any) -> bool:
     for tensor in tensors:
         if tensor is None:
             continue
-        if type(tensor) is not Tensor or tensor.device.type not in devices:
+        if type(tensor) is not Tensor or tensor.device.type not in devices or tensor.is_neg():
             return False
         if differentiates and tensor.requires_grad:
             return False

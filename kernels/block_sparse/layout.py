@@ -153,7 +153,9 @@ class BlockLayout:
         found = self._tables.get(device)
         if found is None:
             self._check_heads()
-            found = self._tables.setdefault(device, self._make_tables(device))
+            # or no gradient could be computed of a call that uses what an inference made
+            with torch.inference_mode(False):
+                found = self._tables.setdefault(device, self._make_tables(device))
         return found
 
     def packing(self, device: torch.device | str, dtype: torch.dtype) -> Packing:
@@ -166,7 +168,8 @@ class BlockLayout:
         found = self._packings.get(key)
         if found is None:
             self._check_heads()
-            found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
+            with torch.inference_mode(False):
+                found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
         return found
 
     def remember(self, facts: Hashable, call: Prepared) -> None:
@@ -183,7 +186,9 @@ class BlockLayout:
         counts = self._active.sum(-1).flatten()
         is_long = counts * int((counts > 0).sum()) > 2 * self.nnz
         order = (~is_long).to(torch.int8).argsort(stable=True)
-        spans = torch.stack([torch.arange(len(counts)), counts.cumsum(0) - counts, counts], 1)[order]
+        spans = torch.stack([torch.arange(len(counts), device=counts.device), counts.cumsum(0) - counts, counts], 1)[
+            order
+        ]
         columns = self._active.nonzero()[:, 2]
         return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), int(is_long.sum()))
 

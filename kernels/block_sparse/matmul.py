@@ -24,7 +24,7 @@ from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.block_sparse.prepared import Prepared, facts_of_call, prepare_dsd, prepare_sdd
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels.dispatch import is_plain, written
 from torch import Tensor
 
 __all__ = ["block_sparse_matmul"]
@@ -151,7 +151,7 @@ def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: T
     sizes = packing.sizes
     _check_out(out, a, b, (a.shape[0], sizes.nnz, sizes.block, sizes.block), "Z, nnz, block, block")
     products.sdd_into(a, b, packing, out)
-    return out
+    return written(out)
 
 
 def _run_dsd(
@@ -164,7 +164,7 @@ def _run_dsd(
     sides = (packing.sizes.rows_of(turned), d.shape[3])
     _check_out(out, s, d, (*d.shape[:2], *(reversed(sides) if flip else sides)), "Z, H, rows, columns")
     products.dsd_into(s, d, packing, turned, deterministic, out.mT if flip else out)
-    return out
+    return written(out)
 
 
 def _check_operands(a: Tensor, b: Tensor, layout: BlockLayout, mode: str) -> tuple[Tensor, Tensor]:

@@ -166,6 +166,8 @@ def _check_mask(
 def _check_writable(x: Tensor) -> None:
     if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
         refuse_value("x", "a tensor without repeated elements, to write in place", f"strides {x.stride()}")
+    if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
+        refuse_value("x", "no leaf that requires grad, to write in place", "one")
 
 
 def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:

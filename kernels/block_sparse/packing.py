@@ -118,9 +118,9 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
         narrow: whether operands have 16 bits.
         device: where the tables go.
     """
-    index = torch.full(active.shape, -1, dtype=torch.int32)
+    index = torch.full(active.shape, -1, dtype=torch.int32, device=active.device)
     nnz = int(active.sum())
-    index[active] = torch.arange(nnz, dtype=torch.int32)
+    index[active] = torch.arange(nnz, dtype=torch.int32, device=active.device)
     height, turned_height = choose_height(active, block, narrow), choose_height(active.mT, block, narrow)
     tile, width = choose_tile(active, block, narrow)
     *straight, slots = _tasks(_strips(index, height // block), block)
@@ -197,8 +197,8 @@ def _tasks(strips: _Strips, block: int) -> tuple[Tensor, Tensor, Tensor, Tensor,
     lengths = strips.lengths
     limit = _limit(lengths, block)
     parts = (-(-lengths // limit)).clamp_min(1)
-    strip = torch.arange(len(lengths)).repeat_interleave(parts)
-    part = torch.arange(len(strip)) - (parts.cumsum(0) - parts)[strip]
+    strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
+    part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
     begin = (lengths.cumsum(0) - lengths)[strip]
     first = begin + part * lengths[strip] // parts[strip]
     end = begin + (part + 1) * lengths[strip] // parts[strip]
@@ -226,11 +226,11 @@ def _tiles(strips: _Strips, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """Cut the entries of each strip into tiles of `width`: strips, columns, blocks."""
     lengths = strips.lengths
     tiles = -(-lengths // width)
-    strip = torch.arange(len(lengths)).repeat_interleave(tiles)
-    place = torch.arange(len(strips.strip)) - (lengths.cumsum(0) - lengths)[strips.strip]
+    strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(tiles)
+    place = torch.arange(len(strips.strip), device=lengths.device) - (lengths.cumsum(0) - lengths)[strips.strip]
     tile = (tiles.cumsum(0) - tiles)[strips.strip] + place // width
-    columns = torch.full((len(strip), width), -1)
-    blocks = torch.full((len(strip), strips.blocks.shape[1], width), -1)
+    columns = torch.full((len(strip), width), -1, device=lengths.device)
+    blocks = torch.full((len(strip), strips.blocks.shape[1], width), -1, device=lengths.device)
     columns[tile, place % width] = strips.column
     blocks[tile, :, place % width] = strips.blocks.long()
     return strip, columns, blocks

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_choice, check_dtype, check_like, check_tensor, refuse_value
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels.dispatch import is_plain, written
 from torch import Tensor
 
 __all__ = ["gelu", "silu", "swiglu", "vector_add"]
@@ -43,9 +43,8 @@ def vector_add(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
         return result
     if torch.is_grad_enabled() and (input.requires_grad or other.requires_grad or out.requires_grad):
         refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
-    # never directly: the dispatcher tells autograd that `out` has changed
     _vector_add_out_op(input, other, out)
-    return out
+    return written(out)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - torch's name

@@ -107,3 +107,14 @@ def test_the_current_device_has_its_number(monkeypatch):
     assert _numbered("cuda") == torch.device("cuda", 3)
     assert _numbered("cuda:1") == torch.device("cuda", 1)
     assert _numbered("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda layout: layout.tables("cpu").spans, lambda layout: layout.packing("cpu", torch.float16).tables[0]]
+)
+def test_tables_serve_every_mode_whatever_mode_made_them(make):
+    layout = BlockLayout(torch.ones(1, 2, 2, dtype=torch.bool), 16)
+    with torch.inference_mode(), torch.device("meta"):
+        made = make(layout)
+    assert not made.is_inference()
+    assert made.device == torch.device("cpu")

@@ -331,3 +331,10 @@ def test_traces_without_a_graph_break():
     traced = torch.compile(lambda x: block_sparse_softmax(x, layout, is_causal=True), backend="eager", fullgraph=True)
     x = make(layout, 1)
     assert torch.equal(traced(x), block_sparse_softmax(x, layout, is_causal=True))
+
+
+def test_a_leaf_is_not_written_over():
+    leaf = X.clone().requires_grad_()
+    with pytest.raises(ValueError, match="x: expected no leaf that requires grad, to write in place, got one"):
+        block_sparse_softmax(leaf, LAYOUT, inplace=True)
+    assert torch.equal(leaf, X)

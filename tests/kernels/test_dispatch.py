@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.pointwise import silu
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
@@ -63,3 +63,15 @@ def test_both_ways_launch_once(launches):
 def test_meta_tensors_get_a_result_and_no_launch(launches):
     assert silu(torch.empty(3, device="meta")).device.type == "meta"
     assert launches == []
+
+
+def test_autograd_knows_what_was_written():
+    out = torch.zeros(3)
+    assert written(out) is out
+    assert out._version == 1
+
+
+def test_a_lazy_negation_is_not_plain():
+    negated = torch.complex(torch.zeros(2), torch.ones(2)).conj().imag
+    assert negated.is_neg()
+    assert not is_plain(negated)
