@@ -82,7 +82,12 @@ def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic
 
 def precision(dtype: torch.dtype) -> str:
     """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
-    return "tf32" if dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
+    if dtype != torch.float32:
+        return "ieee"
+    # the older switch cannot be read once the newer one was set
+    read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
+    switched = torch.backends.cuda.matmul.allow_tf32 if read is None else read("cuda", "matmul") == "tf32"
+    return "tf32" if switched else "ieee"
 
 
 def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], deterministic: bool) -> Tensor:

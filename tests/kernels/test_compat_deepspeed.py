@@ -335,3 +335,11 @@ def test_every_name_is_there():
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = deepspeed.Nothing
     assert library.devices() == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda layout: deepspeed.Softmax(layout, 16), lambda layout: deepspeed.MatMul(layout, 16, "sdd")]
+)
+def test_a_layout_of_another_block_is_refused(make):
+    with pytest.raises(ValueError, match="block: expected 32 as the layout has, got 16"):
+        make(BlockLayout(torch.ones(1, 2, 2, dtype=torch.bool), 32))

@@ -37,7 +37,7 @@ class MatMul:
 
         Raises:
             NotImplementedError: another mode.
-            ValueError: the layout has another number of dimensions.
+            ValueError: the layout has another number of dimensions, or is a `BlockLayout` of another block size.
         """
         if mode not in {"sdd", "dsd", "dds"}:
             raise NotImplementedError("Supported modes are: sdd, dsd, dds")
@@ -46,6 +46,8 @@ class MatMul:
                 f"Layout should be a 2 or 3 dimensional tensor of 0s and 1s, got shape {tuple(layout.shape)}"
             )
         self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
+        if self.block_layout.block != block:
+            raise ValueError(f"block: expected {self.block_layout.block} as the layout has, got {block}")
         self.layout = layout
         self.block = block
         self.mode = mode

@@ -21,8 +21,13 @@ class Softmax:
             layout: [H, M / block, N / block] of zeros and ones, or without H for all heads alike; or one made of such.
             block: rows and columns of a block.
             bench: nothing is measured either way.
+
+        Raises:
+            ValueError: a `BlockLayout` of another block size.
         """
         self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
+        if self.block_layout.block != block:
+            raise ValueError(f"block: expected {self.block_layout.block} as the layout has, got {block}")
         self.layout = layout
         self.block = block
         self.bench = bench
