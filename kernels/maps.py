@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-__all__ = ["MAP_BYTES", "Described", "described", "processors", "takes_maps"]
+__all__ = ["MAP_BYTES", "Described", "capability", "described", "processors", "takes_maps"]
 
 HOPPER: Final = 9
 """The major compute capability whose kernels take maps."""
@@ -32,9 +32,11 @@ class Described:
 def described(value: Tensor) -> Described | None:
     """Describe a tensor; None if no map can: it is empty, or its address or strides are no multiples of 16 bytes."""
     step = MAP_BYTES // value.element_size()
-    *outer, last = value.stride()
+    *outer, last = strides = value.stride()
     if value.data_ptr() % MAP_BYTES or (last != 1 and value.shape[-1] != 1) or not value.numel():
         return None
+    if last == 1 and min(strides) > 0 and not (outer[0] | outer[1] | outer[2]) % step:
+        return Described(value, strides)
     # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
     fitting = [step if size == 1 else stride for size, stride in zip(value.shape, outer, strict=False)]
     if any(stride <= 0 or stride % step for stride in fitting):
@@ -45,6 +47,12 @@ def described(value: Tensor) -> Described | None:
 def takes_maps(value: Tensor) -> bool:
     """Say whether a tensor lies on a device with kernels over maps, and has 16 bits an element, as they want."""
     return bool(value.is_cuda and value.element_size() == 2 and _facts(value.device.index).major == HOPPER)
+
+
+def capability(value: Tensor) -> tuple[int, int]:
+    """Return the compute capability of a tensor's device, (9, 0) for ``sm_90``."""
+    facts = _facts(value.device.index)
+    return facts.major, facts.minor
 
 
 def processors(value: Tensor) -> int:

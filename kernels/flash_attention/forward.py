@@ -4,28 +4,22 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import refuse_type
 from nojit.kernels.flash_attention.checks import FP8
 from nojit.kernels.flash_attention.masks import Mask
+from nojit.kernels.maps import Described, capability, described, processors, takes_maps
 from torch import Tensor
 
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
 
-HOPPER: Final = 9
-"""The major compute capability that has a kernel of its own, and the first that multiplies e4m3."""
+MIN_FP8_MAJOR: Final = 9
+"""The first major compute capability that multiplies e4m3."""
 MAX_MAPPED_DIM: Final = 128
-"""The widest heads of that kernel."""
-MAP_BYTES: Final = 16
-"""What tensor maps want addresses and strides to be multiples of."""
-MAPPED_ITEM_BYTES: Final = 2
-MAP_STEP: Final = MAP_BYTES // MAPPED_ITEM_BYTES
-"""The same in elements."""
-
+"""The widest heads of the kernel over tensor maps."""
 MIN_FP8_WIDTH: Final = 64
 """Narrower tiles are not built for e4m3."""
 
@@ -63,7 +57,7 @@ def launch_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | N
         launch_over_maps(maps, lse, scale, mask)
 
 
-Maps = tuple["_Described", "_Described", "_Described", "_Described"]
+Maps = tuple[Described, Described, Described, Described]
 
 
 def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps | None:
@@ -72,45 +66,10 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, and a scale that
     is not negative.
     """
-    if not q.is_cuda or _facts(q.device.index).major != HOPPER or q.element_size() != MAPPED_ITEM_BYTES:
+    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
         return None
-    if max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
-        return None
-    maps = _described(q), _described(k), _described(v), _described(out)
+    maps = described(q), described(k), described(v), described(out)
     return None if None in maps else cast("Maps", maps)
-
-
-@cache
-def _facts(device: int) -> Any:
-    """Return what torch knows of a device."""
-    return torch.cuda.get_device_properties(device)
-
-
-class _Described:
-    """A tensor as a kernel over tensor maps takes it, its blocks left to the config."""
-
-    __slots__ = ("base", "shape", "strides")
-
-    block_shape = None
-
-    def __init__(self, base: Tensor, strides: tuple[int, ...]) -> None:
-        self.base = base
-        self.shape = base.shape
-        self.strides = strides
-
-
-def _described(value: Tensor) -> _Described | None:
-    """Describe a tensor; None if no map can: its address and strides must be multiples of 16 bytes."""
-    batch, heads, rows, width = strides = value.stride()
-    if value.data_ptr() % MAP_BYTES or width != 1:
-        return None
-    if not (batch | heads | rows) % MAP_STEP and min(strides) > 0:
-        return _Described(value, strides)
-    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
-    fitting = [MAP_STEP if size == 1 else stride for size, stride in zip(value.shape[:3], strides, strict=False)]
-    if any(stride <= 0 or stride % MAP_STEP for stride in fitting):
-        return None
-    return _Described(value, (*fitting, 1))
 
 
 def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask) -> None:
@@ -129,7 +88,7 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask) -
         heads // kv_heads,
         q_len,
         kv_len,
-        _facts(q.base.device.index).multi_processor_count,
+        processors(q.base),
         CAUSAL=mask.mode == "causal",
         BLOCK_D=width,
         BLOCK_DV=width,
@@ -178,8 +137,8 @@ def _kernel_over_pointers(q: Tensor, v_dim: int) -> tuple[str, int, int]:
     head_dim = q.shape[3]
     if q.dtype is not FP8:
         return "flash_attention_fwd", *tile_widths(head_dim, v_dim)
-    facts = _facts(q.device.index) if q.is_cuda else None
-    if facts is not None and facts.major < HOPPER:
-        refuse_type("q", f"a device of sm_90 or newer for {FP8}", f"sm_{facts.major}{facts.minor}")
+    major, minor = capability(q) if q.is_cuda else (MIN_FP8_MAJOR, 0)
+    if major < MIN_FP8_MAJOR:
+        refuse_type("q", f"a device of sm_90 or newer for {FP8}", f"sm_{major}{minor}")
     width = max(MIN_FP8_WIDTH, _tile_width(max(head_dim, v_dim)))
     return "flash_attention_fwd_fp8", width, width
