@@ -35,7 +35,7 @@ def described(value: Tensor) -> Described | None:
     *outer, last = strides = value.stride()
     if value.data_ptr() % MAP_BYTES or (last != 1 and value.shape[-1] != 1) or not value.numel():
         return None
-    if last == 1 and min(strides) > 0 and not (outer[0] | outer[1] | outer[2]) % step:
+    if last == 1 and 1 not in value.shape and min(strides) > 0 and not (outer[0] | outer[1] | outer[2]) % step:
         return Described(value, strides)
     # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
     fitting = [step if size == 1 else stride for size, stride in zip(value.shape, outer, strict=False)]
