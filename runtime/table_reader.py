@@ -41,7 +41,7 @@ from nojit.runtime.table import (
 from nojit.runtime.table_codec import SMALL_MAX
 from nojit.runtime.tuning_reader import read_tuning
 from nojit.runtime.type_names import is_type
-from nojit.runtime.values import Value, decode_value
+from nojit.runtime.values import Value, decode_value, identity
 
 __all__ = ["read_table"]
 
@@ -193,8 +193,8 @@ def _check_pools(table: KernelTable, image_count: int, where: str) -> None:
     """Check that what points into a pool points at something, and that rows ascend.
 
     Raises:
-        BundleFormatError: it does not (rules ``pool`` and ``order``), or a pool's entries have another length than they
-            must (rule ``size``).
+        BundleFormatError: it does not (rules ``pool`` and ``order``), a pool's entries have another length than they
+            must (rule ``size``), or derived values are there twice, of which a call could find either (rule ``duplicate``).
     """
     if set(map(len, table.signatures)) - {len(table.runtime_params())}:
         raise refuse("size", f"expected {len(table.runtime_params())} types in a signature", where=where)
@@ -205,6 +205,8 @@ def _check_pools(table: KernelTable, image_count: int, where: str) -> None:
             raise refuse("pool", "expected a meaning within its signatures and axes", got=numbers, where=where)
     if set(map(len, table.derived_values)) - {len(table.derived)}:
         raise refuse("size", f"expected {len(table.derived)} derived values", where=where)
+    if len(set(map(identity, table.derived_values))) < len(table.derived_values):
+        raise refuse("duplicate", "expected each entry of derived values once", where=where)
     _check_columns(table, image_count, where)
 
 

@@ -1,5 +1,7 @@
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
+
+State: TypeAlias = tuple[Callable[[], Any], Any] | tuple[dict[str, Any], str, Any]
 
 ARGUMENTS_MAX: int
 OPAQUE_BASE: int
@@ -91,6 +93,51 @@ class Spec:
         arch: int = 0,
     ) -> Self: ...
     def __len__(self) -> int: ...
+
+class Geometry:
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def __new__(cls, strides: Sequence[int], shape: Sequence[int]) -> Self: ...
+    def __call__(self, base: Any, /) -> Described: ...
+
+class Described:
+    base: Any
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: None
+    geometry: Geometry
+
+    def __new__(cls, base: Any, strides: Sequence[int], shape: Sequence[int] | None = None) -> Self: ...
+
+class Plain:
+    def __new__(
+        cls,
+        tensor: type[Any],
+        requires_grad: Any,
+        is_negated: Callable[[Any], bool],
+        grad_enabled: Callable[[], bool],
+        states: tuple[State, ...],
+    ) -> Self: ...
+    def __call__(self, devices: frozenset[str], /, *tensors: Any) -> bool: ...
+
+class Recipe:
+    def __new__(
+        cls,
+        operands: int,
+        steps: tuple[
+            tuple[Callable[..., Any], tuple[Any, ...], tuple[str, ...], tuple[tuple[int, int], ...], bool], ...
+        ],
+        results: tuple[int, ...],
+    ) -> Self: ...
+    def __call__(self, *operands: Any) -> Any: ...
+
+class Memo:
+    def __new__(cls, plain: Plain, states: tuple[State, ...], operands: int, limit: int) -> Self: ...
+    def __call__(self, *call: Any) -> Any: ...
+    def __len__(self) -> int: ...
+    def remember(self, recipe: Recipe, /, *call: Any) -> None: ...
+    def forget(self) -> None: ...
 
 class Launcher:
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...

@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "dlpack.h"
+#include "tensor.h"
 #include "value.h"
 
 /* Params and options of a kernel together. */
@@ -44,6 +45,7 @@ typedef struct {
 } nj_descriptor;
 
 typedef struct {
+    const nj_seen *seen; /* NULL but where tensors were just read */
     PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed, NULL if not given; the last is the stream */
     nj_value values[NJ_ARGUMENTS_MAX];
     uint16_t leaf_count;

@@ -126,7 +126,7 @@ static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyO
     }
     nj_tensor base;
     nj_descriptor *descriptor = &call->descriptors[call->descriptor_count];
-    if (nj_read_descriptor(object, signature->kernel, signature->names[at], descriptor, &base) < 0) {
+    if (nj_read_descriptor(object, call->seen, signature->kernel, signature->names[at], descriptor, &base) < 0) {
         return -1;
     }
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
@@ -150,7 +150,7 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
         return status;
     }
     nj_tensor tensor;
-    int status = nj_read_tensor(object, signature->kernel, signature->names[at], &tensor);
+    int status = nj_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
         *value = tensor.value;
         return join_device(signature, at, object, &tensor, host_too, call);

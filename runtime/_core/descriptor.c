@@ -1,5 +1,6 @@
 #include "descriptor.h"
 
+#include "described.h"
 #include "errors.h"
 
 /* Set once by `nj_descriptor_init` under the import lock. */
@@ -87,6 +88,23 @@ static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
     return blocks;
 }
 
+static int check_geometry(const nj_descriptor *descriptor)
+{
+    int rank = descriptor->rank;
+    for (int i = 0; i < rank; i++) {
+        if (descriptor->shape[i] < 1) {
+            PyErr_Format(PyExc_ValueError, "shape: expected positive sizes, got %lld", (long long)descriptor->shape[i]);
+            return -1;
+        }
+    }
+    if (descriptor->strides[rank - 1] != 1) {
+        PyErr_Format(PyExc_ValueError, "strides: expected the last to be 1, got %lld",
+                     (long long)descriptor->strides[rank - 1]);
+        return -1;
+    }
+    return 0;
+}
+
 static int read_geometry(PyObject *object, nj_descriptor *descriptor)
 {
     int rank = read_ints(object, names.shape, descriptor->shape);
@@ -99,17 +117,20 @@ static int read_geometry(PyObject *object, nj_descriptor *descriptor)
         return refuse_ranks(rank, strides, blocks);
     }
     descriptor->rank = (uint8_t)rank;
-    for (int i = 0; i < rank; i++) {
-        if (descriptor->shape[i] < 1) {
-            PyErr_Format(PyExc_ValueError, "shape: expected positive sizes, got %lld", (long long)descriptor->shape[i]);
-            return -1;
-        }
-    }
-    if (descriptor->strides[rank - 1] != 1) {
-        PyErr_Format(PyExc_ValueError, "strides: expected the last to be 1, got %lld",
-                     (long long)descriptor->strides[rank - 1]);
+    return check_geometry(descriptor);
+}
+
+int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor)
+{
+    int rank = take_ints(Py_NewRef(shape), names.shape, descriptor->shape);
+    int others = rank < 0 ? -1 : take_ints(Py_NewRef(strides), names.strides, descriptor->strides);
+    if (others < 0) {
         return -1;
     }
+    if (others != rank) {
+        return refuse_ranks(rank, others, rank);
+    }
+    descriptor->rank = (uint8_t)rank;
     return 0;
 }
 
@@ -151,19 +172,26 @@ static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyOb
     return 0;
 }
 
-int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, nj_descriptor *descriptor,
-                       nj_tensor *base)
+/* Reads all but the base, and gets that, new; NULL with an exception raised. */
+static PyObject *read_parts(PyObject *object, nj_descriptor *descriptor)
 {
-    if (read_geometry(object, descriptor) < 0 || read_options(object, descriptor) < 0) {
-        nj_refuse_pending(kernel, argument, "expected a tensor descriptor");
-        return -1;
+    if (Py_IS_TYPE(object, nj_described_type)) {
+        *descriptor = ((nj_described *)object)->geometry->numbers;
+        return check_geometry(descriptor) < 0 ? NULL : Py_NewRef(((nj_described *)object)->base);
     }
-    PyObject *tensor = PyObject_GetAttr(object, names.base);
+    bool read = read_geometry(object, descriptor) == 0 && read_options(object, descriptor) == 0;
+    return read ? PyObject_GetAttr(object, names.base) : NULL;
+}
+
+int nj_read_descriptor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
+                       nj_descriptor *descriptor, nj_tensor *base)
+{
+    PyObject *tensor = read_parts(object, descriptor);
     if (tensor == NULL) {
         nj_refuse_pending(kernel, argument, "expected a tensor descriptor");
         return -1;
     }
-    int status = nj_read_tensor(tensor, kernel, argument, base);
+    int status = nj_read_tensor(tensor, seen, kernel, argument, base);
     if (status == 0) {
         nj_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(tensor)->tp_name),
                   "expected a tensor descriptor with a tensor as its base");

@@ -8,9 +8,12 @@
 /* Prepares the names that are looked up; once, at import. */
 int nj_descriptor_init(void);
 
+/* Sets shape, strides and rank: 0, or -1 with an exception raised. Sizes are checked where a launch reads them. */
+int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor);
+
 /* Reads base, shape, strides, block_shape, and padding and round_f32_to_tf32 where they are there: 0, or -1 with an
  * exception raised for `argument` of `kernel`. */
-int nj_read_descriptor(PyObject *object, PyObject *kernel, PyObject *argument, nj_descriptor *descriptor,
-                       nj_tensor *base);
+int nj_read_descriptor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
+                       nj_descriptor *descriptor, nj_tensor *base);
 
 #endif

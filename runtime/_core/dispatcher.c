@@ -13,6 +13,8 @@
  * than the stack holds of ours. */
 #define NESTED_MAX 32
 
+static PyTypeObject *dispatcher_type;
+
 /* How many calls of this thread are under way. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) int nested;
 
@@ -140,9 +142,10 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
 }
 
 /* Binds a call, says what its arguments are, and finds its plan, new. */
-static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, PyObject *const *arguments, size_t positional,
-                          PyObject *keywords, nj_call *call)
+static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, const nj_seen *seen, PyObject *const *arguments,
+                          size_t positional, PyObject *keywords, nj_call *call)
 {
+    call->seen = seen;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
     if (nj_dispatcher_check(self) < 0 ||
         nj_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0 ||
@@ -152,11 +155,12 @@ static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, PyObject *
     return find_plan(self, call);
 }
 
-static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
-                        size_t positional, PyObject *keywords)
+static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
+                        PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     nj_call call;
-    nj_plan *plan = plan_call(self, launcher == NULL ? NULL : &launcher->fixed, arguments, positional, keywords, &call);
+    const nj_fixed *fixed = launcher == NULL ? NULL : &launcher->fixed;
+    nj_plan *plan = plan_call(self, fixed, seen, arguments, positional, keywords, &call);
     if (plan == NULL) {
         return NULL;
     }
@@ -176,20 +180,26 @@ static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, PyObje
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, PyObject *const *arguments,
-                               size_t positional, PyObject *keywords)
+PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
+                               PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     if (!nest()) {
         return NULL;
     }
-    PyObject *none = launch(self, launcher, arguments, positional, keywords);
+    PyObject *none = launch(self, launcher, seen, arguments, positional, keywords);
     nested--;
     return none;
 }
 
 static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
-    return nj_dispatcher_launch((nj_dispatcher *)self, NULL, arguments, positional, keywords);
+    return nj_dispatcher_launch((nj_dispatcher *)self, NULL, NULL, arguments, positional, keywords);
+}
+
+bool nj_dispatcher_is(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    return PyType_IsSubtype(type, dispatcher_type) && type->tp_call == PyVectorcall_Call;
 }
 
 static int dispatcher_init(nj_dispatcher *self, PyObject *args, PyObject *kwargs)
@@ -251,6 +261,7 @@ static PyObject *read_facts(nj_dispatcher *self, PyObject *const *arguments, Py_
                             PyObject *keywords)
 {
     nj_call call;
+    call.seen = NULL;
     if (nj_dispatcher_check(self) < 0 ||
         nj_bind(&self->signature, (PyObject *)self, NULL, arguments, positional, keywords, &call) < 0 ||
         nj_classify(&self->signature, (PyObject *)self, true, &call) < 0) {
@@ -284,7 +295,7 @@ static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments
     if (!nest()) {
         return NULL;
     }
-    nj_plan *plan = plan_call(self, NULL, arguments, (size_t)positional, keywords, &call);
+    nj_plan *plan = plan_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call);
     nested--;
     return (PyObject *)plan;
 }
@@ -339,8 +350,6 @@ static PyType_Spec dispatcher_spec = {
 
 int nj_dispatcher_init(PyObject *module)
 {
-    PyObject *dispatcher = PyType_FromSpec(&dispatcher_spec);
-    int status = dispatcher == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)dispatcher);
-    Py_XDECREF(dispatcher);
-    return status;
+    dispatcher_type = (PyTypeObject *)PyType_FromSpec(&dispatcher_spec);
+    return dispatcher_type == NULL ? -1 : PyModule_AddType(module, dispatcher_type);
 }

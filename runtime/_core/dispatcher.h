@@ -19,8 +19,12 @@ int nj_dispatcher_init(PyObject *module);
 /* 0, or -1 with RuntimeError raised if __init__ has not run. */
 int nj_dispatcher_check(const nj_dispatcher *self);
 
-/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid. */
-PyObject *nj_dispatcher_launch(nj_dispatcher *self, const struct nj_launcher *launcher, PyObject *const *arguments,
-                               size_t positional, PyObject *keywords);
+/* Whether calling an object is `nj_dispatcher_launch` of it, without a launcher. */
+bool nj_dispatcher_is(PyObject *object);
+
+/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid, and `seen` where no
+ * tensor was just read. */
+PyObject *nj_dispatcher_launch(nj_dispatcher *self, const struct nj_launcher *launcher, const nj_seen *seen,
+                               PyObject *const *arguments, size_t positional, PyObject *keywords);
 
 #endif

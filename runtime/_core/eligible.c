@@ -153,17 +153,26 @@ static bool is_result(nj_choice *choice, const nj_value *result, PyObject *value
     }
 }
 
-/* The number of a config's `requires` among the programs; those of grid, derived constexprs and tuning key come first. */
-static Py_ssize_t requires_program(const nj_choice *choice, Py_ssize_t config)
+static bool has_requires(const nj_choice *choice, Py_ssize_t config)
+{
+    PyObject *requires = nj_peek(nj_item(choice->configs, config), NJ_FIELD_REQUIRES);
+    return requires != NULL && PyObject_IsTrue(requires) == 1;
+}
+
+/* The number of a config's `requires` among the programs; those of grid, derived constexprs and tuning key come first.
+ * Configs ascend within a meaning, so that it goes on from the one that was asked for before. */
+static Py_ssize_t requires_program(nj_choice *choice, Py_ssize_t config)
 {
     PyObject *tuning = nj_peek(choice->table, NJ_FIELD_TUNING);
     Py_ssize_t number = nj_size(nj_peek(choice->table, NJ_FIELD_GRID)) + nj_size(choice->derived);
     number += tuning == NULL || tuning == Py_None ? 0 : nj_size(nj_peek(tuning, NJ_FIELD_KEY));
-    for (Py_ssize_t i = 0; i < config; i++) {
-        PyObject *requires = nj_peek(nj_item(choice->configs, i), NJ_FIELD_REQUIRES);
-        number += requires != NULL && PyObject_IsTrue(requires) == 1;
+    if (config < choice->counted) {
+        choice->counted = choice->requires = 0;
     }
-    return number;
+    for (; choice->counted < config; choice->counted++) {
+        choice->requires += has_requires(choice, choice->counted);
+    }
+    return number + choice->requires;
 }
 
 /* Evaluates one program; false where it fails, or Python must. */
@@ -177,11 +186,10 @@ static bool evaluate(nj_choice *choice, const nj_scene *scene, Py_ssize_t number
 bool nj_runs(nj_choice *choice, const nj_run_of_rows *rows, nj_value *derived)
 {
     PyObject *config = nj_item(choice->configs, rows->config);
-    PyObject *requires = nj_peek(config, NJ_FIELD_REQUIRES);
     PyObject *point = nj_peek(nj_item(choice->meanings, rows->meaning), NJ_FIELD_VALUES);
     nj_scene scene = {choice->it, choice->table, config, point};
     nj_value result;
-    if (requires != NULL && PyObject_IsTrue(requires) == 1 &&
+    if (has_requires(choice, rows->config) &&
         !(evaluate(choice, &scene, requires_program(choice, rows->config), &result) && result.tag == NJ_TAG_BOOL && result.bits)) {
         return false;
     }

@@ -33,6 +33,7 @@ typedef struct {
     Py_ssize_t wanted[NJ_AXES_MAX]; /* of each axis, the value of the call; -1 for one that only spells types */
     PyObject *axes, *meanings, *configs, *hint_sets, *signatures, *derived, *derived_values;
     uint8_t *fit, *held; /* of each signature, and of each set of hints: an nj_fit */
+    Py_ssize_t counted, requires; /* how many of the first configs were looked at, and how many of these have a `requires` */
     bool unsure;
     Py_ssize_t row; /* the best so far; NJ_UNSURE if there is none */
     int64_t bits, rank;

@@ -38,7 +38,7 @@ static void release(nj_launcher *self)
 static PyObject *launcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     nj_launcher *launcher = (nj_launcher *)self;
-    return nj_dispatcher_launch(launcher->kernel, launcher, arguments, positional, keywords);
+    return nj_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
 }
 
 /* A launcher without fixed arguments; NULL with an exception raised. */

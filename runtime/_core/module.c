@@ -3,6 +3,7 @@
 #include "meaning.h"
 #include "dispatcher.h"
 #include "driver.h"
+#include "described.h"
 #include "descriptor.h"
 #include "errors.h"
 #include "hooks.h"
@@ -10,7 +11,10 @@
 #include "index.h"
 #include "launch_table.h"
 #include "launcher.h"
+#include "memo.h"
 #include "placement.h"
+#include "plain.h"
+#include "recipe.h"
 #include "scratch.h"
 #include "slots.h"
 #include "table.h"
@@ -183,7 +187,8 @@ static int add_types(PyObject *module)
 {
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
-        nj_dispatcher_init(module) < 0 || nj_table_fields_init() < 0 || nj_meaning_init() < 0) {
+        nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
+        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_meaning_init() < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

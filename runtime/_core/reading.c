@@ -53,6 +53,15 @@ PyObject *nj_read_word(nj_reading *it, nj_span text)
     return word == NULL ? NULL : Py_NewRef(word->object);
 }
 
+bool nj_add_text(PyObject *texts, const unsigned char *start, const unsigned char *end)
+{
+    Py_ssize_t before = PySet_GET_SIZE(texts);
+    PyObject *text = PyBytes_FromStringAndSize((const char *)start, end - start);
+    bool added = text != NULL && PySet_Add(texts, text) == 0 && PySet_GET_SIZE(texts) > before;
+    Py_XDECREF(text);
+    return added;
+}
+
 PyObject *nj_read_name(nj_reading *it)
 {
     nj_span name;

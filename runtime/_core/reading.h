@@ -33,6 +33,7 @@ typedef struct {
     int64_t axis_count, axis_sizes[NJ_PAIRS_MAX];
     nj_span axis_names[NJ_PAIRS_MAX];
     int64_t derived_count;
+    PyObject *derived_texts; /* set of the entries of derived values so far, as they are spelled */
     int64_t signatures_named; /* one more than the greatest that a meaning names */
     nj_word words[NJ_WORDS];  /* cleared by `nj_reading_end` */
 } nj_reading;
@@ -55,6 +56,9 @@ PyObject *nj_read_closed(nj_reading *it, PyObject *object, char bracket);
 
 /* What a function of Python makes of an object, which is stolen. A ValueError is a broken rule. */
 PyObject *nj_ask(PyObject *function, PyObject *object);
+
+/* Adds a text to a set: whether it was not there before. Values have one spelling each, so that their texts tell them apart. */
+bool nj_add_text(PyObject *texts, const unsigned char *start, const unsigned char *end);
 
 PyObject *nj_read_name(nj_reading *it);
 PyObject *nj_read_text(nj_reading *it);

@@ -63,7 +63,7 @@ static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signa
         }
         return 0;
     }
-    int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, signature->kernel, NULL, tensor);
+    int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, NULL, signature->kernel, NULL, tensor);
     if (status == 0) {
         nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
                   "expected the scratch allocator to return a tensor or an address");

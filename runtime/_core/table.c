@@ -106,9 +106,12 @@ static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t ima
     }
     it->params = PyDict_New();
     it->fixed = PyList_New(0);
-    PyObject *fields = it->params == NULL || it->fixed == NULL ? NULL : read_document(it);
+    it->derived_texts = PySet_New(NULL);
+    bool ready = it->params != NULL && it->fixed != NULL && it->derived_texts != NULL;
+    PyObject *fields = ready ? read_document(it) : NULL;
     Py_XDECREF(it->params);
     Py_XDECREF(it->fixed);
+    Py_XDECREF(it->derived_texts);
     nj_reading_end(it);
     if (fields != NULL && !points_right(fields, columns, rows, image_count)) {
         Py_CLEAR(fields);

@@ -134,8 +134,9 @@ PyObject *nj_table_derived(nj_reading *it)
 
 PyObject *nj_table_derived_values(nj_reading *it)
 {
+    const unsigned char *start = it->json.at;
     PyObject *values = nj_read_array(it, NJ_PAIRS_MAX, nj_read_value);
-    if (values != NULL && PyTuple_GET_SIZE(values) != it->derived_count) {
+    if (values != NULL && (PyTuple_GET_SIZE(values) != it->derived_count || !nj_add_text(it->derived_texts, start, it->json.at))) {
         Py_CLEAR(values);
     }
     return values;

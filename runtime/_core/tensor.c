@@ -76,6 +76,17 @@ static __attribute__((noinline)) int read_odd_device(DLDevice device, PyObject *
     return 1;
 }
 
+/* The view of a tensor that was read a moment ago; NULL if it was not. */
+static const DLTensor *find_seen(const nj_seen *seen, PyObject *object)
+{
+    for (Py_ssize_t i = 0; seen != NULL && i < seen->count; i++) {
+        if (seen->objects[i] == object) {
+            return &seen->views[i];
+        }
+    }
+    return NULL;
+}
+
 /* A view of the tensor without shape and strides, which may be gone by the time this returns. */
 static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
 {
@@ -93,10 +104,14 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
     return 0;
 }
 
-static int read_exchanged(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
+                          nj_tensor *tensor)
 {
     DLTensor raw;
-    if (exchange(object, tensor->api, &raw) != 0) {
+    const DLTensor *known = find_seen(seen, object);
+    if (known != NULL) {
+        raw = *known;
+    } else if (exchange(object, tensor->api, &raw) != 0) {
         nj_refuse_pending(kernel, argument, "expected a tensor that DLPack can describe");
         return -1;
     }
@@ -258,14 +273,14 @@ static int look_again(PyObject *object, nj_kind was, nj_kind *kind)
     return found < 0 ? -1 : 0;
 }
 
-int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
+int nj_read_tensor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument, nj_tensor *tensor)
 {
     if (nj_kind_of(object, &tensor->kind, &tensor->api) < 0) {
         nj_refuse_pending(kernel, argument, "expected a type with a DLPack exchange API");
         return -1;
     }
     if (tensor->kind == NJ_KIND_EXCHANGE) {
-        return read_exchanged(object, kernel, argument, tensor);
+        return read_exchanged(object, seen, kernel, argument, tensor);
     }
     tensor->value = (nj_value){0};
     int status = look_again(object, NJ_KIND_DESCRIPTOR, &tensor->kind);

@@ -28,6 +28,13 @@ typedef struct {
     const DLPackExchangeAPI *api; /* of the framework; NULL if it has none */
 } nj_tensor;
 
+/* Tensors that were read a moment ago, by whom a call is made with them: what holds of them need not be asked again. */
+typedef struct {
+    PyObject *const *objects;
+    const DLTensor *views; /* for each object that is a tensor with the exchange API */
+    Py_ssize_t count;
+} nj_seen;
+
 /* What kind of thing an object is, by its type: 0, or -1 with an exception raised. */
 int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
 
@@ -42,7 +49,8 @@ int nj_kinds_init(void);
 /* Prepares the names that are looked up; once, at import. */
 int nj_tensor_init(void);
 
-/* 1 if `object` is a tensor, 0 if it is none, -1 with an exception raised for `argument` of `kernel`. */
-int nj_read_tensor(PyObject *object, PyObject *kernel, PyObject *argument, nj_tensor *tensor);
+/* 1 if `object` is a tensor, 0 if it is none, -1 with an exception raised for `argument` of `kernel`. `seen` may be
+ * NULL. */
+int nj_read_tensor(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument, nj_tensor *tensor);
 
 #endif

@@ -142,6 +142,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "an option twice": ("duplicate", lambda header: header["configs"][0]["options"].append(["num_warps", 8])),
     "a constexpr twice in a config": ("duplicate", add("configs", 0, "constexprs")(["BLOCK", 1])),
     "a constexpr both derived and in a config": ("duplicate", add("configs", 0, "constexprs")(["EVEN", True])),
+    "derived values twice": ("duplicate", lambda header: header["derived_values"].append(header["derived_values"][0])),
     "a param hinted twice": ("duplicate", hints([["x_ptr", 16], ["x_ptr", 1]])),
     "an axis of a stranger": ("param", add("axes")({"name": "MODE", "is_type": False, "values": [1]})),
     "a config of a stranger": ("param", add("configs", 0, "constexprs")(["MODE", 1])),

@@ -17,7 +17,7 @@ from nojit.runtime.facts import Facts, call_facts
 from nojit.runtime.keys import Interner, make_spec
 from nojit.runtime.postfix import postfix
 from nojit.runtime.select import best
-from nojit.runtime.table import Axis, Derived, KernelTable, Missing
+from nojit.runtime.table import Axis, Config, Derived, KernelTable, Missing
 from nojit.runtime.tuning import Lookup
 
 from tests.fakecuda import FakeCuda
@@ -201,3 +201,29 @@ def test_configs_that_orders_leave_out_rank_alike_in_every_meaning(orders: tuple
     table = kernel("k", {"n": "i32", "x": "{T}", "BLOCK": "constexpr"}, matrix={"T": ["fp32", "fp64"]}, configs=configs)
     chooser = Chooser(table.table, preferring(*orders))
     assert chooser.row(1, 0.5) == chooser.best(1, 0.5)
+
+
+class CountedConfig:
+    """A config that counts how often its `requires` is read."""
+
+    reads = 0
+
+    def __init__(self, config: Config) -> None:
+        self.constexprs, self.options, self._requires = config.constexprs, config.options, config.requires
+
+    @property
+    def requires(self) -> str:
+        CountedConfig.reads += 1
+        return self._requires
+
+
+def test_configs_are_looked_at_a_few_times_each(fakecuda: FakeCuda) -> None:
+    count = 40
+    configs = [{"BLOCK": 16 << number, "requires": f"n > {100 - number}"} for number in range(count)]
+    table = kernel("k", {"n": "i32", "BLOCK": "constexpr"}, configs=configs).table
+    chooser = Chooser(replace(table, configs=tuple(map(CountedConfig, table.configs))))  # type: ignore[type-var, arg-type]
+    # the first call of all reads them to prepare the device
+    assert chooser.row(100) == 1
+    CountedConfig.reads = 0
+    assert chooser.row(100 - count + 2) == count - 1
+    assert CountedConfig.reads <= 3 * count

@@ -24,6 +24,7 @@ from tests.support.instructions import (
     known_figures,
     launch_kernel,
     launch_scenarios,
+    remembered_scenarios,
     tuning_scenarios,
     variant_scenarios,
 )
@@ -36,6 +37,8 @@ UNRECORDED = 1.3
 VARIANTS = (1, 100, 10_000)
 # that looking a config up may add to a launch, with a key of two expressions
 LOOK_UP = 200
+# that finding a call of three tensors and a number in a memo may add, but for what the framework does
+RECALL = 3000
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts instructions with valgrind")
 
@@ -46,7 +49,7 @@ Setup = tuple[Any, tuple[Any, ...], str]
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """The instructions of one launch, by scenario."""
-    scenarios = (*launch_scenarios(), *variant_scenarios(VARIANTS), *tuning_scenarios())
+    scenarios = (*launch_scenarios(), *variant_scenarios(VARIANTS), *tuning_scenarios(), *remembered_scenarios())
     return count(tmp_path_factory.mktemp("callgrind"), scenarios, VARIANTS)
 
 
@@ -78,6 +81,12 @@ def test_a_launch_costs_the_same_however_many_variants_there_are(counted: dict[s
 def test_looking_a_config_up_costs_little(counted: dict[str, float]) -> None:
     for way in ("kernel[grid]", "kernel", "bound"):
         assert counted[f"{way}, tuned"] <= counted[f"{way}, untuned"] + LOOK_UP
+
+
+@pytest.mark.slow
+@needs_valgrind
+def test_a_remembered_call_costs_little_more_than_its_launch(counted: dict[str, float]) -> None:
+    assert counted["remembered"] <= counted["not remembered"] + RECALL
 
 
 @pytest.mark.slow

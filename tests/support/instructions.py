@@ -38,6 +38,7 @@ __all__ = [
     "known_figures",
     "launch_kernel",
     "launch_scenarios",
+    "remembered_scenarios",
     "tuning_scenarios",
     "variant_scenarios",
 ]
@@ -56,6 +57,17 @@ _SPELLINGS = {
     "kernel": "kernel({positional})",
     "bound": "bound({positional})",
 }
+# what says that tensors are plain are the cheapest functions that give an answer
+_REMEMBERED = """
+from nojit.runtime import _core
+tensors, numbers = ({tensors},), ({numbers},)
+plain = _core.Plain(type({first}), property(().count), [].__contains__, bool, ((bool, False),))
+memo = _core.Memo(plain, (), len(tensors), 8)
+places = tuple((place, place) for place in range(len(tensors)))
+steps = ((kernel, (*[None] * len(tensors), *numbers), (), places, False),)
+memo.remember(_core.Recipe(len(tensors), steps, (0,)), {call})
+assert memo({call}) is {first}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +109,18 @@ def launch_scenarios() -> tuple[Scenario, ...]:
         )
         for case in CASES.values()
         for way, spelling in _SPELLINGS.items()
+    )
+
+
+def remembered_scenarios() -> tuple[Scenario, ...]:
+    """List the launch of four arguments as it is, and as a call that a memo knows, of three tensors and a number."""
+    case = CASES[4]
+    tensors, numbers = ", ".join(case.tensors), ", ".join(case.ints)
+    call = f"{tensors}, None, {numbers}"
+    prepared = _REMEMBERED.format(tensors=tensors, numbers=numbers, call=call, first=case.tensors[0])
+    return (
+        Scenario("not remembered", case.kernel, f"kernel({case.positional()})", case.tensors, case.numbers),
+        Scenario("remembered", case.kernel, f"memo({call})", case.tensors, case.numbers, prepared),
     )
 
 

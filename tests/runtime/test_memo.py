@@ -1,0 +1,129 @@
+"""Remembered calls of kernels, on the fake driver and with tensors of its framework."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError
+
+from tests.fakecuda import FakeCuda
+from tests.runtime.conftest import Make
+
+STRIDES = (64, 1)
+
+
+def memo_of(tensor: type[Any], operands: int, states: tuple[Any, ...] = ()) -> _core.Memo:
+    plain = _core.Plain(tensor, property(lambda _: False), lambda _: False, lambda: True, states)
+    return _core.Memo(plain, (), operands, 8)
+
+
+def test_a_remembered_launch_reads_each_operand_once(make: Make, faketorch: ModuleType, fakecuda: FakeCuda) -> None:
+    add = make({"x": "*fp16", "y": "*fp16", "n": "i32"}, grid=["n"])
+    first, second = (
+        [faketorch.Tensor(address + step, "float16", (64, 64), strides=STRIDES) for address in (0x1000, 0x2000)]
+        for step in (0, 0x8000)
+    )
+    memo = memo_of(faketorch.Tensor, 2)
+    places = ((0, 0), (1, 1))
+    memo.remember(_core.Recipe(2, ((add, (None, None, 7), (), places, False),), (1,)), *first, add)
+    for operands in (first, second):
+        before = faketorch.counts()
+        assert memo(*operands, add) is operands[1]
+        assert faketorch.counts()["exports"] - before["exports"] == 2
+        assert list(fakecuda.last_launch().ints()[:2]) == [
+            0x1000 + 0x8000 * (operands is second),
+            0x2000 + 0x8000 * (operands is second),
+        ]
+        assert fakecuda.last_launch().grid[0] == 7
+    assert memo(first[0], faketorch.Tensor(0x3008, "float16", (64, 64), strides=STRIDES), add) is None
+
+
+def test_a_described_tensor_is_what_a_descriptor_with_an_open_block_is(
+    make: Make, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    copy = make({"x": "tensordesc<fp16[64,64]>"}, grid=["1"])
+    base = faketorch.Tensor(0x1000, "float16", (5, 64), strides=STRIDES)
+    described = _core.Described(base, STRIDES, (5, 64))
+    assert (described.base, described.shape, described.strides, described.block_shape) == (base, (5, 64), STRIDES, None)
+    copy(described)
+    launched = fakecuda.launch_count()
+    memo = memo_of(faketorch.Tensor, 1)
+    steps = ((described.geometry, (None,), (), ((0, 0),), True), (copy, (None,), (), ((0, 1),), False))
+    memo.remember(_core.Recipe(1, steps, (0,)), base, copy)
+    assert memo(base, copy) is base
+    assert fakecuda.launch_count() == launched + 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "what"),
+    [((0, 64), STRIDES, "positive sizes, got 0"), ((5, 64), (64, 2), "the last to be 1, got 2")],
+)
+def test_a_geometry_that_no_map_has_is_refused_by_the_launch(
+    make: Make, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...], what: str
+) -> None:
+    copy = make({"x": "tensordesc<fp16[64,64]>"}, grid=["1"])
+    with pytest.raises(ArgumentError, match=what):
+        copy(_core.Described(tensor(0x1000), strides, shape))
+
+
+@pytest.mark.parametrize(("strides", "shape"), [((1,), (2, 2)), ((1,) * 6, (1,) * 6), ((), ()), ((2**70,), (1,))])
+def test_a_geometry_has_as_many_strides_as_sizes(strides: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        _core.Geometry(strides, shape)
+
+
+def test_what_a_kernel_raises_a_remembered_call_raises(make: Make, faketorch: ModuleType) -> None:
+    add = make({"x": "*fp16", "n": "i32"}, grid=["n"])
+    x = faketorch.Tensor(0x1000, "float16", (64,), strides=(1,))
+    memo = memo_of(faketorch.Tensor, 1)
+    memo.remember(_core.Recipe(1, ((add, (None, "many"), (), ((0, 0),), False),), (0,)), x, add)
+    with pytest.raises(ArgumentError, match="at argument n"):
+        memo(x, add)
+
+
+def test_states_are_asked_at_each_call(faketorch: ModuleType) -> None:
+    x = faketorch.Tensor(0x1000, "float16", (64,), strides=(1,))
+    answers: list[Any] = [None, 0, None, ZeroDivisionError]
+
+    def answer() -> Any:
+        now = answers.pop(0)
+        if now is ZeroDivisionError:
+            raise now
+        return now
+
+    words = {"level": -1}
+    memo = memo_of(faketorch.Tensor, 1, ((answer, None), (words, "level", -1)))
+    memo.remember(_core.Recipe(1, (), (0,)), x, None)
+    assert memo(x, None) is x
+    assert memo(x, None) is None
+    words["level"] = 0
+    assert memo(x, None) is None
+    with pytest.raises(ZeroDivisionError):
+        memo(x, None)
+
+
+@pytest.mark.parametrize(
+    "make_one",
+    [
+        lambda: _core.Plain(int, property(), len, len, ((1,),)),
+        lambda: _core.Plain(int, property(), len, len, (([], "a", 1),)),
+        lambda: _core.Plain(int, 3, len, len, ()),
+        lambda: _core.Memo(3, (), 1, 8),
+        lambda: memo_of(int, 1).remember(3, 1, 2),
+        lambda: memo_of(int, 1)(1),
+        lambda: _core.Geometry((1,), (1,))(1, 2),
+    ],
+)
+def test_wrong_types_are_refused(make_one: Any) -> None:
+    with pytest.raises(TypeError):
+        make_one()
+
+
+@pytest.mark.parametrize(("operands", "limit"), [(9, 8), (-1, 8), (1, 4), (1, 12), (1, 1 << 20)])
+def test_a_memo_has_bounds(operands: int, limit: int) -> None:
+    plain = _core.Plain(int, property(), len, len, ())
+    with pytest.raises(ValueError, match="power of two"):
+        _core.Memo(plain, (), operands, limit)
