@@ -6,6 +6,7 @@ A wrong type, dtype or device is an `ArgumentError` (a `TypeError`); a wrong siz
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Final, NoReturn
 
 import torch
@@ -15,12 +16,17 @@ from torch import Tensor
 
 __all__ = [
     "FLOATS",
+    "check_apart",
     "check_choice",
     "check_dtype",
+    "check_flags",
+    "check_int",
     "check_like",
+    "check_number",
     "check_rank",
     "check_shape",
     "check_tensor",
+    "check_tensors",
     "refuse_type",
     "refuse_value",
 ]
@@ -75,8 +81,70 @@ def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -
         refuse_value(argument, f"shape {tuple(shape)} [{dims}]", tuple(value.shape))
 
 
+def check_tensors(**values: object) -> None:
+    """Require tensors, whatever their device: what torch traces and transforms counts too."""
+    for argument, value in values.items():
+        if not isinstance(value, Tensor):
+            refuse_type(argument, "a tensor", type(value).__name__)
+
+
+def check_number(argument: str, value: object) -> float:
+    """Require a number, and return it as a float; a tensor is none, as its gradient would get lost."""
+    if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
+        refuse_type(argument, "a number", type(value).__name__)
+    return float(value)
+
+
+def check_flags(**values: object) -> None:
+    """Require bools, or ints in their place."""
+    for argument, value in values.items():
+        if not isinstance(value, int):
+            refuse_type(argument, "a bool", type(value).__name__)
+
+
+def check_int(argument: str, value: object) -> None:
+    """Require an int."""
+    if not isinstance(value, (Integral, torch.SymInt)) or isinstance(value, bool):
+        refuse_type(argument, "an int", type(value).__name__)
+
+
 def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None:
     """Require one of a few words."""
-    if value not in choices:
+    # what is no text may be of a type that cannot be compared
+    if not isinstance(value, str) or value not in choices:
         near = did_you_mean(str(value), choices)
         refuse_value(argument, " or ".join(map(repr, choices)), f"{value!r}{near}")
+
+
+def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> None:
+    """Require a tensor that shares no element with `operand`, which is the argument `other`; both are of one dtype."""
+    if value.device == operand.device and _share(value, operand):
+        refuse_value(argument, f"memory of its own, as {other} is read while it is written", f"an overlap with {other}")
+
+
+def _share(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors of one dtype have an element in common."""
+    if not one.numel() or not other.numel():
+        return False
+    distance, rest = divmod(other.data_ptr() - one.data_ptr(), one.element_size())
+    if rest:
+        return True
+    # steps of equal strides add up to any number between their ends
+    ends: dict[int, tuple[int, int]] = {}
+    for sign, value in ((1, one), (-1, other)):
+        for size, stride in zip(value.shape, value.stride(), strict=True):
+            low, high = ends.get(stride, (0, 0))
+            ends[stride] = (low, high + size - 1) if sign > 0 else (low - size + 1, high)
+    ends.pop(0, None)
+    return _reaches(distance, sorted(((stride, *steps) for stride, steps in ends.items()), reverse=True))
+
+
+def _reaches(distance: int, steps: Sequence[tuple[int, int, int]]) -> bool:
+    """Say whether numbers of steps between their ends lead so far; the longest steps come first."""
+    if not steps:
+        return distance == 0
+    (length, low, high), *shorter = steps
+    behind = distance - sum(size * most for size, _, most in shorter)
+    ahead = distance - sum(size * least for size, least, _ in shorter)
+    first, last = max(low, -(-behind // length)), min(high, ahead // length)
+    return any(_reaches(distance - count * length, shorter) for count in range(first, last + 1))

@@ -1,22 +1,36 @@
-"""When a call may skip torch's dispatcher, which costs several microseconds once an operator is differentiable."""
+"""When a call may skip torch's dispatcher, which costs several microseconds once an operator is differentiable; and autocast."""
 
 # ruff: noqa: SLF001 - torch tells these facts to its own modules only
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.arguments import FLOATS
+from nojit.runtime import _core
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["is_plain", "written"]
+__all__ = ["PLAIN", "autocasts", "is_plain", "lowered", "written"]
 
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_transforms = torch._C._functorch.peek_interpreter_stack
-_tracing_state = torch._C._get_tracing_state
+PLAIN: Final = _core.Plain(
+    tensor=Tensor,
+    requires_grad=Tensor.requires_grad,
+    is_negated=Tensor.is_neg,
+    grad_enabled=torch.is_grad_enabled,
+    states=(
+        (torch._C._len_torch_dispatch_stack, 0),
+        (torch._C._len_torch_function_stack, 0),
+        (torch._C._are_functorch_transforms_active, False),
+        (torch._C._is_tracing, False),
+        (vars(forward_ad), "_current_level", -1),
+    ),
+)
+"""Says whether tensors are plain, but for what only torch's compiler sees."""
+autocasts = torch._C._is_any_autocast_enabled
+"""Say whether autocast is on for any kind of device; what it asks for, `lowered` does."""
 
 
 def written(out: Tensor) -> Tensor:
@@ -26,23 +40,39 @@ def written(out: Tensor) -> Tensor:
     return out
 
 
+def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
+    """Cast an operand as autocast asks: floats of 16 and 32 bits on a device that it is on for, as torch's products do.
+
+    Args:
+        operand: a tensor; whatever else stays as it is.
+        dtype: what to cast to, instead of autocast's dtype.
+    """
+    if not isinstance(operand, Tensor) or operand.dtype not in FLOATS:
+        return operand
+    kind = operand.device.type
+    if not torch.is_autocast_enabled(kind):
+        return operand
+    return operand.to(torch.get_autocast_dtype(kind) if dtype is None else dtype)
+
+
 def is_plain(*tensors: Any) -> bool:
     """Say whether nothing but the kernel itself has to see a call: nobody traces, transforms or differentiates it.
 
     True only for tensors of torch's own class (None for absent ones) on a device that kernels run on. What the operator
     registered with torch does besides the launch is then nothing, and its implementation may be called at once.
+
+    Raises:
+        NotImplementedError: a tensor has a tangent: torch would drop it without a word, as no operator knows its own.
     """
-    if torch.compiler.is_compiling() or _dispatch_modes() or _function_modes() or _transforms() is not None:
+    if torch.compiler.is_compiling():
         return False
-    if forward_ad._current_level >= 0 or _tracing_state() is not None:
+    if forward_ad._current_level >= 0:
+        _refuse_tangents(tensors)
         return False
-    differentiates = torch.is_grad_enabled()
-    devices = library.devices()
+    return PLAIN(library.devices(), *tensors)
+
+
+def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
     for tensor in tensors:
-        if tensor is None:
-            continue
-        if type(tensor) is not Tensor or tensor.device.type not in devices or tensor.is_neg():
-            return False
-        if differentiates and tensor.requires_grad:
-            return False
-    return True
+        if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")

@@ -19,7 +19,7 @@ from nojit.runtime.errors import KernelNotFoundError
 if TYPE_CHECKING:
     from nojit.runtime.loader import Bundle
 
-__all__ = ["Kernel", "Provider", "devices", "get", "override"]
+__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "override"]
 
 
 class Kernel(Protocol):
@@ -36,14 +36,26 @@ Provider = Callable[[str], Kernel]
 """Gives the kernel of a name, or raises `KernelNotFoundError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
     """A provider, and what it gave so far."""
 
     provider: Provider
     devices: frozenset[str]
     """Device types, in torch's words, that its kernels run on."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the kernel `name`, asking the provider once and remembering its answer.
+
+        Raises:
+            KernelNotFoundError: it has none such.
+        """
+        kernel = self.kernels.get(name)
+        if kernel is None:
+            # of two threads that ask at once the first to store wins, and both get its kernel
+            kernel = self.kernels.setdefault(name, self.provider(name))
+        return kernel
 
 
 def _from_bundles(name: str) -> Kernel:
@@ -74,29 +86,25 @@ def _open(paths: tuple[Path, ...]) -> Bundle:
 class _Current:
     """The source in use; replaced as a whole, so that a reader sees one or the other."""
 
-    source = _Source(_from_bundles, frozenset({"cuda"}))
+    source = Source(_from_bundles, frozenset({"cuda"}))
 
 
-_CURRENT: Final = _Current()
+CURRENT: Final = _Current()
+"""Whose `source` every call asks."""
 
 
 def get(name: str) -> Kernel:
-    """Return the kernel `name`, asking the provider once and remembering its answer.
+    """Return the kernel `name` of the source in use.
 
     Raises:
         KernelNotFoundError: no bundle at hand holds it.
     """
-    kernels = _CURRENT.source.kernels
-    kernel = kernels.get(name)
-    if kernel is None:
-        # of two threads that ask at once the first to store wins, and both get its kernel
-        kernel = kernels.setdefault(name, _CURRENT.source.provider(name))
-    return kernel
+    return CURRENT.source.kernel(name)
 
 
 def devices() -> frozenset[str]:
     """Return the device types that kernels run on at present."""
-    return _CURRENT.source.devices
+    return CURRENT.source.devices
 
 
 @contextmanager
@@ -108,9 +116,9 @@ def override(provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"})
     """
     if not devices:
         raise ValueError("devices: expected at least one device type, got none")
-    before = _CURRENT.source
-    _CURRENT.source = _Source(provider, devices)
+    before = CURRENT.source
+    CURRENT.source = Source(provider, devices)
     try:
         yield
     finally:
-        _CURRENT.source = before
+        CURRENT.source = before

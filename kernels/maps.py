@@ -6,27 +6,15 @@ from functools import cache
 from typing import Any, Final
 
 import torch
+from nojit.runtime._core import Described
 from torch import Tensor
 
-__all__ = ["MAP_BYTES", "Described", "capability", "described", "processors", "takes_maps"]
+__all__ = ["MAP_BYTES", "Described", "capability", "described", "has_maps", "processors", "takes_maps"]
 
 HOPPER: Final = 9
 """The major compute capability whose kernels take maps."""
 MAP_BYTES: Final = 16
 """What tensor maps want addresses and strides to be multiples of."""
-
-
-class Described:
-    """A tensor of four dimensions, its blocks left to the kernel."""
-
-    __slots__ = ("base", "shape", "strides")
-
-    block_shape = None
-
-    def __init__(self, base: Tensor, strides: tuple[int, ...], shape: tuple[int, ...] | None = None) -> None:
-        self.base = base
-        self.shape: tuple[int, ...] = base.shape if shape is None else shape
-        self.strides = strides
 
 
 def described(value: Tensor) -> Described | None:
@@ -46,7 +34,14 @@ def described(value: Tensor) -> Described | None:
 
 def takes_maps(value: Tensor) -> bool:
     """Say whether a tensor lies on a device with kernels over maps, and has 16 bits an element, as they want."""
-    return bool(value.is_cuda and value.element_size() == 2 and _facts(value.device.index).major == HOPPER)
+    return value.element_size() == 2 and has_maps(value.device)
+
+
+def has_maps(device: torch.device) -> bool:
+    """Say whether a device has kernels over maps."""
+    if device.type != "cuda":
+        return False
+    return bool(_facts(torch.cuda.current_device() if device.index is None else device.index).major == HOPPER)
 
 
 def capability(value: Tensor) -> tuple[int, int]:

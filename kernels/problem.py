@@ -8,9 +8,10 @@ another seed, for a last look that nothing was fitted to) and ``bars`` (what spe
 
 from __future__ import annotations
 
+import math
 import random
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -30,6 +31,7 @@ __all__ = [
     "generator",
     "recorded",
     "rounding",
+    "spread",
 ]
 
 T = TypeVar("T")
@@ -37,8 +39,10 @@ T = TypeVar("T")
 DRAWN: Final = ("held_out", "fresh")
 """The uses whose problems are drawn by a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
-FRESH: Final = 3
+FRESH: Final = 4
 """Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
+# for each problem that fills a gap: more would only go to the edges
+_CANDIDATES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,8 @@ def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
         result = call()
     if len(launches) != 1:
         raise ValueError(f"expected one launch, got {len(launches)}")
-    return launches[0], result
+    # memos keep the recorder, which is not to keep the tensors
+    return launches.pop(), result
 
 
 def check_use(use: str) -> None:
@@ -150,6 +155,25 @@ def draws(name: str, use: str) -> random.Random:
     """Return numbers that are the same everywhere and always: `name` and the use are the seed."""
     seeds = {"held_out": name, "fresh": f"{name} fresh {FRESH}"}
     return random.Random(seeds.get(use, f"{name} {use}"))  # noqa: S311 - shapes, no secrets
+
+
+def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], float], count: int) -> tuple[T, ...]:
+    """Draw problems into the gaps between those that are known: of a few candidates the one that is farthest from all.
+
+    Mitchell, "Spectrally optimal sampling for distribution ray tracing", 1991, section 4.
+
+    Args:
+        known: what there is.
+        draw: a candidate, another one each time.
+        far: how far two are from one another.
+        count: of problems to draw.
+    """
+    found: list[T] = []
+    while len(found) < count:
+        there = [*known, *found]
+        candidates = [draw() for _ in range(_CANDIDATES)]
+        found.append(max(candidates, key=lambda one: min((far(one, other) for other in there), default=math.inf)))
+    return tuple(found)
 
 
 def generator(name: str, device: str) -> torch.Generator:

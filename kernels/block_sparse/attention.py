@@ -1,11 +1,16 @@
 """Attention over the blocks of a layout: a product, the softmax, and a product."""
 
+# ruff: noqa: PLR0917 - as many operands and terms
+
 from __future__ import annotations
 
 import torch
+from nojit.kernels.arguments import check_choice, check_flags, check_number, refuse_type
+from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import block_sparse_matmul
 from nojit.kernels.block_sparse.op import block_sparse_softmax
+from nojit.runtime.errors import ArgumentError
 from torch import Tensor, nn
 
 __all__ = ["BlockSparseAttention"]
@@ -31,8 +36,19 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             is_causal: let query m see the keys up to m only.
             key_padding_mask_mode: ``"add"`` or ``"mul"``, as in `block_sparse_softmax`.
             attention_mask_mode: likewise.
+
+        Raises:
+            ArgumentError: a layout, scale or flag of another type.
+            ValueError: another mode.
         """
         super().__init__()
+        if not isinstance(layout, BlockLayout):
+            refuse_type("layout", "a BlockLayout", type(layout).__name__)
+        if scale is not None:
+            check_number("scale", scale)
+        check_flags(is_causal=is_causal)
+        check_choice("key_padding_mask_mode", key_padding_mask_mode, MODES)
+        check_choice("attention_mask_mode", attention_mask_mode, MODES)
         self.layout = layout
         self.scale = scale
         self.is_causal = is_causal
@@ -66,6 +82,22 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             ArgumentError: a type, dtype or device that does not fit.
             ValueError: a shape or mode that does not fit.
         """
+        try:
+            return self._attend(q, k, v, relative_position, key_padding_mask, attention_mask)
+        except (ArgumentError, ValueError):
+            # products call their operands a and b
+            check_attention(q, k, v, self.layout)
+            raise
+
+    def _attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        relative_position: Tensor | None,
+        key_padding_mask: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Tensor:
         scores = block_sparse_matmul(q, k, self.layout, "sdd", trans_b=True)
         weights = block_sparse_softmax(
             scores,

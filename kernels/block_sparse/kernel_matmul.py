@@ -71,7 +71,7 @@ def block_sparse_sdd_kernel(
     a_ptr,
     b_ptr,
     out_ptr,
-    strips_ptr,
+    tiles_ptr,
     columns_ptr,
     blocks_ptr,
     batch,  # noqa: ARG001 - the manifest's grid reads it
@@ -105,7 +105,7 @@ def block_sparse_sdd_kernel(
     tile = tl.program_id(0) % tiles
     index_z = (tl.program_id(0) // tiles).to(tl.int64)
     width = SPAN // block
-    strip = tl.load(strips_ptr + tile)
+    strip = tl.load(tiles_ptr + tile * 3)
     head = (strip // strips).to(tl.int64)
     rows = strip % strips * STRIP + tl.arange(0, STRIP)
     lanes = tl.arange(0, SPAN)
@@ -142,7 +142,7 @@ def block_sparse_dsd_kernel(
     out_ptr,
     partial_ptr,
     tasks_ptr,
-    columns_ptr,
+    entries_ptr,
     blocks_ptr,
     batch,  # noqa: ARG001 - the manifest's grid reads it
     tasks,
@@ -199,7 +199,7 @@ def block_sparse_dsd_kernel(
     start = 0
     # the tables have one entry more than there are: what is read ahead is always there
     blocks = tl.load(own_blocks_ptr + entry.to(tl.int64) * group)
-    column = tl.load(columns_ptr + entry)
+    column = tl.load(entries_ptr + entry * 2)
     for _ in range((last - first) * (block // BLOCK_K)):
         offsets = blocks.to(tl.int64)[:, None] * stride_sb + start * stride_sc
         s = tl.load(s_ptrs + offsets, mask=(blocks >= 0)[:, None], other=0.0)
@@ -210,7 +210,7 @@ def block_sparse_dsd_kernel(
         start = tl.where(ends, 0, start)
         entry += ends.to(tl.int32)
         blocks = tl.load(own_blocks_ptr + entry.to(tl.int64) * group)
-        column = tl.load(columns_ptr + entry)
+        column = tl.load(entries_ptr + entry * 2)
         acc = tl.dot(s, d, acc, input_precision=PRECISION)
     out_ptr += index_z * stride_oz + head * stride_oh
     row_start = strip % strips * STRIP

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
-from nojit.kernels.arguments import refuse_type, refuse_value
+from nojit.kernels.arguments import check_int, refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, pack
+from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from nojit.kernels.block_sparse.prepared import Prepared
 
 __all__ = ["BLOCK_SIZES", "BlockLayout", "Tables"]
 
 BLOCK_SIZES: Final = (16, 32, 64, 128)
-MOST_PREPARED: Final = 256
-"""Products that a layout remembers."""
+MOST_REMEMBERED: Final = 256
+"""Kinds of products, and of softmaxes, that a layout remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +42,13 @@ class BlockLayout:
         heads: the number of heads, or None for a layout that every head shares.
         rows: block rows, M / block.
         cols: block columns, N / block.
-        prepared: products of this layout that were checked, by the facts of their calls.
+        products: the memo of `block_sparse_matmul` over this layout.
+        softmaxes: that of `block_sparse_softmax`.
     """
 
     __slots__ = (
-        "_active", "_by_heads", "_hash", "_packings", "_tables", "block", "cols", "heads", "longest_row", "nnz", "prepared",
-        "rows",
+        "_active", "_by_heads", "_hash", "_packings", "_tables", "block", "cols", "heads", "longest_row", "nnz", "products",
+        "rows", "softmaxes",
     )  # fmt: skip
 
     def __init__(self, layout: Tensor, block: int) -> None:
@@ -61,7 +59,7 @@ class BlockLayout:
             block: the block size.
 
         Raises:
-            ArgumentError: `layout` is no tensor of integers or bools.
+            ArgumentError: `layout` is no tensor of integers or bools, or `block` no int.
             ValueError: its rank, or the block size, is none of those above.
         """
         if not isinstance(layout, Tensor):
@@ -70,9 +68,10 @@ class BlockLayout:
             refuse_type("layout", "an integer or bool dtype", layout.dtype)
         if layout.dim() not in {2, 3}:
             refuse_value("layout", "[H, M / block, N / block] or [M / block, N / block]", tuple(layout.shape))
-        if isinstance(block, bool) or block not in BLOCK_SIZES:
+        check_int("block", block)
+        if block not in BLOCK_SIZES:
             refuse_value("block", " or ".join(map(str, BLOCK_SIZES)), block)
-        self._read((layout.detach() != 0).cpu(), block)
+        self._read((layout.detach() != 0).cpu(), int(block))
 
     def _read(self, active: Tensor, block: int) -> None:
         self._active: Tensor = active.clone()
@@ -86,7 +85,12 @@ class BlockLayout:
         self._tables: dict[torch.device, Tables] = {}
         self._packings: dict[tuple[torch.device, bool], Packing] = {}
         self._by_heads: dict[int, BlockLayout] = {}
-        self.prepared: dict[Hashable, Prepared] = {}
+        self.products: Memo = new_memo(operands=2, limit=MOST_REMEMBERED)
+        self.softmaxes: Memo = new_memo(operands=4, limit=MOST_REMEMBERED)
+
+    def __reduce__(self) -> tuple[type[BlockLayout], tuple[Tensor, int]]:
+        # what is remembered stays here
+        return type(self), (self._active, self.block)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -171,12 +175,6 @@ class BlockLayout:
             with torch.inference_mode(False):
                 found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
         return found
-
-    def remember(self, facts: Hashable, call: Prepared) -> None:
-        """Keep a prepared product under the facts of its call; of ever new ones, forget the old."""
-        if len(self.prepared) >= MOST_PREPARED:
-            self.prepared.clear()
-        self.prepared[facts] = call
 
     def _check_heads(self) -> None:
         if self.heads is None:

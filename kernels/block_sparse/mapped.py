@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from nojit.kernels import library
 from nojit.kernels.block_sparse.packing import Cuts, Sizes
 from nojit.kernels.maps import Described, described, processors, takes_maps
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = [
@@ -27,7 +27,9 @@ Facts = tuple[tuple[Any, ...], dict[str, Any]]
 """Arguments of a launch behind its operands, and its constexprs."""
 ROWS: Final = 128
 """Rows of the strips and tiles that the kernels take."""
-LEAST_BLOCK: Final = 64
+LEAST_BLOCK: Final = 32
+BOX: Final = 64
+"""The most rows and columns that are copied at once; of small blocks, as many as a block has."""
 
 
 class SddMaps(NamedTuple):
@@ -88,35 +90,49 @@ def _oriented(value: Tensor) -> tuple[Described, bool] | None:
     if straight is not None:
         return straight, False
     turned = described(value.mT)
-    return None if turned is None else (turned, True)
+    return None if turned is None else (Described(value, turned.strides, turned.shape), True)
 
 
-def launch_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> None:
+def launch_sdd(
+    maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes, caller: Caller = DIRECT
+) -> None:
     """Launch the product into blocks; `shape` is that of a."""
     facts, meaning = facts_of_sdd(maps, shape, tables, sizes)
-    library.get("block_sparse_sdd_sm90")(maps.a, maps.b, maps.out, *facts, **meaning)
+    caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **meaning)
 
 
 def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
     """List what that kernel takes behind its operands, and its constexprs."""
-    strips, columns, blocks = tables
+    tiles, columns, blocks = tables
     batch, _, rows, depth = shape
-    named = {"SPAN": sizes.width, "TRANS_A": maps.trans_a, "TRANS_B": maps.trans_b}
-    numbers = (batch, len(strips), -(-rows // ROWS), depth, sizes.block, processors(strips))
-    return (strips, columns, blocks, *numbers), named
+    box = min(sizes.block, BOX)
+    height, width = (box, BOX) if maps.trans_b else (BOX, box)
+    copied = {"BOX": box, "B_HEIGHT": height, "B_WIDTH": width}
+    named = {"SPAN": sizes.width, "TRANS_A": maps.trans_a, "TRANS_B": maps.trans_b, **copied}
+    numbers = (batch, len(tiles), -(-rows // ROWS), depth, sizes.block, processors(tiles))
+    return (tiles, columns, blocks, *numbers), named
 
 
 def launch_dsd(
-    maps: DsdMaps, shape: Sequence[int], partial: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int
+    maps: DsdMaps,
+    shape: Sequence[int],
+    partial: Tensor,
+    strips: Sequence[Tensor],
+    cuts: Cuts,
+    block: int,
+    caller: Caller = DIRECT,
 ) -> None:
     """Launch the product of blocks; `shape` is that of the result."""
     facts, meaning = facts_of_dsd(maps, shape, strips, cuts, block)
-    library.get("block_sparse_dsd_sm90")(maps.s, maps.d, maps.out, partial, *facts, **meaning)
+    caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **meaning)
 
 
 def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
     """List what that kernel takes behind its operands and the partial results, and its constexprs."""
-    tasks, columns, blocks, _ = strips
+    tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
     numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), processors(tasks))
-    return (tasks, columns, blocks, *numbers), {"TURNED": maps.turned, "COLUMNS": maps.columns}
+    box = min(block, BOX)
+    tall, wide = (BOX, box) if maps.columns else (box, BOX)
+    named = {"TURNED": maps.turned, "COLUMNS": maps.columns, "BOX": box, "D_HEIGHT": tall, "D_WIDTH": wide}
+    return (tasks, entries, blocks, *numbers), named

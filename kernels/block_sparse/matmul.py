@@ -11,9 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.arguments import (
+    check_apart,
     check_choice,
     check_dtype,
+    check_flags,
     check_like,
     check_shape,
     check_tensor,
@@ -23,8 +26,9 @@ from nojit.kernels.arguments import (
 from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
-from nojit.kernels.block_sparse.prepared import Prepared, facts_of_call, prepare_dsd, prepare_sdd
-from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.block_sparse.remembered import record_dsd, record_sdd
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.memos import Recording
 from torch import Tensor
 
 __all__ = ["block_sparse_matmul"]
@@ -52,7 +56,7 @@ def block_sparse_matmul(
     leading dimensions of 1 where it has fewer than four. Sizes must agree: to share an operand, expand it.
 
     Args:
-        a: the left operand; fp16, bf16 or fp32.
+        a: the left operand; fp16, bf16 or fp32. Under autocast both operands get its dtype, unless `out` is given.
         b: the right operand, of the same dtype and device.
         layout: the active blocks of the sparse tensor as it is stored; one without heads serves any number.
         mode: ``"sdd"``, ``"dsd"`` or ``"dds"``.
@@ -60,7 +64,7 @@ def block_sparse_matmul(
         trans_b: likewise.
         trans_c: give the transpose of c. ``"sdd"``: `layout` has the active blocks of c transposed, [N, M]. ``"dsd"``
             and ``"dds"``: the result is [Z, H, N, M].
-        out: where to write the result; it must need no gradient.
+        out: where to write the result; it must need no gradient, and share no memory with an operand.
         deterministic: give the same bits each time. Otherwise rows that have many blocks are summed up in any order,
             by fp32 atomics, which takes less memory.
 
@@ -72,14 +76,16 @@ def block_sparse_matmul(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or mode that does not fit.
     """
+    if out is None and type(layout) is BlockLayout and not torch.compiler.is_dynamo_compiling():
+        source = library.CURRENT.source
+        known: Tensor | None = layout.products(a, b, source, mode, trans_a, trans_b, trans_c, deterministic)
+        if known is not None:
+            return known
+    if autocasts() and out is None:
+        a, b = lowered(a), lowered(b)
     if out is not None or type(layout) is not BlockLayout or not is_plain(a, b):
         return _multiply(a, b, layout, mode, trans_a, trans_b, trans_c, out, deterministic)
-    facts = facts_of_call(a, b, mode, trans_a, trans_b, trans_c, deterministic)
-    call = layout.prepared.get(facts)
-    if call is None:
-        call = _prepare(a, b, layout, mode, trans_a, trans_b, trans_c, deterministic)
-        layout.remember(facts, call)
-    return call(a, b)
+    return _multiply_plain(a, b, layout, mode, trans_a, trans_b, trans_c, deterministic)
 
 
 def _multiply(
@@ -94,7 +100,12 @@ def _multiply(
     deterministic: bool,
 ) -> Tensor:
     """Check and multiply, through torch's dispatcher where something has to see it."""
+    check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
     a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
+    # tensors that torch traces have no addresses
+    if out is not None and is_plain(a, b, out):
+        check_apart("out", out, "a", a)
+        check_apart("out", out, "b", b)
     if mode == "sdd":
         left, right = _sides(a, b, trans_a, trans_b, trans_c)
         return _run_sdd(left, right, packing, deterministic, out)
@@ -102,7 +113,7 @@ def _multiply(
     return _run_dsd(s, d, packing, turned, flip, deterministic, out)
 
 
-def _prepare(
+def _multiply_plain(
     a: Tensor,
     b: Tensor,
     layout: BlockLayout,
@@ -111,13 +122,45 @@ def _prepare(
     trans_b: bool,
     trans_c: bool,
     deterministic: bool,
-) -> Prepared:
-    """Check a call, and prepare it and its like."""
-    a, b, packing = _check(a, b, layout, mode, trans_a, trans_b, trans_c)
+) -> Tensor:
+    """Check and multiply tensors that nothing but the kernels has to see, and remember how."""
+    words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
+    if getattr(a, "dtype", None) is torch.float32:
+        # how such are multiplied is a switch of torch's
+        words += (products.precision(a.dtype),)
+        known: Tensor | None = layout.products(a, b, library.CURRENT.source, *words)
+        if known is not None:
+            return known
+    check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
+    recording = Recording(a, b)
+    own_a, own_b = recording.operands
+    left, right, packing = _check(own_a, own_b, layout, mode, trans_a, trans_b, trans_c)
+    recording.stands(left, own_a)
+    recording.stands(right, own_b)
+    out = _record(recording, left, right, packing, mode, trans_a, trans_b, trans_c, deterministic)
+    layout.products.remember(recording.recipe(out), a, b, recording.source, *words)
+    return out
+
+
+def _record(
+    recording: Recording,
+    a: Tensor,
+    b: Tensor,
+    packing: Packing,
+    mode: str,
+    trans_a: bool,
+    trans_b: bool,
+    trans_c: bool,
+    deterministic: bool,
+) -> Tensor:
     if mode == "sdd":
-        return prepare_sdd(*_sides(a, b, trans_a, trans_b, trans_c), packing, trans_c)
+        left, right = _sides(a, b, trans_a, trans_b, trans_c)
+        recording.stands(left, b if trans_c else a)
+        recording.stands(right, a if trans_c else b)
+        return record_sdd(recording, left, right, packing)
     s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
-    return prepare_dsd(s, d, packing, turned, flip, deterministic, mode == "dds")
+    recording.stands(d, a if mode == "dds" else b)
+    return record_dsd(recording, s, d, packing, turned, flip, deterministic)
 
 
 def _check(

@@ -21,8 +21,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "block_sparse_sdd": Roles(("BLOCK_K",), ("PRECISION",), ("STRIP", "SPAN")),
     "block_sparse_dsd": Roles(("BLOCK_N", "BLOCK_K"), ("PRECISION",), ("STRIP",)),
     "block_sparse_merge": Roles(("ROWS",), (), ()),
-    "block_sparse_sdd_sm90": Roles(("STAGES",), (), ("SPAN", "TRANS_A", "TRANS_B")),
-    "block_sparse_dsd_sm90": Roles(("BLOCK_N", "STAGES"), (), ("TURNED", "COLUMNS")),
+    "block_sparse_sdd_sm90": Roles(("STAGES",), (), ("SPAN", "BOX", "B_HEIGHT", "B_WIDTH", "TRANS_A", "TRANS_B")),
+    "block_sparse_dsd_sm90": Roles(("BLOCK_N", "STAGES"), (), ("BOX", "D_HEIGHT", "D_WIDTH", "TURNED", "COLUMNS")),
 }
 
 BARS: Final = (
@@ -189,13 +189,13 @@ def _bars() -> list[tuple[Problem, int]]:
 
 
 def _packed(use: str) -> list[tuple[Problem, int]]:
-    """List products that the kernels for sm_90 serve: large blocks that fill tiles of 128 rows."""
+    """List products that the kernels for sm_90 serve: blocks that fill tiles of 128 rows."""
     if use == "bars":
         return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
     rng = draws("block_sparse_packed", use)
     found: dict[str, tuple[Problem, int]] = {}
     while len(found) < _PACKED[use]:
-        problem, free = _draw(rng, (64, 128))
+        problem, free = _draw(rng, (32, 64, 128))
         if _fills_tiles(problem):
             found[f"{problem.name}, {free}"] = problem, free
     return list(found.values())
@@ -239,5 +239,9 @@ def _cut(use: str) -> list[tuple[Problem, int]]:
         length = round(2 ** rng.uniform(12, 13)) // block
         batch, heads = rng.choice((1, 2, 4)), rng.choice((2, 8, 16))
         name = f"bigbird 1, {batch} x {heads} x {length} of {block}"
-        found[f"{name}, {free}"] = Problem(name, batch, heads, length, length, block, "bigbird", 1.0), free
+        problem = Problem(name, batch, heads, length, length, block, "bigbird", 1.0)
+        tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
+        # in large products no strip is cut
+        if products.strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
+            found[f"{name}, {free}"] = problem, free
     return list(found.values())

@@ -12,23 +12,14 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
-    check_choice,
-    check_dtype,
-    check_like,
-    check_rank,
-    check_shape,
-    check_tensor,
-    refuse_type,
-    refuse_value,
-)
+from nojit.kernels.arguments import check_flags, check_like, check_number, check_shape
+from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels.dispatch import autocasts, is_plain
+from nojit.kernels.memos import DIRECT, Caller, Recording
 from torch import Tensor
 
 __all__ = ["block_sparse_softmax", "softmax_bwd"]
-
-MODES: Final = ("add", "mul")
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
@@ -53,7 +44,7 @@ def block_sparse_softmax(
         x: scores [Z, nnz, block, block] in the layout's order of blocks; fp16, bf16 or fp32, any strides.
         layout: the active blocks.
         scale: what x is multiplied with.
-        relative_position: a dense bias that broadcasts to [Z, H, M, N], of x's dtype.
+        relative_position: a dense bias that broadcasts to [Z, H, M, N], of x's dtype, which under autocast it and masks get.
         key_padding_mask: [Z, N], of x's dtype or bool.
         attention_mask: [M, N], likewise.
         key_padding_mask_mode: ``"add"`` adds the mask to the scores; ``"mul"`` drops the places where it is 0 and
@@ -70,23 +61,39 @@ def block_sparse_softmax(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or mode that does not fit.
     """
-    heads = _check_sparse(x, layout)
+    words = (scale, key_padding_mask_mode, attention_mask_mode, is_causal)
+    if inplace is False and type(layout) is BlockLayout and not torch.compiler.is_dynamo_compiling():
+        terms = (relative_position, key_padding_mask, attention_mask)
+        known: Tensor | None = layout.softmaxes(x, *terms, library.CURRENT.source, *words)
+        if known is not None:
+            return known
+    if not bool is type(is_causal) is type(inplace):
+        check_flags(is_causal=is_causal, inplace=inplace)  # type: ignore[unreachable]  # of callers without types
+    factor = scale if type(scale) is float else check_number("scale", scale)
+    heads = check_sparse(x, layout, bias=relative_position)
     size = (x.shape[0], heads, *layout.shape)
-    rpe = _check_bias(relative_position, x, size)
-    kpm = _check_mask("key_padding_mask", key_padding_mask, key_padding_mask_mode, x, (size[0], size[3]), "Z, N")
-    am = _check_mask("attention_mask", attention_mask, attention_mask_mode, x, size[2:], "M, N")
+    rpe = check_bias(relative_position, x, size)
+    kpm = check_mask("key_padding_mask", key_padding_mask, key_padding_mask_mode, x, (size[0], size[3]), "Z, N")
+    am = check_mask("attention_mask", attention_mask, attention_mask_mode, x, size[2:], "M, N")
     own = layout.for_heads(heads)
     tables = own.tables(x.device)
     arguments = (
-        tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, float(scale),
+        tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor,
         rpe, kpm, am, key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
     )  # fmt: skip
     if inplace:
-        _check_writable(x)
+        check_writable(x)
         in_place: Tensor = _InPlace.apply(x, *arguments)
         return in_place
-    result: Tensor = (_softmax if is_plain(x, rpe) else _softmax_op)(x, *arguments)
-    return result
+    if not is_plain(x, rpe, kpm, am):
+        result: Tensor = _softmax_op(x, *arguments)
+        return result
+    if autocasts() or kpm is not key_padding_mask or am is not attention_mask:
+        return _softmax(x, *arguments)
+    recording = Recording(x, relative_position, kpm, am)
+    out = _record(recording, rpe, arguments)
+    layout.softmaxes.remember(recording.recipe(out), x, relative_position, kpm, am, recording.source, *words)
+    return out
 
 
 def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Tensor:
@@ -105,74 +112,32 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape that does not fit.
     """
-    own = layout.for_heads(_check_sparse(y, layout, "y"))
+    factor = check_number("scale", scale)
+    heads = check_sparse(y, layout, "y")
+    check_like("dy", dy, "y", y)
+    own = layout.for_heads(heads)
     tables = own.tables(y.device)
-    dx, _ = (_softmax_backward if is_plain(y, dy) else _softmax_backward_op)(
-        y,
-        dy,
-        tables.spans,
-        tables.columns,
-        tables.long_rows,
-        own.rows,
-        own.cols,
-        own.block,
-        own.longest_row,
-        float(scale),
-        False,
-    )
+    run = _softmax_backward if is_plain(y, dy) else _softmax_backward_op
+    dx, _ = run(
+        y, dy, tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor, False
+    )  # fmt: skip
     result: Tensor = dx
     return result
-
-
-def _check_sparse(x: Tensor, layout: BlockLayout, name: str = "x") -> int:
-    """Check a sparse tensor against its layout; return its number of heads."""
-    if not isinstance(layout, BlockLayout):
-        refuse_type("layout", "a BlockLayout", type(layout).__name__)
-    check_tensor(name, x)
-    check_dtype(name, x)
-    check_rank(name, x, "Z, nnz, block, block")
-    check_shape(name, x, (*x.shape[:2], layout.block, layout.block), "Z, nnz, block, block")
-    return layout.heads_of(x.shape[1])
-
-
-def _check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...]) -> Tensor | None:
-    if bias is None:
-        return None
-    check_like("relative_position", bias, "x", x)
-    try:
-        return bias.expand(size)
-    except RuntimeError:
-        refuse_value("relative_position", f"a shape that broadcasts to {size} [Z, H, M, N]", tuple(bias.shape))
-
-
-def _check_mask(
-    name: str, mask: Tensor | None, mode: str, x: Tensor, shape: tuple[int, ...], dims: str
-) -> Tensor | None:
-    """Check a mask and give it x's dtype."""
-    check_choice(f"{name}_mode", mode, MODES)
-    if mask is None:
-        return None
-    if isinstance(mask, Tensor) and mask.dtype == torch.bool:
-        if mode != "mul":
-            refuse_value(f"{name}_mode", "'mul' with a bool mask", repr(mode))
-        mask = mask.to(x.dtype)
-    check_like(name, mask, "x", x)
-    check_shape(name, mask, shape, dims)
-    if mask.requires_grad:
-        refuse_value(name, "a mask that requires no grad", "one that does: masks have no gradient")
-    return mask
-
-
-def _check_writable(x: Tensor) -> None:
-    if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride(), strict=True)):
-        refuse_value("x", "a tensor without repeated elements, to write in place", f"strides {x.stride()}")
-    if torch.is_grad_enabled() and x.requires_grad and x.is_leaf:
-        refuse_value("x", "no leaf that requires grad, to write in place", "one")
 
 
 def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
     """Return a term's strides; those of an absent one satisfy every hint: 0, and 1 for the last."""
     return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
+
+
+def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
+    """Compute the softmax of a recording's operands; `rpe` is the bias as kernels see it."""
+    x, bias, kpm, am = recording.operands
+    spans, columns, *_ = arguments
+    recording.constant(spans, columns)
+    if bias is not None and rpe is not None:
+        rpe = recording.stands(bias.expand(rpe.shape), bias)
+    return _softmax(x, *arguments[:8], rpe, kpm, am, *arguments[11:], caller=recording)
 
 
 def _launch_forward(
@@ -191,10 +156,13 @@ def _launch_forward(
     kpm_multiplies: bool,
     am_multiplies: bool,
     is_causal: bool,
+    *,
+    caller: Caller = DIRECT,
 ) -> None:
     if not x.numel():
         return
-    library.get("block_sparse_softmax_fwd")(
+    caller.launch(
+        "block_sparse_softmax_fwd",
         x, out, spans, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
         x.shape[0], spans.shape[0] // rows, rows, block, longest_row,
         *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
@@ -213,9 +181,10 @@ def _softmax(
     longest_row: int,
     scale: float,
     *terms: Any,
+    caller: Caller = DIRECT,
 ) -> Tensor:
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _launch_forward(x, out, spans, columns, long_rows, rows, block, longest_row, scale, *terms)
+    out = caller.make(Tensor.new_empty, x, *x.shape)
+    _launch_forward(x, out, spans, columns, long_rows, rows, block, longest_row, scale, *terms, caller=caller)
     return out
 
 
@@ -269,7 +238,8 @@ def _allocate_gradients(
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    spans, columns, long_rows, rows, cols, block, longest_row, scale = inputs[1:9]
+    spans, columns, long_rows, rows, cols, block, longest_row, scale, bias = inputs[1:10]
+    ctx.bias_shape = None if bias is None else bias.shape
     ctx.save_for_backward(output, spans, columns)
     ctx.sizes = (long_rows, rows, cols, block, longest_row, scale)
 
@@ -278,7 +248,9 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     y, spans, columns = ctx.saved_tensors
     wants_bias = ctx.needs_input_grad[9]
     dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.sizes, wants_bias)
-    return (dx, *(None,) * 8, drpe if wants_bias else None, *(None,) * 5)
+    # the tables of a layout without rows do not tell how many heads it has
+    dbias = drpe.view(ctx.bias_shape) if wants_bias else None
+    return (dx, *(None,) * 8, dbias, *(None,) * 5)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:

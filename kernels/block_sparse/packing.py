@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels.maps import has_maps
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "pack"]
@@ -21,14 +23,20 @@ TILES: Final = {True: ((64, 128), (128, 128), (128, 256)), False: ((32, 128), (6
 """Rows and columns of a tile of a sparse result, likewise."""
 BALANCE: Final = {True: 80, False: 8}
 """Flops that a chip does while its L2 cache gives a byte, roughly: on an H200 700 TFLOP/s (fp32: 60) by 8 TB/s."""
-SKIPPED: Final = 64
-"""Rows that a kernel for 16-bit operands multiplies alone (that for sm_90): of larger blocks none is multiplied in vain."""
+SKIPPING: Final = 32
+"""The least block of kernels for 16-bit operands that skip what has no block (those for sm_90),"""
+OWNED: Final = 64
+"""and how many rows they skip at a time."""
 BLOCK_N: Final = 256
 """Columns of the dense operand that the model of a strip reckons with."""
 LONG: Final = 2
 """A strip is cut if it has more than this many times the mean number of entries,"""
 LONG_ROWS: Final = 1024
-"""and more than this many rows of the dense operand."""
+"""more than this many rows of the dense operand,"""
+SHARE: Final = 3
+"""and in a product more than one part in so many of what a program does if `PROGRAMS` share the work:"""
+PROGRAMS: Final = 132
+"""otherwise it holds up no one, and sums need not go through memory."""
 
 
 class Sizes(NamedTuple):
@@ -44,13 +52,25 @@ class Sizes(NamedTuple):
     """Rows of a strip, in elements."""
     slots: int
     """How many partial results the strips that are cut have."""
+    longest: int
+    """Entries of the longest strip."""
+    entries: int
+    """Entries of all strips."""
     turned_height: int
-    """The same of the transpose."""
+    """The same four of the transpose."""
     turned_slots: int
+    turned_longest: int
+    turned_entries: int
     tile: int
     """Rows of a tile, in elements."""
     width: int
     """Columns of a tile, in elements."""
+
+    def strips_of(self, turned: bool) -> tuple[int, int, int, int]:
+        """Return height, slots, longest and entries of the layout's strips, or of its transpose's."""
+        if turned:
+            return self.turned_height, self.turned_slots, self.turned_longest, self.turned_entries
+        return self.height, self.slots, self.longest, self.entries
 
     def rows_of(self, turned: bool) -> int:
         """Return the rows of the layout, or of its transpose, in elements."""
@@ -69,10 +89,14 @@ class Cuts:
     atomic: bool
     """Whether tasks add to a strip's slot, in any order, instead of storing to one of their own."""
 
-    def allocate(self, like: Tensor) -> Tensor:
+    def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
         """Allocate them on the device of `like`, 0 where they are added to; something at least, that has an address."""
-        make = torch.zeros if self.atomic else torch.empty
-        return make(self.shape if self.slots else (4,), dtype=torch.float32, device=like.device)
+        if not self.slots:
+            nothing = like.new_empty(4, dtype=torch.float32)
+            caller.constant(nothing)
+            return nothing
+        make = Tensor.new_zeros if self.atomic else Tensor.new_empty
+        return caller.make(make, like, self.shape, dtype=torch.float32)
 
 
 class Packing(NamedTuple):
@@ -82,14 +106,15 @@ class Packing(NamedTuple):
     """
 
     tables: tuple[Tensor, ...]
-    """`tasks`, `columns`, `blocks`, `merges` of the layout's strips; the same of its transpose's; `strips`, `columns`,
-    `blocks` of its tiles.
+    """`tasks`, `entries`, `blocks`, `merges`, `whole` of the layout's strips; the same of its transpose's; `tiles`,
+    `columns`, `blocks` of its tiles.
 
     tasks: [T, 5] strip, first entry, end, and the slot of the partial result and its merge (-1: a whole strip).
-    columns: [E + 1] block column of each entry, and a 0.
+    entries: [E + 1, 2] block column, and which halves of the strip have a block there (1: the upper, 2: the lower).
     blocks: [E + 1, height / block] the block of each row of the strip at that entry, -1 where there is none.
     merges: [X, 3] strip, first slot, end.
-    strips: [T] strip of each tile.
+    whole: the tasks where no strip is cut.
+    tiles: [T, 3] strip, and up to which column, in elements, its upper and its lower half have blocks.
     columns: [T, width / block] block columns of each tile, -1 past the end.
     blocks: [T, height / block, width / block] the blocks of each tile, -1 where there is none.
     """
@@ -122,12 +147,12 @@ def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Pack
     nnz = int(active.sum())
     index[active] = torch.arange(nnz, dtype=torch.int32, device=active.device)
     height, turned_height = choose_height(active, block, narrow), choose_height(active.mT, block, narrow)
-    tile, width = choose_tile(active, block, narrow)
-    *straight, slots = _tasks(_strips(index, height // block), block)
-    *turned, turned_slots = _tasks(_strips(index.mT, turned_height // block), block)
-    tables = (*straight, *turned, *_tiles(_strips(index, tile // block), width // block))
+    tile, width = choose_tile(active, block, narrow, narrow and block >= SKIPPING and has_maps(device))
+    straight, numbers = _tasks(_strips(index, height // block), block)
+    turned, turned_numbers = _tasks(_strips(index.mT, turned_height // block), block)
+    tables = (*straight, *turned, *_tiles(_strips(index, tile // block), width // block, block))
     _, rows, cols = active.shape
-    sizes = Sizes(block, rows, cols, nnz, height, slots, turned_height, turned_slots, tile, width)
+    sizes = Sizes(block, rows, cols, nnz, height, *numbers, turned_height, *turned_numbers, tile, width)
     return Packing(tuple(table.to(torch.int32).contiguous().to(device) for table in tables), sizes)
 
 
@@ -135,24 +160,33 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
     """Choose how many rows a strip has: the height whose entries take least time, of equals the largest."""
 
     def time(height: int) -> float:
-        here, entries = _occupied(active, height // block)
+        here, entries = int(active.sum()), _occupied(active, height // block)
         moved = here * block * block + entries * block * BLOCK_N
-        rows = here * block if narrow and block >= SKIPPED else entries * height
+        rows = (
+            _occupied(active, max(OWNED // block, 1)) * max(OWNED, block)
+            if narrow and block >= SKIPPING
+            else entries * height
+        )
         return _time(rows * block * BLOCK_N, moved, narrow)
 
     return min((height for height in reversed(HEIGHTS[narrow]) if height >= block), key=time)
 
 
-def choose_tile(active: Tensor, block: int, narrow: bool) -> tuple[int, int]:
-    """Choose the rows and columns of a tile likewise."""
+def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = False) -> tuple[int, int]:
+    """Choose the rows and columns of a tile likewise; high ones if that is what a kernel over tensor maps takes.
+
+    They are faster even where half of them is in vain: scattered blocks of 32 and 64 on an H200, 1.1 to 1.8 times.
+    """
 
     def time(shape: tuple[int, int]) -> float:
         height, width = shape
         lengths = _union(active, height // block).sum(-1)
-        tiles = int((-(-lengths // (width // block))).sum())
-        return _time(tiles * height * width, tiles * height + int(lengths.sum()) * block, narrow)
+        tiles, halves = (int((-(-lengths // (columns // block))).sum()) for columns in (width, max(width // 2, block)))
+        done = halves * (width // 2) if narrow and block >= SKIPPING else tiles * width
+        return _time(done * height, tiles * height + int(lengths.sum()) * block, narrow)
 
-    return min((shape for shape in reversed(TILES[narrow]) if shape[0] >= block), key=time)
+    least = OWNED * 2 if over_maps else block
+    return min((shape for shape in reversed(TILES[narrow]) if shape[0] >= least), key=time)
 
 
 def _time(products: int, loads: int, narrow: bool) -> float:
@@ -170,9 +204,9 @@ def _union(active: Tensor, group: int) -> Tensor:
     return _grouped(active, group, False).any(2)
 
 
-def _occupied(active: Tensor, group: int) -> tuple[int, int]:
-    """Count the blocks of a layout, and the entries of its strips."""
-    return int(active.sum()), int(_union(active, group).sum())
+def _occupied(active: Tensor, group: int) -> int:
+    """Count the entries of strips of `group` block rows."""
+    return int(_union(active, group).sum())
 
 
 def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
@@ -184,19 +218,45 @@ def _grouped(value: Tensor, group: int, fill: int) -> Tensor:
 
 
 def _strips(index: Tensor, group: int) -> _Strips:
-    """List the entries of the strips of an index [H, rows, cols] of blocks, -1 where there is none."""
+    """List the entries of the strips of an index [H, rows, cols] of blocks, -1 where there is none.
+
+    A strip's entries are ordered by column modulo the mean number of entries, so that neighbours in a window read the same
+    rows of a dense operand at the same time: the cache is then asked once for all of them.
+    """
     grouped = _grouped(index, group, -1)
     here = (grouped >= 0).any(2)
     head, strip, column = here.nonzero().unbind(1)
+    lengths = here.sum(-1).flatten()
+    period = max(round(len(strip) / max(int((lengths > 0).sum()), 1)), 1)
+    order = torch.argsort((head * here.shape[1] + strip) * period + column % period, stable=True)
+    head, strip, column = head[order], strip[order], column[order]
     blocks = grouped[head, strip, :, column]
-    return _Strips(head * here.shape[1] + strip, column, blocks, here.sum(-1).flatten())
+    return _Strips(head * here.shape[1] + strip, column, blocks, lengths)
 
 
-def _tasks(strips: _Strips, block: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """Cut long strips into tasks of nearly equal length: tasks, columns, blocks, merges and the number of slots."""
+def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int]]:
+    """Cut long strips into tasks of nearly equal length.
+
+    Returns tasks, entries, blocks, merges and whole; and the number of slots, of entries of the longest strip, of entries.
+    """
     lengths = strips.lengths
-    limit = _limit(lengths, block)
-    parts = (-(-lengths // limit)).clamp_min(1)
+    whole = _runs(lengths, torch.ones_like(lengths))
+    parts = (-(-lengths // _limit(lengths, block))).clamp_min(1)
+    tasks = _runs(lengths, parts)
+    none = strips.blocks.new_full((1, strips.blocks.shape[1]), -1)
+    halves = (_halves(strips.blocks >= 0) * torch.tensor([1, 2], device=lengths.device)).sum(1)
+    many = (parts > 1).nonzero()[:, 0]
+    last = parts[many].cumsum(0)
+    merges = torch.stack([many, last - parts[many], last], 1)
+    # kernels read one entry ahead
+    entries = torch.stack([strips.column, halves], 1)
+    entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
+    longest = int(lengths.max()) if len(lengths) else 0
+    return (tasks, entries, blocks, merges, whole), (int((tasks[:, 3] >= 0).sum()), longest, len(strips.strip))
+
+
+def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
+    """List the runs of entries of strips that are cut into so many parts: strip, first entry, end, slot, merge."""
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(parts)
     part = torch.arange(len(strip), device=strip.device) - (parts.cumsum(0) - parts)[strip]
     begin = (lengths.cumsum(0) - lengths)[strip]
@@ -204,15 +264,8 @@ def _tasks(strips: _Strips, block: int) -> tuple[Tensor, Tensor, Tensor, Tensor,
     end = begin + (part + 1) * lengths[strip] // parts[strip]
     cut = parts[strip] > 1
     slot = torch.where(cut, cut.cumsum(0) - 1, -1)
-    none = strips.blocks.new_full((1, strips.blocks.shape[1]), -1)
-    many = (parts > 1).nonzero()[:, 0]
-    last = parts[many].cumsum(0)
-    merges = torch.stack([many, last - parts[many], last], 1)
     merge = torch.where(cut, (parts > 1).cumsum(0)[strip] - 1, -1)
-    tasks = torch.stack([strip, first, end, slot, merge], 1)
-    # kernels read one entry ahead
-    columns, blocks = torch.cat([strips.column, strips.column.new_zeros(1)]), torch.cat([strips.blocks, none])
-    return tasks, columns, blocks, merges, int(cut.sum())
+    return torch.stack([strip, first, end, slot, merge], 1)
 
 
 def _limit(lengths: Tensor, block: int) -> int:
@@ -222,15 +275,30 @@ def _limit(lengths: Tensor, block: int) -> int:
     return max(LONG * mean, LONG_ROWS // block)
 
 
-def _tiles(strips: _Strips, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Cut the entries of each strip into tiles of `width`: strips, columns, blocks."""
+def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Cut the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
+
+    In a strip columns that both halves have come first, then those of the upper half, so that tiles are few that a half
+    needs little of.
+    """
     lengths = strips.lengths
     tiles = -(-lengths // width)
     strip = torch.arange(len(lengths), device=lengths.device).repeat_interleave(tiles)
+    upper, lower = _halves(strips.blocks >= 0).unbind(1)
+    order = torch.argsort(strips.strip * 3 + torch.where(upper & lower, 0, torch.where(upper, 1, 2)), stable=True)
     place = torch.arange(len(strips.strip), device=lengths.device) - (lengths.cumsum(0) - lengths)[strips.strip]
     tile = (tiles.cumsum(0) - tiles)[strips.strip] + place // width
     columns = torch.full((len(strip), width), -1, device=lengths.device)
     blocks = torch.full((len(strip), strips.blocks.shape[1], width), -1, device=lengths.device)
-    columns[tile, place % width] = strips.column
-    blocks[tile, :, place % width] = strips.blocks.long()
-    return strip, columns, blocks
+    columns[tile, place % width] = strips.column[order]
+    blocks[tile, :, place % width] = strips.blocks[order].long()
+    # 1 to `width` where there is a block
+    ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
+    needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
+    return torch.cat([strip[:, None], needs], 1), columns, blocks
+
+
+def _halves(value: Tensor) -> Tensor:
+    """Take the largest of each half of the rows of a strip, its second dimension; of one row, twice: [E, 2, ...]."""
+    rows = value.shape[1]
+    return torch.stack([value[:, : -(-rows // 2)].amax(1), value[:, rows // 2 :].amax(1)], 1)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
 from typing import Final
 
 import torch
@@ -11,7 +14,18 @@ from nojit.kernels.block_sparse import matmul_problems
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.block_sparse.patterns import Pattern, Problem
-from nojit.kernels.problem import DRAWN, Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import (
+    DRAWN,
+    Roles,
+    TuningProblem,
+    Work,
+    check_use,
+    draws,
+    generator,
+    recorded,
+    rounding,
+    spread,
+)
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "Pattern", "Problem", "SoftmaxProblem", "problems"]
@@ -91,6 +105,8 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.f
 _SCALE: Final = 0.125
 # those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
+# those of `tune` that fill the gaps between all of these
+_SPREAD: Final = 80
 # of a held-out problem's sparse tensor
 _MOST_ELEMENTS: Final = 1 << 27
 
@@ -196,6 +212,8 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     """
     check_use(use)
     found = (*PROBLEMS.get(use, ()), *_drawn(use))
+    if use == "tune":
+        found += _between(found)
     forward, backward = _SOFTMAX
     return (
         *(SoftmaxProblem(problem, forward, "bf16") for problem in found),
@@ -211,6 +229,29 @@ def _drawn(use: str) -> tuple[Problem, ...]:
     rng = draws("block_sparse", use)
     found: dict[str, Problem] = {}
     while len(found) < _DRAWN.get(use, 0):
+        problem = _draw(rng)
+        found[problem.name] = problem
+    return tuple(found.values())
+
+
+def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Draw likewise, where the keys of tables lie far apart."""
+    rng = draws("block_sparse between", "tune")
+    places = {problem.name: _place(problem) for problem in known}
+
+    def draw() -> Problem:
+        problem = _draw(rng)
+        places[problem.name] = _place(problem)
+        return problem
+
+    def far(one: Problem, other: Problem) -> float:
+        return math.dist(places[one.name], places[other.name])
+
+    return spread(known, draw, far, _SPREAD)
+
+
+def _draw(rng: Random) -> Problem:
+    while True:
         block = rng.choice((16, 32, 64, 128))
         length = round(2 ** rng.uniform(9, 12.5)) // block
         batch, heads = rng.choice((1, 2, 4, 8)), rng.choice((2, 6, 8, 12, 16))
@@ -218,6 +259,23 @@ def _drawn(use: str) -> tuple[Problem, ...]:
         reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 3, 6, 10)))
         name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
         problem = Problem(name, batch, heads, length, length, block, pattern, reach)
-        if batch * problem.layout().nnz * block * block <= _MOST_ELEMENTS:
-            found[name] = problem
-    return tuple(found.values())
+        # a random layout may be empty
+        if 0 < batch * heads * _head(problem).nnz * block * block <= _MOST_ELEMENTS:
+            return problem
+
+
+def _head(problem: Problem) -> BlockLayout:
+    """Return the layout of one head: all are alike."""
+    return _layout(replace(problem, name="", batch=1, heads=1))
+
+
+@cache
+def _layout(problem: Problem) -> BlockLayout:
+    return problem.layout()
+
+
+def _place(problem: Problem) -> tuple[float, ...]:
+    """Say where a problem lies, in octaves: its longest row, its mean row, how many rows there are."""
+    head = _head(problem)
+    sizes = (head.longest_row, head.nnz / problem.rows, problem.batch * problem.heads * problem.rows)
+    return tuple(math.log2(max(size * problem.block, 0.5)) for size in sizes)

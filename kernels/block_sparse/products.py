@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.block_sparse import mapped
 from nojit.kernels.block_sparse.mapped import Facts
-from nojit.kernels.block_sparse.packing import Cuts, Packing, Sizes
+from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = [
@@ -108,30 +108,37 @@ def _allocate_sdd(
 
 
 def _sdd_into(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor) -> None:
+    run_sdd(a, b, tables, sizes, out, DIRECT)
+
+
+def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], out: Tensor, caller: Caller) -> None:
+    """Launch the fastest kernel that runs a product into blocks."""
     if not out.numel():
         return
     own = Sizes(*sizes)
     maps = mapped.maps_of_sdd(a, b, out, own)
     if maps is None:
-        launch_sdd(a, b, out, tables[8:], own)
+        launch_sdd(a, b, out, tables[10:], own, caller)
     else:
-        mapped.launch_sdd(maps, a.shape, tables[8:], own)
+        mapped.launch_sdd(maps, a.shape, tables[10:], own, caller)
 
 
-def launch_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> None:
+def launch_sdd(
+    a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes, caller: Caller = DIRECT
+) -> None:
     """Launch the kernel that takes any strides and blocks, with the tables of tiles."""
     facts, meaning = facts_of_sdd(a, b, out, tables, own)
-    library.get("block_sparse_sdd")(a, b, out, *facts, **meaning)
+    caller.launch("block_sparse_sdd", a, b, out, *facts, **meaning)
 
 
 def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], own: Sizes) -> Facts:
     """List what that kernel takes behind its operands, and its constexprs."""
-    strips, columns, blocks = tables
+    tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
-    sizes = (batch, len(strips), -(-rows // own.tile), rows, depth, own.block)
+    sizes = (batch, len(tiles), -(-rows // own.tile), rows, depth, own.block)
     strides = (*a.stride(), *b.stride(), *out.stride())
     meaning = {"STRIP": own.tile, "SPAN": own.width, "PRECISION": precision(a.dtype)}
-    return (strips, columns, blocks, *sizes, *strides), meaning
+    return (tiles, columns, blocks, *sizes, *strides), meaning
 
 
 def _dsd(
@@ -167,29 +174,49 @@ def _allocate_dsd(
 def _dsd_into(
     s: Tensor, d: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], turned: bool, deterministic: bool, out: Tensor
 ) -> None:
+    run_dsd(s, d, tables, sizes, turned, deterministic, out, DIRECT)
+
+
+def run_dsd(
+    s: Tensor,
+    d: Tensor,
+    tables: Sequence[Tensor],
+    sizes: Sequence[int],
+    turned: bool,
+    deterministic: bool,
+    out: Tensor,
+    caller: Caller,
+) -> None:
+    """Launch the fastest kernel that runs a product of blocks, and the sums over what it cuts."""
     if not out.numel():
         return
     own = Sizes(*sizes)
     strips, cuts = strips_of(tables, own, turned, out.shape, deterministic)
-    partial = cuts.allocate(d)
+    partial = cuts.allocate(d, caller)
     maps = mapped.maps_of_dsd(s, d, out, own.block, cuts.height, turned)
     if maps is None:
-        launch_dsd(s, d, out, partial, strips, cuts, own.block, turned)
+        launch_dsd(s, d, out, partial, strips, cuts, own.block, turned, caller)
     else:
-        mapped.launch_dsd(maps, out.shape, partial, strips, cuts, own.block)
+        mapped.launch_dsd(maps, out.shape, partial, strips, cuts, own.block, caller)
     if cuts.slots:
-        launch_merge(partial, out, strips[3], cuts)
+        launch_merge(partial, out, strips[3], cuts, caller)
 
 
 def strips_of(
     tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
     """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`."""
-    strips = tuple(tables[4:8] if turned else tables[:4])
-    height, slots = (own.turned_height, own.turned_slots) if turned else (own.height, own.slots)
-    # stored one by one, or added to
-    slots = slots if deterministic else len(strips[3])
-    return strips, Cuts(height, slots, (shape[0], slots, height, -(-shape[3] // _PADDED) * _PADDED), not deterministic)
+    tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
+    height, slots, longest, total = own.strips_of(turned)
+    batch, _, _, width = shape
+    pieces = batch * -(-width // BLOCK_N)
+    if longest * SHARE * PROGRAMS <= total * pieces:
+        tasks, slots = whole, 0
+    elif not deterministic:
+        # stored one by one, or added to
+        slots = len(merges)
+    cut = Cuts(height, slots, (batch, slots, height, -(-width // _PADDED) * _PADDED), not deterministic)
+    return (tasks, entries, blocks, merges), cut
 
 
 def launch_dsd(
@@ -201,28 +228,29 @@ def launch_dsd(
     cuts: Cuts,
     block: int,
     turned: bool,
+    caller: Caller = DIRECT,
 ) -> None:
     """Launch the kernel that takes any strides and blocks."""
     facts, meaning = facts_of_dsd(s, d, out, strips, cuts, block, turned)
-    library.get("block_sparse_dsd")(s, d, out, partial, *facts, **meaning)
+    caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **meaning)
 
 
 def facts_of_dsd(
     s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, turned: bool
 ) -> Facts:
     """List what that kernel takes behind its operands and the partial results, and its constexprs."""
-    tasks, columns, blocks, _ = strips
+    tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
     sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
     z, of_blocks, row, column = s.stride()
     inner = (column, row) if turned else (row, column)
     strides = (z, of_blocks, *inner, *d.stride(), *out.stride())
-    return (tasks, columns, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
+    return (tasks, entries, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
 
 
-def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts) -> None:
+def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
     """Launch the sums over the slots of partial results."""
-    library.get("block_sparse_merge")(partial, out, *facts_of_merge(out, merges, cuts))
+    caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
 
 
 def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:

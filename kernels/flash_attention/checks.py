@@ -72,7 +72,7 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
         ArgumentError: a dtype or device that does not fit.
         ValueError: a shape, stride or word that does not fit.
     """
-    if _fit(q, k, v) and causal_alignment in ALIGNMENTS:
+    if _fit(q, k, v) and type(causal_alignment) is str and causal_alignment in ALIGNMENTS:
         return
     check_tensor("q", q)
     check_dtype("q", q, DTYPES)

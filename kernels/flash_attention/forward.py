@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Final, cast
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.arguments import refuse_type
 from nojit.kernels.flash_attention.checks import FP8
 from nojit.kernels.flash_attention.masks import Mask
 from nojit.kernels.maps import Described, capability, described, processors, takes_maps
+from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
@@ -37,24 +37,27 @@ def tile_widths(dim: int, v_dim: int) -> tuple[int, int]:
     return max(widths), max(widths)
 
 
-def allocate_output(q: Tensor, v: Tensor, return_lse: bool) -> tuple[Tensor, Tensor | None]:
+def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIRECT) -> tuple[Tensor, Tensor | None]:
     """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums if they are asked for."""
-    batch, heads, length, dim = q.shape
-    shape = (batch, heads, length, v.shape[3])
-    dtype = torch.bfloat16 if q.dtype is FP8 else q.dtype
-    out = torch.empty_like(q, dtype=dtype) if shape[3] == dim else q.new_empty(shape, dtype=dtype)
-    if out.stride(3) != 1:
-        out = q.new_empty(shape, dtype=dtype)
-    return out, q.new_empty(shape[:3], dtype=torch.float32) if return_lse else None
+    *outer, dim = q.shape
+    v_dim = v.shape[3]
+    named = {"dtype": torch.bfloat16} if q.dtype is FP8 else {}
+    if v_dim == dim and torch.empty_like(q, device="meta").stride(3) == 1:
+        out = caller.make(torch.empty_like, q, **named)
+    else:
+        out = caller.make(Tensor.new_empty, q, *outer, v_dim, **named)
+    return out, caller.make(Tensor.new_empty, q, *outer, dtype=torch.float32) if return_lse else None
 
 
-def launch_forward(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask) -> None:
+def launch_forward(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
+) -> None:
     """Launch the fastest kernel that runs the call."""
     maps = None if mask.mode == "window" else maps_of(q, k, v, out, scale)
     if maps is None:
-        launch_over_pointers(q, k, v, out, lse, scale, mask)
+        launch_over_pointers(q, k, v, out, lse, scale, mask, caller)
     else:
-        launch_over_maps(maps, lse, scale, mask)
+        launch_over_maps(maps, lse, scale, mask, caller)
 
 
 Maps = tuple[Described, Described, Described, Described]
@@ -72,13 +75,14 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     return None if None in maps else cast("Maps", maps)
 
 
-def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask) -> None:
+def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT) -> None:
     """Launch the kernel for sm_90, which knows no windows."""
     q, _, v, _ = maps
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     width = _tile_width(max(head_dim, v_dim))
-    library.get("flash_attention_fwd_sm90")(
+    caller.launch(
+        "flash_attention_fwd_sm90",
         *maps,
         lse,
         scale,
@@ -96,13 +100,14 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask) -
 
 
 def launch_over_pointers(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
 ) -> None:
     """Launch the kernel that takes any strides, alignment, width and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)
-    library.get(kernel)(
+    caller.launch(
+        kernel,
         q,
         k,
         v,

@@ -16,7 +16,7 @@ Tensor maps pad with zeros: rows and columns past the end read as 0, and are not
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
-from nojit.kernels.flash_attention.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

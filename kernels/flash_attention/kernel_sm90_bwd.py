@@ -28,18 +28,24 @@ n-th round has phase ``n & 1``:
 Who waits "one round behind" finds the first round done. Gradients of scores lie in two buffers in turn: who stores one has
 waited for `ds_full` of the tile before, at which nobody arrives who still reads from two tiles before.
 
-Where sums must not depend on chance, a counter for each tile of queries says how many tiles of keys have been added, and
-the adder of tile n waits until it reads n. Programs of a head start in the order of their keys, so whom one waits for has
-started before it, and walks the same tiles in the same order, and under a causal mask some more. All begin at the last
-query, which keeps one that starts with another a moment behind it. If they began at the first that they see, it would be
-behind by the tiles between their diagonals.
+Where sums must not depend on chance, a counter for each tile of queries says how many tiles of keys have been added. The
+adder of tile n waits until it reads n, and so sees what was added before. Programs of a head start in the order of their
+keys, so whom one waits for has started before it, and walks the same tiles in the same order, and under a causal mask some
+more. All begin at the last query, which keeps one that starts with another a moment behind it. If they began at the first
+that they see, it would be behind by the tiles between their diagonals.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 
-from nojit.kernels.flash_attention.kernel_sm90_copies import add_out, copy_in, copy_out, wait_until_written
+from nojit.kernels.kernel_sm90_copies import (
+    add_out,
+    copy_in,
+    copy_out,
+    wait_for_count,
+    wait_until_written,
+)
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -137,8 +143,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
                 mbarrier.arrive(sum_empty)
             else:
                 turn = turn_ptr + (index_b * heads + index_h).to(gl.int64) * tiles + tile
-                while gl.load(turn, volatile=True) < number:
-                    pass
+                wait_for_count(turn, number)
                 mbarrier.wait(sum_full, used & 1)
                 if number == 0:
                     copy_out(sum_map, [index_b, index_h, row, 0], sum_memory.index(0))

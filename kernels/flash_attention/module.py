@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_choice
+from nojit.kernels.arguments import check_choice, check_flags, check_number
 from nojit.kernels.flash_attention.checks import ALIGNMENTS, Window, window_sides
 from nojit.kernels.flash_attention.op import flash_attention
 from torch import Tensor, nn
@@ -25,10 +25,13 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         """Fix what `flash_attention` is told besides its operands.
 
         Raises:
-            ArgumentError: a window of another type.
+            ArgumentError: a scale, flag or window of another type.
             ValueError: a window or word that does not fit.
         """
         super().__init__()
+        if scale is not None:
+            check_number("scale", scale)
+        check_flags(is_causal=is_causal, deterministic=deterministic)
         check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
         window_sides(window)
         self.scale = scale

@@ -8,9 +8,12 @@ import math
 from typing import Any, Final
 
 import torch
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels import library
+from nojit.kernels.arguments import check_choice, check_flags, check_number, check_tensors
+from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
 from nojit.kernels.flash_attention.checks import (
+    ALIGNMENTS,
     Window,
     check_differentiable,
     check_gradients,
@@ -19,12 +22,16 @@ from nojit.kernels.flash_attention.checks import (
 )
 from nojit.kernels.flash_attention.forward import allocate_output, launch_forward
 from nojit.kernels.flash_attention.masks import mask_of
+from nojit.kernels.memos import Recording, new_memo
 from torch import Tensor
 
 __all__ = ["flash_attention"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+MOST_REMEMBERED: Final = 4096
+"""Kinds of calls: a server that batches sequences of any length meets thousands."""
+_MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
 
 
 def flash_attention(
@@ -43,7 +50,7 @@ def flash_attention(
 
     Args:
         q: queries [B, H, M, D], fp16, bf16, fp32 or e4m3 (forward only, `sm_90` or newer), D up to 256 (fp32: 128); any
-            strides, the last 1.
+            strides, the last 1. Under autocast, operands but those of e4m3 get its dtype, and so does the output.
         k: keys [B, Hkv, N, D]; H is a multiple of Hkv, and query head h reads head ``h // (H // Hkv)``.
         v: values [B, Hkv, N, Dv], Dv up to 256 (fp32: 128).
         scale: what scores are multiplied with; ``1 / sqrt(D)`` if None. Scales of e4m3 queries and keys go in here, and
@@ -66,15 +73,31 @@ def flash_attention(
         ArgumentError: a type, dtype or device that does not fit, or gradients of e4m3 are required.
         ValueError: a shape, stride or word that does not fit.
     """
+    if window is None and not torch.compiler.is_dynamo_compiling():
+        source = library.CURRENT.source
+        known = _MEMO(
+            q, k, v, source, scale, is_causal, causal_alignment, None, None, return_lse, deterministic
+        )  # fmt: skip
+        if known is not None:
+            result: Tensor | tuple[Tensor, Tensor] = known
+            return result
     left, right = (None, None) if window is None else window_sides(window)
+    if scale is not None and type(scale) is not float:
+        scale = check_number("scale", scale)
+    if not bool is type(is_causal) is type(return_lse) is type(deterministic):
+        # of callers without types
+        check_flags(is_causal=is_causal, return_lse=return_lse, deterministic=deterministic)  # type: ignore[unreachable]
+    if autocasts():
+        q, k, v = lowered(q), lowered(k), lowered(v)
     if is_plain(q, k, v):
-        out, lse = _attend(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse)
-    else:
-        # gradients need the log-sums
-        with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
-        words = (scale, is_causal, causal_alignment, left, right, with_lse, bool(deterministic))
-        out, lse = _flash_attention_op(q, k, v, *words)
-    return (out, lse) if lse is not None and return_lse else out
+        return _attend(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
+    check_tensors(q=q, k=k, v=v)
+    check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
+    # gradients need the log-sums
+    with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
+    words = (scale, bool(is_causal), causal_alignment, left, right, bool(with_lse), bool(deterministic))
+    out, lse = _flash_attention_op(q, k, v, *words)
+    return (out, lse) if return_lse else out
 
 
 def _attend(
@@ -87,13 +110,23 @@ def _attend(
     left: int | None,
     right: int | None,
     return_lse: bool,
-) -> tuple[Tensor, Tensor | None]:
+    deterministic: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attend to tensors that nothing but the kernel has to see; checks what its like has not been checked for."""
+    words = (scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
+    known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(q, k, v, library.CURRENT.source, *words)
+    if known is not None:
+        return known
     check_operands(q, k, v, causal_alignment)
-    out, lse = allocate_output(q, v, return_lse)
+    recording = Recording(q, k, v)
+    own_q, own_k, own_v = recording.operands
+    out, lse = allocate_output(own_q, own_v, return_lse, recording)
     if out.numel():
-        mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, left, right)
-        launch_forward(q, k, v, out, lse, _factor(q, scale), mask)
-    return out, lse
+        mask = mask_of(q.shape[2], k.shape[2], is_causal, causal_alignment, left, right)
+        launch_forward(own_q, own_k, own_v, out, lse, _factor(q, scale), mask, recording)
+    results = (out,) if lse is None else (out, lse)
+    _MEMO.remember(recording.recipe(*results), q, k, v, recording.source, *words)
+    return out if lse is None else (out, lse)
 
 
 def _flash_attention(
@@ -106,19 +139,20 @@ def _flash_attention(
     window_left: int | None,
     window_right: int | None,
     return_lse: bool,
-    deterministic: bool = True,  # noqa: ARG001 - the gradients' to know
+    deterministic: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    words = (scale, is_causal, causal_alignment, window_left, window_right)
-    return _as_results(*_attend(q, k, v, *words, return_lse))
+    words = (scale, is_causal, causal_alignment, window_left, window_right, return_lse, deterministic)
+    results = _attend(q, k, v, *words)
+    return results if isinstance(results, tuple) else (results, _no_sums(results))
 
 
-def _as_results(out: Tensor, lse: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return what torch's operator does, which knows no absent results: for one an empty tensor stands."""
-    return out, out.new_empty(0, dtype=torch.float32) if lse is None else lse
+def _no_sums(out: Tensor) -> Tensor:
+    """Make what torch's operator gives for absent log-sums: it knows no absent results."""
+    return out.new_empty(0, dtype=torch.float32)
 
 
 def _factor(q: Tensor, scale: float | None) -> float:
-    return 1.0 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+    return 1.0 / math.sqrt(q.shape[3]) if scale is None else scale
 
 
 def _flash_attention_backward(
@@ -185,7 +219,8 @@ _LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeE
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     del k
-    return _as_results(*allocate_output(q, v, words[5]))  # return_lse
+    out, lse = allocate_output(q, v, words[5])  # return_lse
+    return out, _no_sums(out) if lse is None else lse
 
 
 def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:

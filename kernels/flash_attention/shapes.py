@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from nojit.kernels.flash_attention.masks import Mask, mask_of
-from nojit.kernels.problem import draws
+from nojit.kernels.problem import draws, spread
 
 __all__ = ["PROBLEMS", "Problem", "drawn"]
 
@@ -164,6 +165,9 @@ Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen
 
 # those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
 _DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
+# those of `tune` that fill the gaps between all of these
+_SPREAD: Final = 72
+_KINDS: Final = ("square", "square", "causal", "causal", "chunk", "decode")
 # what a held-out problem may take: about 2 ms of an H200
 _MOST_FLOPS: Final = 8 * 10**11
 
@@ -174,11 +178,36 @@ def drawn(use: str) -> tuple[Problem, ...]:
     known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
     found: dict[str, Problem] = {}
     while len(found) < _DRAWN.get(use, 0):
-        one = _draw(rng, ("square", "square", "causal", "causal", "chunk", "decode")[len(found) % 6])
+        one = _draw(rng, _KINDS[len(found) % len(_KINDS)])
         fits = one.flops <= _MOST_FLOPS
         if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
             found[one.name] = one
-    return tuple(found.values())
+    return (*found.values(), *(_between((*PROBLEMS["tune"], *found.values())) if use == "tune" else ()))
+
+
+def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Draw likewise, where the keys of tables lie far apart."""
+    rng = draws("flash_attention between", "tune")
+
+    def draw() -> Problem:
+        while True:
+            one = _draw(rng, rng.choice(_KINDS))
+            if one.flops <= _MOST_FLOPS:
+                return one
+
+    return spread(known, draw, _far, _SPREAD)
+
+
+def _far(one: Problem, other: Problem) -> float:
+    """Say how many octaves two calls are apart; those of different meanings have nothing to say of each other."""
+    if (one.head_dim, one.v_dim, one.is_causal) != (other.head_dim, other.v_dim, other.is_causal):
+        return math.inf
+    return math.dist(_place(one), _place(other))
+
+
+def _place(one: Problem) -> tuple[float, ...]:
+    sizes = (one.q_len, one.kv_len, one.batch * one.heads, one.heads // one.kv_heads)
+    return tuple(map(math.log2, sizes))
 
 
 def _draw(rng: Random, kind: str) -> Problem:

@@ -37,18 +37,20 @@ class Pointer:
 class Map:
     """A tensor map of 4 dimensions over a tensor of any strides."""
 
-    def __init__(self, value: Tensor) -> None:
+    def __init__(self, value: Tensor, box: tuple[int, int]) -> None:
         self.value = value
+        self.shape = value.shape
         self.dtype = value.dtype
-        self.layout = None
-        self.block_type = SimpleNamespace(nbytes=64 * 64 * value.element_size())
+        self.box = box
+        self.block_type = SimpleNamespace(nbytes=box[0] * box[1] * value.element_size())
 
     def window(self, place: Sequence[int]) -> tuple[Tensor | None, tuple[slice, slice]]:
-        """Return what of the tensor a box of 64 x 64 covers, and which part of the box that is."""
+        """Return what of the tensor a box covers, and which part of the box that is."""
         outer, inner = [int(x) for x in place[:2]], [int(x) for x in place[2:]]
         inside = all(0 <= x < size for x, size in zip(outer, self.value.shape[:2], strict=True))
         spans = [
-            (max(first, 0), min(first + 64, size)) for first, size in zip(inner, self.value.shape[2:], strict=True)
+            (max(first, 0), min(first + length, size))
+            for first, length, size in zip(inner, self.box, self.value.shape[2:], strict=True)
         ]
         if not inside or any(first >= last for first, last in spans):
             return None, (slice(0), slice(0))
@@ -58,18 +60,29 @@ class Map:
 
 
 class Tile:
-    """Shared memory: tiles, one of them, or a view of it."""
+    """Shared memory: tiles in panels of so many columns, one of them, or a view of it."""
 
-    def __init__(self, value: Tensor) -> None:
+    def __init__(self, value: Tensor, panel: int = 0) -> None:
         self.value = value
         self.dtype = value.dtype
-        self.shape = value.shape
+        self.panel = panel
 
     def index(self, number: int) -> Tile:
-        return Tile(self.value[number])
+        return Tile(self.value[number], self.panel)
 
     def permute(self, order: tuple[int, ...]) -> Tile:
         return Tile(self.value.permute(order))
+
+    def box(self, height: int, width: int, number: int) -> Tile:
+        """Return one of the boxes, as wide as panels are, that lie one after the other."""
+        assert width == self.panel, "a box is as wide as a panel"
+        panel, row = divmod(number, self.value.shape[0] // height)
+        return Tile(self.value[row * height : (row + 1) * height, panel * width : (panel + 1) * width])
+
+    def narrowed(self, height: int, width: int) -> Tile:
+        """Return what lies first: rows of the only panel, or panels."""
+        assert height == self.value.shape[0] or width == self.panel == self.value.shape[1]
+        return Tile(self.value[:height, :width], self.panel)
 
     def store(self, value: Tensor) -> None:
         self.value.copy_(value)
@@ -112,7 +125,9 @@ def _init(barrier: Barrier, count: int) -> None:
     barrier.count = barrier.pending = count
 
 
-def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile) -> None:
+def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile, pred: bool = True) -> None:
+    if not pred:
+        return
     covered, part = tensor_map.window(place)
     box.value.zero_()
     if covered is not None:
@@ -121,20 +136,36 @@ def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile)
 
 
 def _copy_out(tensor_map: Map, place: Sequence[int], box: Tile) -> None:
+    assert all(start >= 0 for start in place), "what is stored before the start is an illegal instruction"
     covered, part = tensor_map.window(place)
     if covered is not None:
         covered.copy_(box.value[part])
 
 
-def _box(of_map: Map, tile: Tile, number: int) -> Tile:
-    """The boxes of a tile lie along its long side."""
-    along = 0 if tile.shape[0] > 64 else 1
-    return Tile(tile.value.narrow(along, number * 64, 64))
+def _allocate(of_map: Map, count: int, height: int, width: int, panel: int) -> Tile:
+    return Tile(torch.full((count, height, width), float("nan"), dtype=of_map.dtype), panel)
 
 
-def _allocate(of_map: Map, count: int, width: int, by_rows: bool) -> Tile:
-    shape = (width, 64) if by_rows else (64, width)
-    return Tile(torch.full((count, *shape), float("nan"), dtype=of_map.dtype))
+def _load(pointer: Pointer, mask: Any = None, other: float = 0.0) -> Any:
+    if not isinstance(pointer.place, Tensor):
+        return int(pointer.memory[pointer.place])
+    found = pointer.memory[torch.where(mask, pointer.place, 0)]
+    return torch.where(mask, found, torch.tensor(other, dtype=found.dtype))
+
+
+def _where(condition: Any, one: Any, other: Any) -> Any:
+    if isinstance(condition, Tensor):
+        return torch.where(condition, one, other)
+    return one if condition else other
+
+
+def _lanes_of(acc: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.arange(acc.shape[0])[:, None], torch.arange(acc.shape[1])[None, :]
+
+
+def _reshaped(memory: Tile, height: int, width: int) -> Tile:
+    """Make other tiles, as nobody reads one way what was copied the other."""
+    return Tile(torch.full((len(memory.value), height, width), float("nan"), dtype=memory.dtype), memory.panel)
 
 
 def _store(pointer: Pointer, value: Tensor) -> None:
@@ -172,10 +203,13 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         program_id=lambda _: program[0],
         num_programs=lambda _: program[1],
         static_range=range,
-        load=lambda pointer: int(pointer.memory[pointer.place]),
+        load=_load,
+        to_tensor=lambda value: value,
         store=_store,
         atomic_add=_atomic_add,
         cdiv=lambda a, b: -(-a // b),
+        maximum=max,
+        where=_where,
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
         arange=lambda first, last, layout: torch.arange(first, last),
         NVMMADistributedLayout=lambda *_: None,
@@ -183,20 +217,27 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         allocate_shared_memory=lambda dtype, shape, layout: Barriers(shape[0]),
         warp_specialize=_specialize,
     )
+    # of Triton itself, what its helpers use that Gluon kernels call
+    tl = SimpleNamespace(constexpr=gl.constexpr, minimum=min, where=_where, exp2=torch.exp2, erf=torch.erf)
     barrier = SimpleNamespace(
         init=_init,
         wait=lambda barrier, parity: barrier.wait(parity),
         expect=lambda barrier, count: barrier.move(1, count),
-        arrive=lambda barrier: barrier.move(1, 0),
+        arrive=lambda barrier, pred=True: barrier.move(1, 0) if pred else None,
         MBarrierLayout=lambda: None,
     )
     return {
         "_widen": _widen,
-        "_box": _box,
-        "_allocate": _allocate,
+        "box": lambda of_map, tile, number: tile.box(*of_map.box, number),
+        "allocate": _allocate,
+        "narrowed": lambda tile, height, width: tile.narrowed(height, width),
+        "halves_of": lambda acc: acc.chunk(2, 1),
+        "lanes_of": _lanes_of,
+        "reshaped": _reshaped,
         "copy_in": _copy_in,
         "copy_out": _copy_out,
         "gl": gl,
+        "tl": tl,
         "mbarrier": barrier,
         "tma": SimpleNamespace(store_wait=lambda _: None),
         "fence_async_shared": lambda: None,
@@ -228,21 +269,29 @@ def _widen(value: Any) -> Any:
 
 
 def _is_constant(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("gl.constexpr(")
+    return isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(("gl.constexpr(", "tl.constexpr("))
 
 
 def _is_function(node: ast.stmt) -> bool:
     """Say whether a kernel's function is to be run as it is; those that view shared memory have stand-ins."""
-    return isinstance(node, ast.FunctionDef) and node.name not in {"_box", "_allocate"}
+    return isinstance(node, ast.FunctionDef) and node.name not in {
+        "allocate",
+        "box",
+        "narrowed",
+        "halves_of",
+        "lanes_of",
+        "reshaped",
+    }
 
 
-def load(path: Path, name: str) -> Callable[..., None]:
-    """Return the kernel `name` of a file as a function of a number of programs, its arguments and its constexprs."""
-    tree = _Plain().visit(ast.parse(path.read_text()))
-    kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]
+def load(name: str, *paths: Path) -> Callable[..., None]:
+    """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs."""
     program = [0, 1]
     space = _namespace(program)
-    exec(compile(ast.fix_missing_locations(ast.Module(kept, [])), str(path), "exec"), space)
+    for path in paths:
+        tree = _Plain().visit(ast.parse(path.read_text()))
+        kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]
+        exec(compile(ast.fix_missing_locations(ast.Module(kept, [])), str(path), "exec"), space)
 
     def run(programs: int, *args: Any, **constexprs: Any) -> None:
         for program[0] in range(programs):

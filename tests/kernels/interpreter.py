@@ -40,10 +40,10 @@ class TensorArgument:
 class Interpreter:
     """The child process, and the calls to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, manifests: Path = ROOT / "manifests") -> None:
         environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "tests.kernels.interpreter_worker", str(ROOT / "manifests")],
+            [sys.executable, "-m", "tests.kernels.interpreter_worker", str(manifests)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

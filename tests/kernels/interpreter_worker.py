@@ -30,7 +30,11 @@ POINTERS = {
     "bfloat16": "*bf16",
     "float32": "*fp32",
     "float8_e4m3fn": "*fp8e4nv",
+    "float64": "*fp64",
+    "int16": "*i16",
+    "int64": "*i64",
     "int32": "*i32",
+    "int8": "*i8",
 }
 RANGES = {"i32": 31, "i64": 63}
 
@@ -40,7 +44,7 @@ class Kernel:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
-        module, _, function = spec["source"].partition(":")
+        module, _, function = spec["source"].removeprefix("./").replace(".py:", ":").partition(":")
         self.function = getattr(importlib.import_module(module), function)
         self.matrix: dict[str, list[Any]] = spec.get("matrix", {})
         self.type_axes = [
@@ -200,20 +204,30 @@ def _patch_once_a_launch() -> None:
     InterpretedFunction.run, InterpretedFunction.__call__ = run, call
 
 
+def _read_manifests(folder: Path) -> dict[str, dict[str, Any]]:
+    texts = [path.read_text() for path in sorted(folder.glob("*.toml"))]
+    return {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}
+
+
 def main() -> None:
     """Answer questions from stdin on stdout until stdin ends."""
     answers, sys.stdout = sys.stdout.buffer, sys.stderr
     _teach_bf16()
     _teach_fma()
     _patch_once_a_launch()
-    texts = [path.read_text() for path in sorted(Path(sys.argv[1]).glob("*.toml"))]
-    manifests = {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}
+    folder = Path(sys.argv[1])
+    # for sources that are named relative to their manifest
+    sys.path.append(str(folder))
+    manifests = _read_manifests(folder)
     while True:
         try:
             question = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
+            if question[0] not in manifests:
+                importlib.invalidate_caches()
+                manifests = _read_manifests(folder)
             answer = _serve(manifests, question)
         except Exception as error:  # noqa: BLE001 - the parent raises it
             answer = RuntimeError(f"{type(error).__name__}: {error}")

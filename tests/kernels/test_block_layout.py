@@ -85,7 +85,7 @@ def test_a_layout_of_heads_keeps_them():
         ([[1]], 16, ArgumentError, "layout: expected a tensor, got list"),
         (ACTIVE[0, 0], 16, ValueError, r"layout: expected \[H, M / block, N / block\] or .*, got \(3,\)"),
         (ACTIVE, 48, ValueError, "block: expected 16 or 32 or 64 or 128, got 48"),
-        (ACTIVE, True, ValueError, "block: expected 16 or 32 or 64 or 128, got True"),
+        (ACTIVE, True, ArgumentError, "block: expected an int, got bool"),
     ],
 )
 def test_refuses(layout, block, error, message):

@@ -33,16 +33,20 @@ def index_of(active: Tensor) -> Tensor:
 
 def unpack_strips(tables: tuple[Tensor, ...], shape: tuple[int, ...], group: int) -> Tensor:
     """Rebuild the index from the tasks, each entry of which must be visited once."""
-    tasks, columns, blocks, _ = (table.long() for table in tables)
+    tasks, entries, blocks, _ = (table.long() for table in tables[:4])
     heads, rows, cols = shape
     strips = -(-rows // group)
     index = torch.full((heads, strips * group, cols), -1)
     for strip, first, end, *_ in tasks.tolist():
         for entry in range(first, end):
             head, row = strip // strips, strip % strips * group
-            place = index[head, row : row + group, columns[entry]]
+            column, halves = entries[entry].tolist()
+            place = index[head, row : row + group, column]
             assert (place == -1).all(), "an entry of a strip comes once"
             place.copy_(blocks[entry])
+            here = blocks[entry] >= 0
+            upper, lower = here[: -(-group // 2)].any(), here[group // 2 :].any()
+            assert halves == int(upper) + 2 * int(lower)
     assert (index[:, rows:] == -1).all()
     return index[:, :rows]
 
@@ -54,8 +58,16 @@ def test_tasks_cover_the_layout_and_its_transpose(layout, narrow):
     tables, sizes = pack(active, block, narrow, CPU)
     assert all(table.dtype == torch.int32 and table.is_contiguous() for table in tables)
     index = index_of(active)
-    assert torch.equal(unpack_strips(tables[:4], index.shape, sizes.height // block), index)
-    assert torch.equal(unpack_strips(tables[4:8], index.mT.shape, sizes.turned_height // block), index.mT)
+    for strips, turned in ((tables[:5], False), (tables[5:10], True)):
+        mine = index.mT if turned else index
+        height, slots, longest, entries = sizes.strips_of(turned)
+        assert torch.equal(unpack_strips(strips, mine.shape, height // block), mine)
+        assert torch.equal(unpack_strips((strips[4], *strips[1:]), mine.shape, height // block), mine)
+        assert int((strips[0][:, 3] >= 0).sum()) == slots
+        whole = strips[4]
+        assert (whole[:, 3:] == -1).all()
+        lengths = whole[:, 2] - whole[:, 1]
+        assert (int(lengths.max()) if len(lengths) else 0, int(lengths.sum())) == (longest, entries)
 
 
 @settings(max_examples=80, deadline=None)
@@ -63,7 +75,7 @@ def test_tasks_cover_the_layout_and_its_transpose(layout, narrow):
 def test_tiles_hold_every_block_once(layout, narrow):
     active, block = layout
     tables, sizes = pack(active, block, narrow, CPU)
-    strips, columns, blocks = (table.long() for table in tables[8:])
+    (strips, *needs), columns, blocks = tables[10].long().unbind(1), tables[11].long(), tables[12].long()
     group, width = sizes.tile // block, sizes.width // block
     assert columns.shape[1] == width
     assert blocks.shape[1:] == (group, width)
@@ -74,6 +86,12 @@ def test_tiles_hold_every_block_once(layout, narrow):
         index[head, first * group + row, columns[tile, col]] = blocks[tile, row, col]
     assert torch.equal(index, index_of(active))
     assert (columns[:, :1] >= 0).all(), "no tile is empty"
+    for own, half in zip(needs, (blocks[:, : -(-group // 2)], blocks[:, group // 2 :]), strict=True):
+        for tile, need in enumerate(own.tolist()):
+            assert need % block == 0
+            last = need // block
+            assert (half[tile, :, last:] == -1).all()
+            assert not last or (half[tile, :, last - 1] >= 0).any()
 
 
 @settings(max_examples=80, deadline=None)
@@ -111,7 +129,8 @@ def diagonal(rows: int, reach: int) -> Tensor:
 def test_windows_are_packed_high_and_scattered_blocks_are_not():
     scattered = torch.rand(2, 128, 128, generator=torch.Generator().manual_seed(1)) < 0.02
     assert choose_height(diagonal(128, 4), 32, True) == 128
-    assert choose_height(scattered, 32, True) == 64
+    assert choose_height(scattered, 16, True) == 64
+    assert choose_height(scattered, 32, True) == 128, "halves are skipped"
     assert choose_height(scattered, 32, False) == 32
     assert choose_tile(diagonal(64, 2), 128, True)[0] == 128
     assert choose_tile(scattered, 32, True) == (64, 128)

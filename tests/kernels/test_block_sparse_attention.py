@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention
+from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch.nn import functional
 
@@ -53,3 +54,20 @@ def test_traces_without_a_graph_break():
         torch.autograd.grad(traced, (q, k, v), grad), torch.autograd.grad(expected, (q, k, v), grad), strict=True
     ):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("q", torch.zeros(2, 2, 16, 8), r"q: expected shape \(2, 2, 32, 8\) \[B, H, M, D\]"),
+        ("q", torch.zeros(2, 32, 8), "q: expected 4 dimensions"),
+        ("k", torch.zeros(2, 2, 48, 4), r"k: expected shape \(2, 2, 48, 8\) \[B, H, N, D\]"),
+        ("k", torch.zeros(2, 2, 48, 8).half(), "k: expected torch.float32 as q has"),
+        ("v", torch.zeros(2, 1, 48, 8), r"v: expected shape \(2, 2, 48, 8\) \[B, H, N, Dv\]"),
+        ("attention_mask", torch.zeros(48, 32), "attention_mask: expected shape"),
+    ],
+)
+def test_refuses_by_the_names_of_its_own_operands(name, value, message):
+    given = dict(zip("qkv", operands(), strict=True)) | {name: value}
+    with pytest.raises((ArgumentError, ValueError), match=message):
+        BlockSparseAttention(LAYOUT)(**given)

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, reference
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, products, reference
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -131,6 +131,23 @@ def test_long_rows_are_cut_and_merged(mode, free, deterministic):
     assert sizes.slots if mode == "dsd" else sizes.turned_slots
     a, b = operands(layout, mode, (False,) * 3, free=free)
     check(a, b, layout, mode, deterministic=deterministic)
+    # as if there were so much work that a long row holds up no one
+    with mock.patch.object(products, "SHARE", 0):
+        check(a, b, layout, mode, deterministic=deterministic)
+
+
+def test_long_rows_are_cut_while_there_is_little_work():
+    active = torch.eye(64, dtype=torch.bool)[None].repeat(8, 1, 1)
+    active[:, 0] = True
+    tables, sizes = BlockLayout(active, 64).packing("cpu", torch.bfloat16)
+
+    def slots(batch: int, free: int) -> int:
+        strips, cuts = products.strips_of(tables, sizes, False, (batch, 8, 4096, free), True)
+        assert len(strips[0]) == 8 * 32 + cuts.slots - (8 if cuts.slots else 0)
+        return cuts.slots
+
+    assert slots(1, 64) == sizes.slots > 0
+    assert slots(4, 4096) == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -290,15 +307,48 @@ def test_calls_of_equal_facts_are_checked_once():
     a, b = operands(layout, "dsd", (False,) * 3)
     for pair in ((a, b), (a + 1, b - 1), (a, ARRANGEMENTS["unaligned"](b)), (a, ARRANGEMENTS["columns first"](b))):
         check(*pair, layout, "dsd")
-    assert len(layout.prepared) == 3
+    assert len(layout.products) == 3
     with pytest.raises(ValueError, match="b: expected shape"):
         block_sparse_matmul(a, b[:, :, 1:], layout, "dsd")
-    assert len(layout.prepared) == 3
+    assert len(layout.products) == 3
 
 
-def test_a_layout_forgets_prepared_calls_before_they_are_too_many(monkeypatch):
-    monkeypatch.setattr("nojit.kernels.block_sparse.layout.MOST_PREPARED", 2)
+def test_a_layout_forgets_calls_before_they_are_too_many(monkeypatch):
+    monkeypatch.setattr("nojit.kernels.block_sparse.layout.MOST_REMEMBERED", 8)
     layout = BlockLayout(torch.ones(1, 1, 1, dtype=torch.bool), 16)
-    for free in range(1, 6):
+    for free in range(1, 20):
         block_sparse_matmul(*operands(layout, "sdd", (False,) * 3, free=free, batch=1), layout, "sdd")
-        assert len(layout.prepared) <= 2
+        assert len(layout.products) == min(free, 8)
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize(
+    ("mode", "trans"), [("sdd", (False, True, False)), ("dsd", (True, False, True)), ("dds", (False, False, False))]
+)
+def test_out_that_overlaps_an_operand(mode: str, trans: tuple[bool, bool, bool], operand: str) -> None:
+    layout = BlockLayout(torch.ones(2, 2, dtype=torch.bool), 16)
+    a, b = operands(layout.for_heads(2), mode, trans, free=32)
+    expected = block_sparse_matmul(a, b, layout, mode, **words(trans))
+    size = max(a.numel(), b.numel(), expected.numel())
+    room = torch.zeros(2 * size + 8)
+    given = {"a": a, "b": b}
+    shared = given[operand]
+    given[operand] = room[: shared.numel()].view(shared.shape).copy_(shared)
+    beside = room[shared.numel() :][: expected.numel()].view(expected.shape)
+    over = room[shared.numel() - 1 :][: expected.numel()].view(expected.shape)
+    result = block_sparse_matmul(*given.values(), layout, mode, **words(trans), out=beside)
+    assert torch.equal(result, expected)
+    with pytest.raises(ValueError, match=f"out: expected memory of its own, .* got an overlap with {operand}"):
+        block_sparse_matmul(*given.values(), layout, mode, **words(trans), out=over)
+
+
+def test_out_between_the_rows_of_an_operand() -> None:
+    layout = BlockLayout(torch.ones(1, 1, dtype=torch.bool), 16)
+    room = torch.randn(2, 2, 16, 3, 16)
+    a, out, _ = room.unbind(3)
+    blocks = torch.randn(2, 2, 16, 16)
+    expected = block_sparse_matmul(a, blocks, layout, "dds")
+    assert torch.equal(block_sparse_matmul(a, blocks, layout, "dds", out=out), expected)
+    late = room.flatten()[out.storage_offset() - 1 :].as_strided(out.shape, out.stride())
+    with pytest.raises(ValueError, match="an overlap with a"):
+        block_sparse_matmul(a, blocks, layout, "dds", out=late)

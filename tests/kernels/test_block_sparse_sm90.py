@@ -15,29 +15,40 @@ from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load
 
-SOURCE = Path(__file__).resolve().parents[2] / "kernels/block_sparse/kernel_matmul_sm90.py"
+FAMILY = Path(__file__).resolve().parents[2] / "kernels/block_sparse"
 PROGRAMS = 3
 # as few as work: the more often stages are used again, the more is seen
 STAGES = {"block_sparse_sdd_sm90": {"STAGES": 3}, "block_sparse_dsd_sm90": {"STAGES": 2}}
 
 
+def boxes_of(name: str, named: dict[str, Any]) -> list[tuple[int, int]]:
+    """List what the manifest says of the boxes of the three maps."""
+    small = (named["BOX"], named["BOX"])
+    if name == "block_sparse_sdd_sm90":
+        return [(64, 64), (named["B_HEIGHT"], named["B_WIDTH"]), small]
+    return [small, (named["D_HEIGHT"], named["D_WIDTH"]), (64, 64)]
+
+
 def argument(value: Any) -> Any:
-    if isinstance(value, Described):
-        return Map(value.base.as_strided(value.shape, value.strides))
     return Pointer(value) if isinstance(value, Tensor) else value
+
+
+def map_of(value: Described, box: tuple[int, int]) -> Map:
+    return Map(value.base.as_strided(value.shape, value.strides), box)
 
 
 def provide(name: str):
     """Give kernels as Python; the sums of partial results too."""
     if name == "block_sparse_merge":
         return merge
-    kernel = load(SOURCE, f"{name}_kernel")
+    kernel = load(f"{name}_kernel", FAMILY / "kernel_sm90_tiles.py", FAMILY / f"kernel_{name[13:]}.py")
 
     def launch(*args: Any, **named: Any) -> None:
         if name == "block_sparse_dsd_sm90":
             width = args[2].shape[2 if named["COLUMNS"] else 3]
-            named["BLOCK_N"] = 64 if width <= 64 else 128
-        kernel(PROGRAMS, *map(argument, args), **named, **STAGES[name])
+            named["BLOCK_N"] = 64 if width <= 64 else 256 if named["TURNED"] else 128
+        maps = map(map_of, args[:3], boxes_of(name, named))
+        kernel(PROGRAMS, *maps, *map(argument, args[3:]), **named, **STAGES[name])
 
     return launch
 
@@ -68,6 +79,7 @@ def make_layout(block: int, tile: tuple[int, int]) -> BlockLayout:
     rows, cols = 320 // block + 1, 512 // block
     active = torch.rand(2, rows, cols, generator=torch.Generator().manual_seed(block)) < 0.4
     active[0, 1], active[1, 0], active[:, :, 1] = False, True, False
+    active[0, 64 // block : 128 // block + 1] = False  # half of a strip, and more
     layout = BlockLayout(active, block)
     with (
         mock.patch.object(packing, "choose_tile", return_value=tile),
@@ -92,7 +104,7 @@ def assert_close(
 @pytest.mark.parametrize("depth", [40, 256])
 @pytest.mark.parametrize("trans", [(False, False), (False, True), (True, False), (True, True)], ids=str)
 @pytest.mark.parametrize("width", [128, 256])
-@pytest.mark.parametrize("block", [64, 128])
+@pytest.mark.parametrize("block", [32, 64, 128])
 def test_products_into_blocks(block, width, trans, depth):
     layout = make_layout(block, (128, width))
     (rows, cols), (trans_a, trans_b) = layout.shape, trans
@@ -106,7 +118,7 @@ def test_products_into_blocks(block, width, trans, depth):
 @pytest.mark.parametrize("free", [56, 200])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("mode", ["dsd", "dds"])
-@pytest.mark.parametrize("block", [64, 128])
+@pytest.mark.parametrize("block", [32, 64, 128])
 def test_products_of_blocks(block, mode, turned, free, deterministic):
     layout = make_layout(block, (128, 128))
     rows, cols = layout.shape

@@ -252,6 +252,18 @@ def test_backward_alone(problem, dtype):
     assert_accurate(softmax_bwd(y, dy, 0.3, layout), formula(y.double(), dy.double()), formula(y, dy), factor=3.0)
 
 
+@pytest.mark.parametrize("heads", [(), (1,), (3,), (2, 3), (0,)])
+@pytest.mark.parametrize("blocks", [(3, 2), (0, 2), (3, 0)])
+def test_a_bias_tells_the_heads_that_share_a_layout_without_blocks(heads, blocks):
+    layout = BlockLayout(torch.zeros(blocks, dtype=torch.bool), 16)
+    bias = torch.randn(*heads, *layout.shape, requires_grad=True)
+    x = torch.empty(2, 0, 16, 16, requires_grad=True)
+    result = block_sparse_softmax(x, layout, relative_position=bias)
+    result.sum().backward()
+    assert result.shape == x.shape
+    assert torch.equal(bias.grad, torch.zeros_like(bias))
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3), (2, 3, 0)])
 @pytest.mark.parametrize("batch", [0, 2])
 def test_empty_launches_nothing(shape, batch, monkeypatch):

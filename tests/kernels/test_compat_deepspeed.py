@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from inspect import signature
 from itertools import product
@@ -257,6 +259,29 @@ def test_ranks_take_the_first_ones_layout_once(process_group, monkeypatch):
         module.get_layout(length)
     assert [src for _, src in sent] == [0]
     assert sent[0][0] is module.master_layout
+
+
+RANK = """
+import random, sys
+from torch import distributed
+from nojit.kernels.compat.deepspeed import BigBirdSparsityConfig, SparseSelfAttention
+
+store, rank = sys.argv[1], int(sys.argv[2])
+random.seed(rank)
+module = SparseSelfAttention(BigBirdSparsityConfig(2, 16, different_layout_per_head=True), max_seq_length=256)
+print(hash(module._operators_for(128).scores.block_layout))
+distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+print(hash(module._operators_for(128).scores.block_layout))
+distributed.destroy_process_group()
+"""
+
+
+def test_ranks_that_used_a_module_before_agree_on_its_layout(tmp_path):
+    command = [sys.executable, "-c", RANK, str(tmp_path / "store")]
+    ranks = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    (own, first), (others, second) = (rank.communicate(timeout=120)[0].split() for rank in ranks)
+    assert own != others
+    assert own == first == second
 
 
 def test_the_bert_layer_projects_and_attends():

@@ -4,7 +4,8 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.dispatch import is_plain, written
-from nojit.kernels.pointwise import silu
+from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.pointwise import silu, vector_add
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -75,3 +76,20 @@ def test_a_lazy_negation_is_not_plain():
     negated = torch.complex(torch.zeros(2), torch.ones(2)).conj().imag
     assert negated.is_neg()
     assert not is_plain(negated)
+
+
+# of torch itself, at its first jvp
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "call", [silu, lambda x: flash_attention(x, x, x), lambda x: vector_add(x, x, out=torch.empty_like(x))]
+)
+def test_tangents_are_refused_not_dropped(call, launches):
+    x = torch.randn(1, 1, 4, 16)
+    with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        torch.func.jvp(call, (x,), (x,))
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        call(forward_ad.make_dual(x, x))
+    assert launches == []
+    with forward_ad.dual_level():
+        call(x)
+    assert len(launches) == 1

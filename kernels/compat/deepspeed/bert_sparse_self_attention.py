@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from nojit.kernels.arguments import check_rank, check_shape, check_tensors, refuse_type
 from nojit.kernels.compat.deepspeed.sparse_self_attention import SparseSelfAttention
 from nojit.kernels.compat.deepspeed.sparsity_config import FixedSparsityConfig, SparsityConfig
 from torch import Tensor, nn
@@ -29,9 +30,12 @@ class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is unty
             sparsity_config: the pattern; `FixedSparsityConfig` of 4 heads if None.
 
         Raises:
+            ArgumentError: the config lacks one of these, or the pattern makes no layout.
             ValueError: the heads do not divide the hidden size.
         """
         super().__init__()
+        if not (hasattr(config, "hidden_size") and hasattr(config, "num_attention_heads")):
+            refuse_type("config", "hidden_size and num_attention_heads", type(config).__name__)
         if config.hidden_size % config.num_attention_heads != 0:
             raise ValueError(
                 f"The hidden size ({config.hidden_size}) is not a multiple of the number of attention heads"
@@ -59,7 +63,16 @@ class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is unty
 
         Returns:
             The context [B, S, hidden].
+
+        Raises:
+            ArgumentError: the states or the mask are no tensors.
+            ValueError: their shapes do not fit.
         """
+        check_tensors(hidden_states=hidden_states)
+        check_rank("hidden_states", hidden_states, "B, S, hidden")
+        check_shape("hidden_states", hidden_states, (*hidden_states.shape[:2], self.all_head_size), "B, S, hidden")
+        if attention_mask is not None:
+            check_tensors(attention_mask=attention_mask)
         query, key, value = (
             self.transpose_for_scores(layer(hidden_states)) for layer in (self.query, self.key, self.value)
         )

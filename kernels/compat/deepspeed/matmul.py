@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.arguments import check_flags, check_tensors, refuse_value
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
+from nojit.kernels.compat.deepspeed.patterns import layout_of
 from torch import Tensor
 
 __all__ = ["MatMul"]
@@ -37,17 +39,17 @@ class MatMul:
 
         Raises:
             NotImplementedError: another mode.
+            ArgumentError: the layout is no tensor of integers, the block size no int, or a flag no bool.
             ValueError: the layout has another number of dimensions, or is a `BlockLayout` of another block size.
         """
-        if mode not in {"sdd", "dsd", "dds"}:
+        if str(mode) not in {"sdd", "dsd", "dds"}:
             raise NotImplementedError("Supported modes are: sdd, dsd, dds")
         if isinstance(layout, Tensor) and layout.dim() not in {2, 3}:
             raise ValueError(
                 f"Layout should be a 2 or 3 dimensional tensor of 0s and 1s, got shape {tuple(layout.shape)}"
             )
-        self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
-        if self.block_layout.block != block:
-            raise ValueError(f"block: expected {self.block_layout.block} as the layout has, got {block}")
+        check_flags(trans_a=trans_a, trans_b=trans_b)
+        self.block_layout = layout_of(layout, block)
         self.layout = layout
         self.block = block
         self.mode = mode
@@ -69,8 +71,10 @@ class MatMul:
             The product, differentiable in a and b.
 
         Raises:
+            ArgumentError: an operand is no tensor.
             ValueError: devices, dtypes or shapes do not go together.
         """
+        check_tensors(a=a, b=b)
         dims = max(a.dim(), b.dim())
         a, b = self._prepare(a, b)
         c: Tensor = block_sparse_matmul(a, b, self.block_layout, self.mode, trans_a=self.trans_a, trans_b=self.trans_b)
@@ -91,9 +95,11 @@ class MatMul:
             a, b = a.to(dtype), b.to(dtype)
         elif a.dtype != b.dtype:
             raise ValueError(f"Inputs must be the same dtype; got {a.dtype} for A and {b.dtype} for B")
-        for value in (a, b):
+        for name, value in (("a", a), ("b", b)):
             if value.dim() > 4:
                 raise ValueError("Tensors with more than 4 dimensions are not currently supported")
+            if value.dim() < 2:
+                refuse_value(name, "at least 2 dimensions", f"shape {tuple(value.shape)}")
         if self.mode == "sdd":
             self._check_depth(a, b)
         elif self.mode == "dsd":

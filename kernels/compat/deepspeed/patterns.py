@@ -6,18 +6,36 @@ import random
 from collections.abc import Iterable, Sequence
 
 import torch
+from nojit.kernels.arguments import check_flags, check_int, refuse_type, refuse_value
+from nojit.kernels.block_sparse import BlockLayout
 from torch import Tensor
 
 __all__ = [
     "check_attention",
     "check_count",
+    "check_field",
     "check_ranges",
     "global_places",
+    "layout_of",
     "local_windows",
     "mark",
     "random_columns",
     "sliding_window",
 ]
+
+
+def layout_of(layout: Tensor | BlockLayout, block: int) -> BlockLayout:
+    """Return the layout of an operator, made of a tensor unless it is made already.
+
+    Raises:
+        ArgumentError: it is neither, or `block` is no int.
+        ValueError: it has another block size.
+    """
+    check_int("block", block)
+    made = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
+    if made.block != block:
+        refuse_value("block", f"{made.block} as the layout has", block)
+    return made
 
 
 def local_windows(num_blocks: int, sizes: Sequence[int], *, is_causal: bool) -> Tensor:
@@ -99,3 +117,18 @@ def check_count(what: str, count: int, num_blocks: int) -> None:
         raise ValueError(
             f"Number of {what}, {count}, must be smaller than overall number of blocks in a row, {num_blocks}!"
         )
+
+
+def check_field(name: str, kind: str, value: object) -> None:
+    """Require a value of a pattern's field to be what the field is annotated with, where that is known here."""
+    if kind == "int":
+        check_int(name, value)
+    elif kind == "bool":
+        check_flags(**{name: value})
+    elif kind == "str" and not isinstance(value, str):
+        refuse_type(name, "a word", type(value).__name__)
+    elif kind.startswith("Sequence[int]") and not (value is None and kind.endswith("None")):
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            refuse_type(name, "a sequence of ints", type(value).__name__)
+        for number in value:
+            check_int(name, number)

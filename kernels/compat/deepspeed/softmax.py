@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import torch
+from nojit.kernels.arguments import check_choice, check_tensors
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
+from nojit.kernels.block_sparse.checks import MODES
+from nojit.kernels.compat.deepspeed.patterns import layout_of
 from torch import Tensor
 
 __all__ = ["Softmax"]
@@ -23,11 +26,10 @@ class Softmax:
             bench: nothing is measured either way.
 
         Raises:
+            ArgumentError: the layout is no tensor of integers, or the block size no int.
             ValueError: a `BlockLayout` of another block size.
         """
-        self.block_layout = layout if isinstance(layout, BlockLayout) else BlockLayout(layout, block)
-        if self.block_layout.block != block:
-            raise ValueError(f"block: expected {self.block_layout.block} as the layout has, got {block}")
+        self.block_layout = layout_of(layout, block)
         self.layout = layout
         self.block = block
         self.bench = bench
@@ -58,15 +60,20 @@ class Softmax:
             x, or under torch.compile a new tensor. A row with nothing to see gives 0.
 
         Raises:
+            ArgumentError: x or a term is no tensor, or the scale no number.
             ValueError: a term's dtype is not x's, or a shape or mode does not fit.
         """
-        for name, term in (
-            ("relative position embedding", rpe),
-            ("Attention mask", attn_mask),
-            ("Key padding mask", key_padding_mask),
+        check_tensors(x=x)
+        for argument, name, term in (
+            ("rpe", "relative position embedding", rpe),
+            ("attn_mask", "Attention mask", attn_mask),
+            ("key_padding_mask", "Key padding mask", key_padding_mask),
         ):
-            if term is not None and term.dtype != x.dtype:
-                raise ValueError(f"{name} must be {x.dtype}")
+            if term is not None:
+                check_tensors(**{argument: term})
+                if term.dtype != x.dtype:
+                    raise ValueError(f"{name} must be {x.dtype}")
+        check_choice("attn_mask_mode", attn_mask_mode, MODES)
         return block_sparse_softmax(
             x,
             self.block_layout,

@@ -7,7 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.kernels.arguments import check_choice, check_int, check_rank, check_tensors, refuse_type, refuse_value
 from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.block_sparse.checks import MODES
 from nojit.kernels.compat.deepspeed.matmul import MatMul
 from nojit.kernels.compat.deepspeed.softmax import Softmax
 from nojit.kernels.compat.deepspeed.sparsity_config import SparsityConfig
@@ -28,8 +30,9 @@ class _Operators:
 class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
     """``softmax(q @ k^T / sqrt(D) + masks) @ v`` over the blocks that a pattern names.
 
-    The layout of the longest sequence is the buffer ``master_layout``; shorter ones take its upper left part. If
-    torch.distributed runs, all ranks take the layout of rank 0 at the first use, for it may be random.
+    The layout of the longest sequence is the buffer ``master_layout``; shorter ones take its upper left part. It may be
+    random, so all ranks take that of rank 0 at the first use after torch.distributed was initialized: a collective call,
+    in which every rank of the default group must take part. What was used before that is made anew.
     """
 
     def __init__(
@@ -49,10 +52,16 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
 
         Raises:
             NotImplementedError: no pattern was given.
-            ValueError: the pattern does not fit the length.
+            ArgumentError: the pattern makes no layout, or the length is no int.
+            ValueError: the pattern does not fit the length, or another mode.
         """
         super().__init__()
         self.sparsity_config = SparsityConfig(num_heads=4) if sparsity_config is None else sparsity_config
+        if not hasattr(self.sparsity_config, "make_layout"):
+            refuse_type("sparsity_config", "a SparsityConfig", type(sparsity_config).__name__)
+        check_int("max_seq_length", max_seq_length)
+        check_choice("key_padding_mask_mode", key_padding_mask_mode, MODES)
+        check_choice("attn_mask_mode", attn_mask_mode, MODES)
         self.register_buffer("master_layout", self.sparsity_config.make_layout(max_seq_length))
         self.key_padding_mask_mode = key_padding_mask_mode
         self.attn_mask_mode = attn_mask_mode
@@ -64,11 +73,11 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         """Return the layout for sequences of `length`, on the CPU.
 
         Raises:
+            ArgumentError: it is no int.
             ValueError: the block size does not divide it, or it is longer than the longest.
         """
-        if self._need_layout_synchronization and distributed.is_available() and distributed.is_initialized():
-            distributed.broadcast(self.master_layout, src=0)
-            self._need_layout_synchronization = False
+        check_int("length", length)
+        self._synchronize()
         block = self.sparsity_config.block
         if length % block != 0:
             raise ValueError(f"Sequence Length, {length}, needs to be dividable by Block size {block}!")
@@ -78,8 +87,16 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
             raise ValueError(f"Sequence Length, {length}, needs to be at most max_seq_length {longest}!")
         return self.master_layout[..., :num_blocks, :num_blocks].cpu()
 
+    def _synchronize(self) -> None:
+        """Take the layout of rank 0 once torch.distributed runs, and forget the operators of the layout before."""
+        if self._need_layout_synchronization and distributed.is_available() and distributed.is_initialized():
+            distributed.broadcast(self.master_layout, src=0)
+            self._need_layout_synchronization = False
+            self._operators.clear()
+
     def _operators_for(self, length: int) -> _Operators:
         """Return the operators for a length, made at the first call."""
+        self._synchronize()
         found = self._operators.get(length)
         if found is None:
             block = self.sparsity_config.block
@@ -115,9 +132,13 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
 
         Raises:
             NotImplementedError: the shapes are not those of self-attention.
+            ArgumentError: an operand, bias or mask is no tensor.
             ValueError: the length fits neither the block size nor `max_seq_length`, or a mask does not fit.
         """
+        check_tensors(query=query, key=key, value=value)
+        check_rank("query", query, "B, H, S, D")
         length, head_dim = query.shape[2:]
+        check_rank("key", key, "B, H, S, D")
         if key.shape[2] != length:
             key = key.transpose(2, 3)
         if query.shape != key.shape or key.shape != value.shape:
@@ -125,8 +146,14 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         operators = self._operators_for(length)
         weights = operators.scores(query, key)
         if key_padding_mask is not None:
+            check_tensors(key_padding_mask=key_padding_mask)
+            if key_padding_mask.dim() < 2:
+                refuse_value(
+                    "key_padding_mask", "at least 2 dimensions [B, S]", f"shape {tuple(key_padding_mask.shape)}"
+                )
             key_padding_mask = key_padding_mask.to(weights.dtype).flatten(1)
         if attn_mask is not None:
+            check_tensors(attn_mask=attn_mask)
             attn_mask = attn_mask.to(weights.dtype).squeeze()
         weights = operators.softmax(
             weights,

@@ -7,9 +7,10 @@ the block size. It has the bits of DeepSpeed's for the same arguments and the sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import torch
+from nojit.kernels.arguments import check_int
 from nojit.kernels.compat.deepspeed import patterns
 from torch import Tensor
 
@@ -35,13 +36,16 @@ class SparsityConfig:
     """Make a layout for each head instead of one for all."""
 
     def __post_init__(self) -> None:
-        """Count the layouts to make."""
+        """Check the types, and count the layouts to make."""
+        for one in fields(self):
+            patterns.check_field(one.name, str(one.type), getattr(self, one.name))
         self.num_layout_heads = self.num_heads if self.different_layout_per_head else 1
 
     def make_layout(self, seq_len: int) -> Tensor:
         """Return the layout for sequences of `seq_len`.
 
         Raises:
+            ArgumentError: `seq_len` is no int.
             ValueError: the block size does not divide `seq_len`, or the pattern needs a longer one.
         """
         layout = self.setup_layout(seq_len)
@@ -55,6 +59,7 @@ class SparsityConfig:
 
     def setup_layout(self, seq_len: int) -> Tensor:
         """Return a layout without a block."""
+        check_int("seq_len", seq_len)
         if seq_len % self.block != 0:
             raise ValueError(f"Sequence Length, {seq_len}, needs to be dividable by Block size {self.block}!")
         num_blocks = seq_len // self.block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nojit.kernels.arguments import check_number
 from nojit.kernels.flash_attention import flash_attention
 from torch import Tensor, nn
 
@@ -23,6 +24,10 @@ class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch 
 
         Returns:
             The output [B, H, M, D], its dimensions in memory in the order of those of q. It has a gradient.
+
+        Raises:
+            ArgumentError: a type, dtype or device that does not fit.
+            ValueError: a shape that does not fit.
         """
-        out: Tensor = flash_attention(q, k, v, scale=sm_scale)
+        out: Tensor = flash_attention(q, k, v, scale=check_number("sm_scale", sm_scale))
         return out

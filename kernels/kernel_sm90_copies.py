@@ -33,3 +33,23 @@ def wait_until_written():
     gl.inline_asm_elementwise(
         "cp.async.bulk.wait_group 0; bar.warp.sync -1; mov.u32 $0, 0;", "=r", [], gl.int32, is_pure=False, pack=1
     )
+
+
+@gluon.jit
+def wait_for_count(pointer, count):
+    """Wait until an int32 in global memory is at least `count`.
+
+    What a program had written when it counted, with a release, can then be read, and added to by the copy engine: that
+    sees global memory through another proxy than loads do.
+    """
+    while _load_acquired(pointer) < count:
+        pass
+    gl.inline_asm_elementwise("fence.proxy.async.global; mov.u32 $0, 0;", "=r", [], gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
+def _load_acquired(pointer):
+    """Load an int32, and let nothing that comes after go before; Triton's loads cannot say so."""
+    return gl.inline_asm_elementwise(
+        "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l", [pointer.to(gl.int64)], gl.int32, is_pure=False, pack=1
+    )

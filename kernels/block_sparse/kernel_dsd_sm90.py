@@ -1,0 +1,265 @@
+"""The product of blocks by a dense matrix for sm_90: tensor maps, and warps specialized in copying.
+
+It computes what `kernel_matmul.block_sparse_dsd_kernel` does, over the same tables, with strips of 128 rows and blocks of
+32 and more. A program is persistent: it takes every so many-th piece of work, `BLOCK_N` columns of a task. One warp, the
+producer, copies blocks and rows of the dense operand into shared memory, as far ahead as there is room; each of the two
+warp groups beside it, the consumers, owns 64 rows of the result, and skips entries that have no block in them.
+
+What a consumer must know of its next piece it reads while it works on this one: a look-up takes as long as a block's
+product.
+
+Tensor maps pad with zeros, and leave out what is stored outside: a block that is not there is number -1, outside of the
+sparse tensor.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import (
+    OWNED,
+    PADDED,
+    PANEL,
+    ROWS,
+    accumulate,
+    allocate,
+    barriers_of,
+    box,
+    discard,
+    finish,
+    halves_of,
+)
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+
+
+@gluon.jit
+def _task_of(number, tables, sizes, WIDTH: gl.constexpr):
+    """Return the batch, the first column and the task of a piece of work; behind the last one, of one that is there."""
+    tasks, n_len = sizes[1], sizes[3]
+    parts = gl.cdiv(n_len, WIDTH)
+    return number // parts // tasks, number % parts * WIDTH, tables[0] + number // parts % tasks * 5
+
+
+@gluon.jit
+def _produce(
+    maps, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr, STAGES: gl.constexpr,
+    TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+):  # fmt: skip
+    """Copy the blocks and the rows of d of each entry."""
+    s_map, d_map = maps[0], maps[1]
+    entries_ptr, blocks_ptr = tables[1], tables[2]
+    s_memory, d_memory = memory[0], memory[1]
+    full, empty = barriers
+    batch, tasks, strips, n_len, block = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
+    group = ROWS // block
+    PARTS: gl.constexpr = WIDTH // PANEL
+    DOWN: gl.constexpr = ROWS // BOX
+    copied = 0
+    for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
+        index_z, col, task_ptr = _task_of(number, tables, sizes, WIDTH)
+        head = gl.load(task_ptr) // strips
+        first = gl.load(task_ptr + 1)
+        last = gl.load(task_ptr + 2)
+        # read an entry ahead: the tables have one more than there are
+        column = gl.load(entries_ptr + first * 2)
+        numbers = _blocks_of(blocks_ptr + first * group, block, BOX)
+        for entry in range(first, last):
+            row = column * block
+            owned = numbers
+            column = gl.load(entries_ptr + (entry + 1) * 2)
+            numbers = _blocks_of(blocks_ptr + (entry + 1) * group, block, BOX)
+            for start in range(0, block, BOX):
+                stage = copied % STAGES
+                mbarrier.wait(empty.index(stage), (copied // STAGES & 1) ^ 1)
+                mbarrier.expect(full.index(stage), s_map.block_type.nbytes * DOWN + d_map.block_type.nbytes * PARTS)
+                for down in gl.static_range(DOWN):
+                    within = down * BOX % block
+                    place = [index_z, owned[down], start, within] if TURNED else [index_z, owned[down], within, start]
+                    half = s_memory.index(stage * 2 + down * 2 // DOWN)
+                    copy_in(s_map, place, full.index(stage), box(s_map, half, down % (DOWN // 2)))
+                for part in gl.static_range(PARTS):
+                    across = col + part * PANEL
+                    place = [index_z, head, across, row + start] if COLUMNS else [index_z, head, row + start, across]
+                    copy_in(d_map, place, full.index(stage), box(d_map, d_memory.index(stage), part))
+                copied += 1
+
+
+@gluon.jit
+def _blocks_of(blocks_ptr, block, BOX: gl.constexpr):
+    """Read the blocks of an entry, one for each `BOX` rows of a strip."""
+    numbers = ()
+    for down in gl.static_range(ROWS // BOX):
+        numbers = numbers + (gl.load(blocks_ptr + down * BOX // block),)  # noqa: RUF005 - no Gluon
+    return numbers
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, partial_ptr, tables, memory, barriers, sizes, WIDTH: gl.constexpr, BOX: gl.constexpr,
+    STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+):  # fmt: skip
+    """Sum up the rows of number `OWN` of every task, and store them."""
+    out_map = maps[2]
+    halves_ptr = tables[1] + 1
+    out_memory = memory[2]
+    batch, tasks, strips, n_len = sizes[0], sizes[1], sizes[2], sizes[3]
+    slots, atomic = sizes[5], sizes[6]
+    used = 0
+    _, _, task_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
+    next_first = gl.load(task_ptr + 1)
+    next_last = gl.load(task_ptr + 2)
+    here = gl.load(halves_ptr + next_first * 2)
+    for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
+        index_z, col, task_ptr = _task_of(number, tables, sizes, WIDTH)
+        strip = gl.load(task_ptr)
+        slot = gl.load(task_ptr + 3 + atomic)
+        first = next_first
+        last = next_last
+        _, _, next_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        next_first = gl.load(next_ptr + 1)
+        next_last = gl.load(next_ptr + 2)
+        acc, used = _sum(
+            OWN, halves_ptr, here, memory, barriers, sizes, first, last, used, WIDTH, BOX, STAGES, TURNED, COLUMNS
+        )
+        here = gl.load(halves_ptr + next_first * 2)
+        if slot < 0:
+            row = strip % strips * ROWS + OWN * OWNED
+            _store_rows(OWN, out_map, out_memory, acc, index_z, strip // strips, row, col, 0, COLUMNS)
+        else:
+            size = gl.cdiv(n_len, PADDED).to(gl.int64) * (PADDED * ROWS)
+            first_ptr = partial_ptr + (index_z.to(gl.int64) * slots + slot) * size + col.to(gl.int64) * ROWS
+            layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+            rows = OWN * OWNED + gl.arange(0, OWNED, layout=gl.SliceLayout(1, layout))
+            cols = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, layout))
+            # in 64 bits, so that all but one of a thread's addresses are constants away
+            places = rows.to(gl.int64)[:, None] * PANEL
+            places = places + (cols // PANEL * (ROWS * PANEL) + cols % PANEL).to(gl.int64)[None, :]
+            if atomic == 1:
+                gl.atomic_add(first_ptr + places, acc, sem="relaxed")
+            else:
+                gl.store(first_ptr + places, acc)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _sum(
+    OWN: gl.constexpr, halves_ptr, halves, memory, barriers, sizes, first, last, used, WIDTH: gl.constexpr,
+    BOX: gl.constexpr, STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
+):  # fmt: skip
+    """Sum up the rows of number `OWN` of one task, whose first entry has blocks in `halves`."""
+    s_memory, d_memory = memory[0], memory[1]
+    full, empty = barriers
+    block = sizes[4]
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+    acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
+    before = -1
+    for entry in range(first, last):
+        here = halves & (1 + OWN)
+        halves = gl.load(halves_ptr + (entry + 1) * 2)
+        for _ in range(0, block, BOX):
+            if here != 0:
+                stage = used % STAGES
+                s = s_memory.index(stage * 2 + OWN)
+                if TURNED:
+                    s = s.permute((1, 0))
+                d = d_memory.index(stage)
+                if COLUMNS:
+                    d = d.permute((1, 0))
+                mbarrier.wait(full.index(stage), used // STAGES & 1)
+                acc = accumulate(acc, s, d, empty, before)
+                before = stage
+            else:
+                # all stages may be skipped until that of the product in flight is wanted again
+                acc = finish(acc, empty, before)
+                before = -1
+                discard(full, empty, used, STAGES)
+            used += 1
+    return finish(acc, empty, before), used
+
+
+@gluon.jit
+def _store_rows(
+    OWN: gl.constexpr, out_map, out_memory, acc, index_z, head, row, col, STORED: gl.constexpr, COLUMNS: gl.constexpr
+):
+    """Store rows of a consumer, `PANEL` columns at a time, from two tiles in turn; `STORED` columns were before them."""
+    if acc.shape[1] > PANEL:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store_rows(OWN, out_map, out_memory, left, index_z, head, row, col, STORED, COLUMNS)
+        _store_rows(OWN, out_map, out_memory, right, index_z, head, row, col, STORED + HALF, COLUMNS)
+    else:
+        # what was stored from this tile before must have left
+        if STORED == 0:
+            tma.store_wait(0)
+        else:
+            tma.store_wait(1)
+        tile = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+        if COLUMNS:
+            tile.permute((1, 0)).store(acc.to(out_memory.dtype))
+        else:
+            tile.store(acc.to(out_memory.dtype))
+        fence_async_shared()
+        across = col + STORED
+        place = [index_z, head, across, row] if COLUMNS else [index_z, head, row, across]
+        copy_out(out_map, place, box(out_map, tile, 0))
+
+
+@gluon.jit
+def block_sparse_dsd_sm90_kernel(
+    s_map,
+    d_map,
+    out_map,
+    partial_ptr,
+    tasks_ptr,
+    entries_ptr,
+    blocks_ptr,
+    batch,
+    tasks,
+    strips,
+    n_len,
+    block,
+    slots,
+    atomic,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    TURNED: gl.constexpr,
+    COLUMNS: gl.constexpr,
+    BOX: gl.constexpr,
+    D_HEIGHT: gl.constexpr,  # noqa: ARG001 - the manifest's type of d_map reads it
+    D_WIDTH: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``s @ d``: s [batch, nnz, block, block] of a layout, each block transposed where it is `TURNED`.
+
+    The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
+    columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
+    size, 64 at most. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
+    rows. `STAGES` is how many steps of `BOX` shared memory holds. Any grid in x.
+    """
+    s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
+    d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)
+    out_memory = allocate(out_map, 4, OWNED, PANEL, PANEL)
+    barriers = barriers_of(STAGES)
+    fence_async_shared()
+    maps = (s_map, d_map, out_map)
+    tables = (tasks_ptr, entries_ptr, blocks_ptr)
+    memory = (s_memory, d_memory, out_memory)
+    sizes = (batch, tasks, strips, n_len, block, slots, atomic)
+    gl.warp_specialize(
+        [
+            (
+                _consume,
+                (0, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS),
+            ),
+            (
+                _consume,
+                (1, maps, partial_ptr, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS),
+            ),
+            (_produce, (maps, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS)),
+        ],
+        [4, 1],
+        [232, 40],
+    )

@@ -1,0 +1,91 @@
+"""What the block-sparse kernels for sm_90 share: tiles in shared memory, the boxes they are copied in, products in flight.
+
+Matrices of 16 bits lie in shared memory in panels of so many columns, one after the other, each row of a panel being what
+tensor maps swizzle: 64 or 128 bytes.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
+
+DEPTH = gl.constexpr(64)
+"""How deep a step is at most: rows of 128 bytes."""
+OWNED = gl.constexpr(64)
+"""The rows of a result that a consumer owns."""
+ROWS = gl.constexpr(128)
+"""The rows of a strip: those of two consumers."""
+PANEL = gl.constexpr(64)
+"""The columns of a result that are stored at once, and those of partial results that lie together."""
+PADDED = gl.constexpr(256)
+"""What columns of partial results are padded to."""
+
+# Triton renamed it after 3.6
+reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.shared_memory_descriptor._reinterpret  # noqa: SLF001
+
+
+@gluon.jit
+def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
+    """Allocate `COUNT` tiles [HEIGHT, WIDTH] in panels of `PANEL` columns."""
+    layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=2 * PANEL, element_bitwidth=16, rank=2)
+    return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
+
+
+@gluon.jit
+def barriers_of(COUNT: gl.constexpr):
+    """Make barriers that say that stages are full, which one copies, and empty, which two read."""
+    full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(COUNT):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=2)
+    return full, empty
+
+
+@gluon.jit
+def box(of_map, tile, number):
+    """View one box of a tile as a copy takes it; boxes are as wide as panels, and lie one after the other."""
+    HEIGHT: gl.constexpr = of_map.block_type.shape[2]
+    WIDTH: gl.constexpr = of_map.block_type.shape[3]
+    COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
+    return reinterpret(tile, of_map.dtype, [COUNT, 1, 1, HEIGHT, WIDTH], of_map.layout).index(number)
+
+
+@gluon.jit
+def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
+    """View the first rows of a tile, if it has one panel, or its first panels."""
+    return reinterpret(tile, tile.dtype, [HEIGHT, WIDTH], tile.layout)
+
+
+@gluon.jit
+def halves_of(acc):
+    """Return the left and the right half of a tile."""
+    HALF: gl.constexpr = acc.shape[1] // 2
+    return acc.reshape([acc.shape[0], 2, HALF]).permute((0, 2, 1)).split()
+
+
+@gluon.jit
+def accumulate(acc, a, b, empty, before):
+    """Start a product, and free the stage of the one `before`, if there was one, which has ended."""
+    token = warpgroup_mma(a, b, acc, is_async=True)
+    acc = warpgroup_mma_wait(1, deps=(token,))
+    mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
+    return acc
+
+
+@gluon.jit
+def finish(acc, empty, before):
+    """Wait for the last product, and free its stage."""
+    acc = warpgroup_mma_wait(0, deps=(acc,))
+    mbarrier.arrive(empty.index(gl.maximum(before, 0)), pred=before >= 0)
+    return acc
+
+
+@gluon.jit
+def discard(full, empty, used, COUNT: gl.constexpr):
+    """Wait for a stage, and free it unread: of what another consumer reads."""
+    stage = used % COUNT
+    mbarrier.wait(full.index(stage), used // COUNT & 1)
+    mbarrier.arrive(empty.index(stage))

@@ -1,0 +1,45 @@
+"""The kernels of dense products for sm_90 as Python: what they get in place of tensors and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from nojit.kernels.maps import Described
+from torch import Tensor
+
+from tests.kernels.gluon_stub import Map, Pointer, load
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+SHARED = ("block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
+PROGRAMS = 3
+PANEL_BYTES = 128
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    """Have a device whose kernels take maps."""
+    monkeypatch.setattr(module, "takes_maps", lambda value: value.element_size() == 2)
+
+
+def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., None]:
+    """Give a kernel, to run with the config of the moment."""
+    family = name.removesuffix("_sm90")
+    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, f"{family}/kernel_sm90.py")))
+
+    def launch(*args: Any, **named: Any) -> None:
+        kernel(PROGRAMS, *(_argument(value) for value in args), **named, **config())
+
+    return launch
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, Described):
+        width = PANEL_BYTES // value.base.element_size()
+        return Map(value.base.as_strided(value.shape, value.strides), (64, width))
+    if not isinstance(value, Tensor):
+        return value
+    memory = value.new_empty(0).set_(value.untyped_storage())  # type: ignore[call-overload]
+    return Pointer(memory, value.storage_offset())

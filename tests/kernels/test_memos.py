@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library, maps
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
+from nojit.kernels.flash_attention import flash_attention, forward
+from nojit.kernels.flash_attention import op as attention
+from nojit.kernels.memos import Memo, Recording, new_memo
+from nojit.runtime._core import Described, Recipe
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.support.threads import run_together
+
+ACTIVE = torch.tensor([[[1, 0, 1], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]], dtype=torch.bool)
+
+
+class Launches(list):
+    """What kernels were asked for."""
+
+    def __call__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **named: self.append((name, args, named))
+
+
+@contextmanager
+def noted() -> Iterator[Launches]:
+    """Note launches; no source has been in use before."""
+    launches = Launches()
+    with library.override(launches):
+        yield launches
+
+
+@pytest.fixture
+def launches() -> Iterator[Launches]:
+    with noted() as seen:
+        yield seen
+
+
+@pytest.fixture(params=[False, True], ids=["pointers", "maps"])
+def device(request, monkeypatch):
+    """Say of the CPU that it has kernels over tensor maps, or not."""
+    for module in (forward, mapped):
+        monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
+    monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    """Count the calls whose operands were checked."""
+    seen: list[str] = []
+    for module, name in (
+        (attention, "check_operands"),
+        (op, "check_sparse"),
+        (products, "run_sdd"),
+        (products, "run_dsd"),
+    ):
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, real=real, name=name, **k: seen.append(name) or real(*a, **k))
+    return seen
+
+
+def roles(operands: tuple[Any, ...], results: Any) -> dict[int, Any]:
+    results = results if isinstance(results, tuple) else (results,)
+    named = [(f"result {place}", value) for place, value in enumerate(results)]
+    # the first of equal addresses: two operands may be one
+    pairs = [(f"operand {place}", value) for place, value in enumerate(operands)] + named
+    return {value.data_ptr(): role for role, value in reversed(pairs) if value is not None and value.numel()}
+
+
+def told(value: Any, known: dict[int, Any]) -> Any:
+    """Say what an argument is, without the addresses of this call."""
+    if isinstance(value, Described):
+        return ("described", told(value.base, known), value.shape, value.strides)
+    if isinstance(value, Tensor):
+        return (known.get(value.data_ptr(), "other"), value.dtype)
+    return (type(value), value)
+
+
+def account(launches: Launches, operands: tuple[Any, ...], results: Any) -> Any:
+    """Say what a call launched, and what its results are like."""
+    known = roles(operands, results)
+    asked = [
+        (name, [told(value, known) for value in args], {key: told(value, known) for key, value in named.items()})
+        for name, args, named in launches
+    ]
+    results = results if isinstance(results, tuple) else (results,)
+    return asked, [(value.shape, value.stride(), value.dtype) for value in results]
+
+
+def arranged(draw: random.Random, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Make a tensor of a shape, somewhere in memory, in some order."""
+    way = draw.choice(["plain", "plain", "shifted", "swapped", "wide", "expanded"])
+    *outer, rows, width = shape
+    if way == "shifted":
+        return torch.empty(math.prod(shape) + 1, dtype=dtype)[1:].view(shape)
+    if way == "swapped":
+        return torch.empty(outer[0], rows, outer[1], width, dtype=dtype).transpose(1, 2)
+    if way == "wide":
+        return torch.empty(*outer, rows, width + 8, dtype=dtype)[..., :width]
+    if way == "expanded":
+        return torch.empty(1, *shape[1:], dtype=dtype).expand(shape)
+    return torch.empty(shape, dtype=dtype)
+
+
+def twins(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make operands of the same facts elsewhere; what was one stays one."""
+    made: dict[int, Any] = {id(None): None}
+    for value in operands:
+        if id(value) not in made:
+            twin = torch.empty(0, dtype=value.dtype)
+            place = value.storage_offset(), value.shape, value.stride()
+            made[id(value)] = twin.set_(value.untyped_storage().clone(), *place)
+    return tuple(made[id(value)] for value in operands)
+
+
+def attention_call(draw: random.Random) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    dtype = draw.choice([torch.float16, torch.bfloat16, torch.float32])
+    batch, heads, dim = draw.choice([1, 2]), 2, draw.choice([16, 64])
+    shapes = [(batch, heads, draw.choice([8, 16]), dim), *[(batch, draw.choice([1, 2]), 8, dim)] * 2]
+    q, k, v = (arranged(draw, shape, dtype) for shape in shapes)
+    words = {
+        "scale": draw.choice([None, 1.0, 0.0, -0.0, 1, 0.5]),
+        "is_causal": draw.choice([False, True, 1, 0]),
+        "causal_alignment": draw.choice(["top_left", "bottom_right"]),
+        "window": draw.choice([None, None, 3, (1, None)]),
+        "return_lse": draw.choice([False, True]),
+    }
+    if draw.random() < 0.2:
+        v = k
+    return (q, k, v), lambda q, k, v: flash_attention(q, k, v, **words)
+
+
+def softmax_call(draw: random.Random, layout: BlockLayout) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    dtype = draw.choice([torch.float16, torch.float32])
+    x = arranged(draw, (2, layout.nnz, 16, 16), dtype)
+    bias = draw.choice([None, torch.empty(2, 32, 48, dtype=dtype), torch.empty(1, 1, 32, 48, dtype=dtype)])
+    mask = draw.choice([None, torch.ones(32, 48, dtype=dtype), torch.ones(32, 48, dtype=torch.bool)])
+    words = {
+        "scale": draw.choice([1.0, 2, 0.5]),
+        "attention_mask_mode": "mul" if mask is not None and mask.dtype == torch.bool else draw.choice(["add", "mul"]),
+        "is_causal": draw.choice([False, True]),
+    }
+    return (x, bias, mask), lambda x, bias, mask: block_sparse_softmax(
+        x, layout, relative_position=bias, attention_mask=mask, **words
+    )
+
+
+def product_call(draw: random.Random, layout: BlockLayout) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    dtype = draw.choice([torch.float16, torch.float32])
+    mode, trans_a, trans_b = draw.choice(["sdd", "dsd", "dds"]), draw.random() < 0.5, draw.random() < 0.5
+    rows, cols, free = 32, 48, draw.choice([16, 64])
+    sides = {
+        "sdd": ((rows, free), (free, cols)),
+        "dsd": (None, (rows if trans_a else cols, free)),
+        "dds": ((free, cols if trans_b else rows), None),
+    }[mode]
+
+    def operand(side: tuple[int, int] | None, turned: bool) -> Tensor:
+        if side is None:
+            return arranged(draw, (2, layout.nnz, 16, 16), dtype)
+        return arranged(draw, (2, 2, *(side[::-1] if turned else side)), dtype)
+
+    words = {"trans_a": trans_a, "trans_b": trans_b, "deterministic": draw.random() < 0.7}
+    pair = operand(sides[0], trans_a), operand(sides[1], trans_b)
+    return pair, lambda a, b: block_sparse_matmul(a, b, layout, mode, **words)
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("family", [attention_call, softmax_call, product_call])
+def test_what_is_remembered_launches_as_what_is_checked(family, launches):
+    layout = BlockLayout(ACTIVE, 16)
+    arguments = () if family is attention_call else (layout,)
+    draw = random.Random(7)
+    calls = [family(draw, *arguments) for _ in range(120)]
+    with torch.no_grad():
+        for given, call in [*calls, *draw.choices(calls, k=200)]:
+            operands = twins(given)
+            launches.clear()
+            got = account(launches, operands, call(*operands))
+            with noted() as fresh:
+                assert account(fresh, operands, call(*operands)) == got
+
+
+def qkv(**how: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(torch.randn(1, 2, 8, 16, **how) for _ in range(3))  # type: ignore[return-value]
+
+
+def test_the_second_call_of_a_kind_is_not_checked(launches, checked):
+    layout = BlockLayout(ACTIVE, 16)
+    s, d = torch.randn(1, layout.nnz, 16, 16), torch.randn(1, 2, 48, 16)
+    for _ in range(3):
+        flash_attention(*qkv())
+        block_sparse_softmax(s.clone(), layout)
+        block_sparse_matmul(s.clone(), d.clone(), layout, "dsd")
+    assert sorted(checked) == ["check_operands", "check_sparse", "run_dsd"]
+    assert len(launches) >= 9
+
+
+def test_one_tensor_in_two_places_is_not_taken_for_two(launches):
+    q, k, v = qkv()
+    flash_attention(q, q, q)
+    flash_attention(q, k, v)
+    ((_, first, _), (_, second, _)) = launches
+    assert [value.data_ptr() for value in first[:3]] == [q.data_ptr()] * 3
+    assert [value.data_ptr() for value in second[:3]] == [value.data_ptr() for value in (q, k, v)]
+
+
+def test_every_call_has_results_of_its_own(launches):
+    q, k, v = qkv()
+    first, second = flash_attention(q, k, v), flash_attention(q, k, v)
+    assert first.data_ptr() != second.data_ptr()
+    assert [args[3].data_ptr() for _, args, _ in launches] == [first.data_ptr(), second.data_ptr()]
+
+
+def test_what_was_checked_for_one_source_is_checked_for_another(launches, checked):
+    operands = qkv()
+    flash_attention(*operands)
+    with noted() as others:
+        flash_attention(*operands)
+    flash_attention(*operands)
+    assert (len(launches), len(others), len(checked)) == (2, 1, 2)
+    with library.override(launches, devices=frozenset({"cuda"})), pytest.raises(TypeError, match="a tensor on cuda"):
+        flash_attention(*operands)
+
+
+@pytest.mark.usefixtures("launches")
+def test_words_of_another_type_are_checked():
+    operands = qkv()
+    flash_attention(*operands, is_causal=True, scale=1.0)
+    flash_attention(*operands, is_causal=1, scale=1)
+    for words in ({"is_causal": 1.0}, {"return_lse": None}, {"deterministic": "no"}, {"scale": "1"}, {"window": True}):
+        with pytest.raises(TypeError):
+            flash_attention(*operands, **words)
+    with pytest.raises(ValueError, match="causal_alignment"):
+        flash_attention(*operands, causal_alignment="left")
+
+
+@pytest.mark.usefixtures("launches")
+def test_a_mask_that_requires_grad_is_refused_each_time():
+    layout = BlockLayout(ACTIVE, 16)
+    x, mask = torch.randn(1, layout.nnz, 16, 16), torch.zeros(32, 48)
+    with torch.no_grad():
+        for needs in (False, True, True):
+            mask.requires_grad_(needs)
+            if not needs:
+                block_sparse_softmax(x, layout, attention_mask=mask)
+                continue
+            with pytest.raises(ValueError, match="requires no grad"):
+                block_sparse_softmax(x, layout, attention_mask=mask)
+
+
+def test_the_precision_of_fp32_is_that_of_the_moment(launches, monkeypatch):
+    layout = BlockLayout(ACTIVE, 16)
+    s, d = torch.randn(1, layout.nnz, 16, 16), torch.randn(1, 2, 48, 16)
+    for way in ("ieee", "tf32", "ieee", "tf32"):
+        monkeypatch.setattr(products, "precision", lambda _, way=way: way)
+        block_sparse_matmul(s, d, layout, "dsd")
+    assert [named["PRECISION"] for name, _, named in launches if name == "block_sparse_dsd"] == ["ieee", "tf32"] * 2
+
+
+class Tensors(Tensor):
+    """A class made of torch's."""
+
+
+@pytest.mark.parametrize(
+    "surroundings", [TorchFunctionMode, TorchDispatchMode, forward_ad.dual_level, lambda: torch.autocast("cpu")]
+)
+def test_what_has_to_see_a_call_sees_it(surroundings, launches):
+    memo, (q, k, v) = attention._MEMO, qkv()
+    flash_attention(q, k, v)
+    words = (None, False, "top_left", None, None, False, True)
+    assert memo(q, k, v, library.CURRENT.source, *words) is not None
+    with surroundings():
+        assert memo(q, k, v, library.CURRENT.source, *words) is None
+    for odd in (
+        q.as_subclass(Tensors), torch.nn.Parameter(q), q.clone().requires_grad_(), torch._neg_view(q), q.to("meta"),
+        q.to_sparse(), [q], q.numpy(), None,
+    ):  # fmt: skip
+        assert memo(odd, k, v, library.CURRENT.source, *words) is None
+    assert len(launches) == 2
+
+
+@pytest.mark.usefixtures("launches")
+def test_grad_mode_decides_whether_gradients_are_recorded():
+    q, k, v = qkv()
+    q.requires_grad_()
+    for _ in range(2):
+        assert flash_attention(q, k, v).grad_fn is not None
+        for off in (torch.no_grad, torch.inference_mode):
+            with off():
+                assert not flash_attention(q, k, v).requires_grad
+
+
+def test_an_operand_under_autocast_is_cast_each_time(launches):
+    q, k, v = qkv()
+    flash_attention(q, k, v)
+    for _ in range(2):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert flash_attention(q, k, v).dtype == torch.bfloat16
+    assert flash_attention(q, k, v).dtype == torch.float32
+
+
+def remembered(limit: int = 8) -> tuple[Memo, Callable[..., None]]:
+    memo = new_memo(operands=1, limit=limit)
+
+    def remember(tensor: Tensor, *words: Any) -> None:
+        recording = Recording(tensor)
+        memo.remember(recording.recipe(recording.make(torch.empty_like, recording.operands[0])), tensor, *words)
+
+    return memo, remember
+
+
+def test_a_memo_keeps_what_is_used():
+    memo, remember = remembered()
+    x, owner = torch.randn(3), object()
+    for number in range(40):
+        remember(x, owner, number)
+        assert memo(x, owner, 0) is not None or number > 0
+        assert memo(x, owner, number) is not None
+    assert len(memo) == 8
+    memo.forget()
+    assert len(memo) == 0
+    assert memo(x, owner, 39) is None
+
+
+def test_a_memo_tells_words_owners_and_tensors_apart():
+    memo, remember = remembered(limit=8192)
+    owner = object()
+    words = (1, True, 1.0, 0.0, -0.0, None, "1", 0, False, "", 2**70, math.nan, math.inf)
+    tensors = [torch.zeros(4), torch.zeros(4).half(), torch.zeros(2, 2), torch.zeros(5)[1:], torch.zeros(8)[::2]]
+    tensors += [torch.zeros(4, requires_grad=True), torch.zeros(4).int(), torch.zeros(()), torch.zeros(0, 4)]
+    with torch.no_grad():
+        for tensor, word in itertools.product(tensors, words):
+            assert memo(tensor, owner, word) is None
+            remember(tensor, owner, word)
+            assert memo(tensor, owner, word).shape == tensor.shape
+            assert memo(tensor, object(), word) is None
+            assert memo(tensor, owner, word, None) is None
+    remember(tensors[0], owner, [1])
+    assert memo(tensors[0], owner, [1]) is None
+    assert memo(torch.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1), owner, 1) is None
+
+
+def test_threads_share_a_memo():
+    memo, remember = remembered()
+    owner = object()
+
+    def work(number: int) -> None:
+        draw = random.Random(number)
+        for _ in range(500):
+            size = draw.randrange(1, 30)
+            tensor = torch.empty(size)
+            found = memo(tensor, owner, size)
+            if found is None:
+                remember(tensor, owner, size)
+            else:
+                assert found.shape == (size,)
+
+    run_together(work, 4)
+    assert len(memo) == 8
+
+
+def test_a_recording_refuses_tensors_that_it_does_not_know(launches):
+    x = torch.zeros(4)
+    recording = Recording(x)
+    with pytest.raises(KeyError):
+        recording.launch("kernel", torch.zeros(4))
+    with pytest.raises(ValueError, match="starts where"):
+        recording.stands(x[1:], x)
+    assert launches
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        (1, ((len, (None,), (), ((0, 1),), True),), (0,)),
+        (1, ((len, (None,), (), ((1, 0),), True),), (0,)),
+        (1, ((len, (None,), (1,), ((0, 0),), True),), (0,)),
+        (1, ((len, (), ("a",), (), True),), (0,)),
+        (1, ((len, (None,) * 65, (), (), True),), (0,)),
+        (1, (), (1,)),
+        (33, (), ()),
+        (0, ((list, (), (), (), True),) * 33, ()),
+    ],
+)
+def test_a_recipe_holds_places_that_there_are(facts):
+    with pytest.raises(ValueError, match="expected"):
+        Recipe(*facts)
+
+
+def test_what_a_step_raises_ends_a_recipe():
+    recipe = Recipe(1, ((list, (), (), (), True), (len, (None,), (), ((0, 0),), False)), (1,))
+    assert recipe("ab") == []
+    with pytest.raises(TypeError):
+        recipe(1)
+    with pytest.raises(TypeError, match="1 operands"):
+        recipe()

@@ -1,0 +1,303 @@
+"""Every argument of every public operator, module and class, given what it is not: the package's own error names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.block_sparse import (
+    BlockLayout,
+    BlockSparseAttention,
+    block_sparse_matmul,
+    block_sparse_softmax,
+    softmax_bwd,
+)
+from nojit.kernels.bmm import baddbmm, bmm, mm
+from nojit.kernels.compat import deepspeed
+from nojit.kernels.flash_attention import FlashAttention, flash_attention
+from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.pointwise import gelu, silu, swiglu, vector_add
+from nojit.runtime.errors import ArgumentError
+
+LAYOUT = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 16)
+RAW = torch.ones(2, 2, 2, dtype=torch.int64)
+X = torch.randn(1, 8, 16, 16)
+Q = torch.randn(1, 2, 32, 16)
+V = torch.randn(6)
+A = torch.randn(1, 3, 4)
+M = torch.randn(3, 3)
+PATTERN = deepspeed.DenseSparsityConfig(2)
+BERT = SimpleNamespace(hidden_size=32, num_attention_heads=2)
+
+WRONG: Mapping[str, Any] = {
+    "None": None,
+    "3": 3,
+    "2.5": 2.5,
+    "text": "x",
+    "list": [1, [2]],
+    "dict": {},
+    "array": np.ones((2, 2)),
+    "tensor": torch.ones(2),
+    "object": object(),
+}
+# in DeepSpeed's words
+NAMED: Mapping[str, str] = {"mode": "supported modes|mode:"}
+# what an argument's kind takes of these
+TAKES: Mapping[str, set[str]] = {
+    "tensor": {"tensor"},
+    "tensor?": {"tensor", "None"},
+    "number": {"3", "2.5"},
+    "number?": {"3", "2.5", "None"},
+    "flag": {"3"},
+    "int": {"3"},
+    "word": {"text"},
+    "window": {"3", "None"},
+    "ints": set(),
+    "ints?": {"None"},
+    "layout": {"tensor"},
+    "pattern": {"None"},
+    "config": set(),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call that is right, and the kind of each argument."""
+
+    call: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    kinds: Mapping[str, str]
+
+
+def case(call: Callable[..., Any], /, **arguments: tuple[str, Any]) -> Case:
+    values = {name: value for name, (_, value) in arguments.items()}
+    return Case(call, values, {name: kind for name, (kind, _) in arguments.items()})
+
+
+WORDS = {
+    "scale": ("number?", 0.5),
+    "is_causal": ("flag", False),
+    "causal_alignment": ("word", "top_left"),
+    "window": ("window", (3, None)),
+    "deterministic": ("flag", True),
+}
+MASKS = {
+    "key_padding_mask": ("tensor?", torch.zeros(1, 32)),
+    "attention_mask": ("tensor?", torch.zeros(32, 32)),
+    "relative_position": ("tensor?", torch.zeros(32, 32)),
+}
+MODES = {"key_padding_mask_mode": ("word", "add"), "attention_mask_mode": ("word", "add")}
+TRANSPOSES = {"trans_a": ("flag", False), "trans_b": ("flag", False)}
+OPERANDS = {"q": ("tensor", Q), "k": ("tensor", Q), "v": ("tensor", Q)}
+SEQUENCES = {"query": ("tensor", Q), "key": ("tensor", Q), "value": ("tensor", Q)}
+HEADS = {"num_heads": ("int", 2), "block": ("int", 16)}
+DIFFERENT = {"different_layout_per_head": ("flag", False)}
+ATTENTION = {"attention": ("word", "bidirectional")}
+GLOBAL = {"global_block_indices": ("ints", [0]), "global_block_end_indices": ("ints?", [1])}
+WINDOW = {"num_sliding_window_blocks": ("int", 3)}
+
+CASES = {
+    "vector_add": case(vector_add, input=("tensor", V), other=("tensor", V), out=("tensor?", V.clone())),
+    "gelu": case(gelu, input=("tensor", V), approximate=("word", "tanh")),
+    "silu": case(silu, input=("tensor", V)),
+    "swiglu": case(swiglu, gate=("tensor", V), up=("tensor", V)),
+    "mm": case(mm, a=("tensor", A[0]), b=("tensor", A[0].mT), activation=("word", "relu"), out=("tensor?", M.clone())),
+    "bmm": case(
+        bmm, a=("tensor", A), b=("tensor", A.mT), activation=("word", "relu"), out=("tensor?", M[None].clone())
+    ),
+    "baddbmm": case(
+        baddbmm,
+        input=("tensor", M),
+        a=("tensor", A),
+        b=("tensor", A.mT),
+        beta=("number", 0.5),
+        alpha=("number", 2.0),
+        activation=("word", "relu"),
+        out=("tensor?", M[None].clone()),
+    ),
+    "mm_plus_mm": case(
+        mm_plus_mm,
+        a=("tensor", A[0]),
+        b=("tensor", A[0].mT),
+        c=("tensor", A[0]),
+        d=("tensor", A[0].mT),
+        out=("tensor?", M.clone()),
+    ),
+    "block_sparse_softmax": case(
+        block_sparse_softmax,
+        x=("tensor", X),
+        layout=("config", LAYOUT),
+        scale=("number", 0.5),
+        is_causal=("flag", False),
+        inplace=("flag", False),
+        **MASKS,
+        **MODES,
+    ),
+    "softmax_bwd": case(
+        softmax_bwd, y=("tensor", X), dy=("tensor", X), scale=("number", 0.5), layout=("config", LAYOUT)
+    ),
+    "block_sparse_matmul": case(
+        block_sparse_matmul,
+        a=("tensor", Q),
+        b=("tensor", Q.mT),
+        layout=("config", LAYOUT),
+        mode=("word", "sdd"),
+        trans_c=("flag", False),
+        out=("tensor?", X.clone()),
+        deterministic=("flag", True),
+        **TRANSPOSES,
+    ),
+    "flash_attention": case(flash_attention, return_lse=("flag", False), **OPERANDS, **WORDS),
+    "BlockLayout": case(BlockLayout, layout=("tensor", RAW), block=("int", 16)),
+    "FlashAttention": case(FlashAttention, **WORDS),
+    "FlashAttention()": case(FlashAttention(), **OPERANDS),
+    "BlockSparseAttention": case(
+        BlockSparseAttention, layout=("config", LAYOUT), scale=("number?", None), is_causal=("flag", False), **MODES
+    ),
+    "BlockSparseAttention()": case(BlockSparseAttention(LAYOUT), **OPERANDS, **MASKS),
+    "MatMul": case(deepspeed.MatMul, layout=("layout", RAW), block=("int", 16), mode=("word", "sdd"), **TRANSPOSES),
+    "MatMul()": case(deepspeed.MatMul(RAW, 16, "sdd"), a=("tensor", Q), b=("tensor", Q.mT)),
+    "Softmax": case(deepspeed.Softmax, layout=("layout", RAW), block=("int", 16)),
+    "Softmax()": case(
+        deepspeed.Softmax(RAW, 16),
+        x=("tensor", X.clone()),
+        scale=("number", 0.5),
+        rpe=("tensor?", torch.zeros(32, 32)),
+        key_padding_mask=("tensor?", torch.zeros(1, 32)),
+        attn_mask=("tensor?", torch.zeros(32, 32)),
+        key_padding_mask_mode=("word", "add"),
+        attn_mask_mode=("word", "add"),
+    ),
+    "SparseSelfAttention": case(
+        deepspeed.SparseSelfAttention,
+        sparsity_config=("pattern", PATTERN),
+        key_padding_mask_mode=("word", "add"),
+        attn_mask_mode=("word", "add"),
+        max_seq_length=("int", 32),
+    ),
+    "SparseSelfAttention()": case(
+        deepspeed.SparseSelfAttention(PATTERN, max_seq_length=32),
+        rpe=("tensor?", torch.zeros(32, 32)),
+        key_padding_mask=("tensor?", torch.zeros(1, 32)),
+        attn_mask=("tensor?", torch.zeros(32, 32)),
+        **SEQUENCES,
+    ),
+    "get_layout": case(deepspeed.SparseSelfAttention(PATTERN, max_seq_length=32).get_layout, length=("int", 32)),
+    "BertSparseSelfAttention": case(
+        deepspeed.BertSparseSelfAttention, config=("config", BERT), sparsity_config=("pattern", PATTERN)
+    ),
+    "BertSparseSelfAttention()": case(
+        deepspeed.BertSparseSelfAttention(BERT, PATTERN),
+        hidden_states=("tensor", torch.randn(1, 32, 32)),
+        attention_mask=("tensor?", torch.zeros(1, 32)),
+    ),
+    "triton_flash_attn()": case(deepspeed.triton_flash_attn(), sm_scale=("number", 0.5), **OPERANDS),
+    "make_layout": case(PATTERN.make_layout, seq_len=("int", 32)),
+    "DenseSparsityConfig": case(deepspeed.DenseSparsityConfig, **HEADS, **DIFFERENT),
+    "FixedSparsityConfig": case(
+        deepspeed.FixedSparsityConfig,
+        num_local_blocks=("int", 4),
+        num_global_blocks=("int", 1),
+        horizontal_global_attention=("flag", False),
+        num_different_global_patterns=("int", 1),
+        **HEADS,
+        **DIFFERENT,
+        **ATTENTION,
+    ),
+    "VariableSparsityConfig": case(
+        deepspeed.VariableSparsityConfig,
+        num_random_blocks=("int", 0),
+        local_window_blocks=("ints", [4]),
+        horizontal_global_attention=("flag", False),
+        **HEADS,
+        **DIFFERENT,
+        **ATTENTION,
+        **GLOBAL,
+    ),
+    "BigBirdSparsityConfig": case(
+        deepspeed.BigBirdSparsityConfig,
+        num_random_blocks=("int", 1),
+        num_global_blocks=("int", 1),
+        **HEADS,
+        **DIFFERENT,
+        **ATTENTION,
+        **WINDOW,
+    ),
+    "BSLongformerSparsityConfig": case(
+        deepspeed.BSLongformerSparsityConfig, **HEADS, **DIFFERENT, **ATTENTION, **GLOBAL, **WINDOW
+    ),
+    "LocalSlidingWindowSparsityConfig": case(
+        deepspeed.LocalSlidingWindowSparsityConfig, **HEADS, **ATTENTION, **WINDOW
+    ),
+}
+# `out` has no gradient
+GRADIENTS = {
+    name: [argument for argument in one.arguments if argument != "out"]
+    for name, one in CASES.items()
+    if list(one.kinds.values()).count("tensor") > 1
+}
+
+
+class Nothing:
+    """A kernel that does nothing."""
+
+    def __call__(self, *args: Any, **constexprs: Any) -> None:
+        return None
+
+    def __getitem__(self, grid: Any) -> Nothing:
+        return self
+
+
+@pytest.fixture(autouse=True)
+def _no_kernels() -> Iterator[None]:
+    with library.override(lambda _: Nothing()):
+        yield
+
+
+@contextmanager
+def errors_name(argument: str, is_wrong: bool) -> Iterator[None]:
+    """Expect a documented error that names the argument; where its type is right, such an error or none."""
+    if is_wrong:
+        with pytest.raises(
+            (ArgumentError, ValueError, NotImplementedError), match=rf"(?i){NAMED.get(argument, argument)}"
+        ):
+            yield
+    else:
+        with suppress(ArgumentError, ValueError, NotImplementedError):
+            yield
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_right_types_are_taken(name: str) -> None:
+    one = CASES[name]
+    one.call(**one.arguments)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    ("name", "argument"), [(name, argument) for name, one in CASES.items() for argument in one.arguments]
+)
+def test_an_argument_of_another_type_is_named(name: str, argument: str, wrong: str) -> None:
+    one = CASES[name]
+    with errors_name(argument, wrong not in TAKES[one.kinds[argument]]):
+        one.call(**{**one.arguments, argument: WRONG[wrong]})
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize(
+    ("name", "argument"), [(name, argument) for name, arguments in GRADIENTS.items() for argument in arguments]
+)
+def test_so_it_is_where_gradients_are_required(name: str, argument: str, wrong: str) -> None:
+    one = CASES[name]
+    given = {key: value for key, value in one.arguments.items() if key != "out"} | {argument: WRONG[wrong]}
+    first = next(key for key, kind in one.kinds.items() if kind == "tensor" and key != argument)
+    given[first] = given[first].clone().requires_grad_()
+    with errors_name(argument, wrong not in TAKES[one.kinds[argument]]):
+        one.call(**given)
