@@ -1,74 +1,75 @@
-"""Pointwise kernels over dense memory: one program handles `TILES` tiles of `BLOCK` neighbouring elements each.
+"""Pointwise kernels. Generated from kernels/pointwise/operators.toml by `python -m nojit.kernels.pointwise`: change that instead.
 
-All of them share one shape: pointers to `n` elements each, read in memory order whatever the tensors' strides are, with
-the mathematics in fp32 and one rounding at the store. `n` may pass 2^31. With `STREAM` what is read and written is
-marked as the first to leave the cache: nothing of it is needed twice. No config changes a bit of a result.
+Each operator has a flat kernel over `n` elements that all operands have in one order, `TILES` tiles of `BLOCK` in a
+program, and one over rectangles of `BY` x `BX` elements. `nojit.kernels.pointwise.kernel_parts` says what both mean.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+# ruff: noqa: ARG001, F841, PLR0917 - a launch passes its facts by position, many of them, some for the grid alone
 
 import triton
 import triton.language as tl
-
-LOG2_E = tl.constexpr(1.4426950408889634)
-
-
-@triton.jit
-def _place_tile(tile, n, BLOCK: tl.constexpr, TILES: tl.constexpr):
-    """Place a tile of this program: its first element, as int64 (32 bits would wrap past 2^31), lanes, those below n."""
-    first = (tl.program_id(0).to(tl.int64) * TILES + tile) * BLOCK
-    lanes = tl.arange(0, BLOCK)
-    return first, lanes, lanes < n - first
+from nojit.kernels.pointwise import kernel_parts as parts
 
 
 @triton.jit
-def _load(ptr, tile, STREAM: tl.constexpr):
-    """Load a tile as fp32."""
-    first, lanes, mask = tile
-    if STREAM:
-        return tl.load(ptr + first + lanes, mask=mask, eviction_policy="evict_first").to(tl.float32)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
-        return tl.load(ptr + first + lanes, mask=mask).to(tl.float32)
-
-
-@triton.jit
-def _store(ptr, tile, value, STREAM: tl.constexpr):
-    """Store a tile of fp32 values, rounded to the pointer's type."""
-    first, lanes, mask = tile
-    if STREAM:
-        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask, eviction_policy="evict_first")
-    else:
-        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def _times_sigmoid(x, by, EXACT: tl.constexpr):
-    """Return ``x / (1 + exp(-by))``, which is x times the logistic function of `by`, all fp32.
-
-    exp overflows to inf for very negative values, which gives the right 0. The fast division may be off by two units in
-    the last place: too much for fp32 results, and nothing to 16-bit ones.
-    """
-    divisor = 1.0 + tl.exp2(-by * LOG2_E)
-    if EXACT:
-        return tl.div_rn(x, divisor)
-    else:  # noqa: RET505 - Triton compiles the arm that is taken
-        return x / divisor
-
-
-@triton.jit
-def vector_add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
-    """Write ``x + y``."""
+def vector_add_fwd_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input + other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
-        tile = _place_tile(number, n, BLOCK, TILES)
-        total = _load(x_ptr, tile, STREAM) + _load(y_ptr, tile, STREAM)
-        _store(out_ptr, tile, total, STREAM)
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_other = parts.load_tile(other_ptr, tile, STREAM)
+        result_0 = in_input + in_other
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def vector_add_fwd_rectangles_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    other_s1,
+    other_s0,
+    other_sy,
+    other_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input + other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
+    result_0 = in_input + in_other
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
 
 
 @triton.jit
 def gelu_fwd_kernel(
-    x_ptr,
+    input_ptr,
     out_ptr,
     n,
     APPROXIMATE: tl.constexpr,
@@ -76,37 +77,1417 @@ def gelu_fwd_kernel(
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write the Gaussian error linear unit of x (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415).
-
-    `APPROXIMATE` is "none" for ``x * Phi(x)`` through erf, or "tanh" for the paper's tanh form.
-    """
+    """Write ``gelu(input)`` or ``gelu_tanh(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
-        tile = _place_tile(number, n, BLOCK, TILES)
-        x = _load(x_ptr, tile, STREAM)
-        if APPROXIMATE == "tanh":
-            # 0.5 * (1 + tanh(u)) is sigmoid(2u); 1.5957691 is 2 * sqrt(2 / pi)
-            u = 1.5957691216057308 * (x + 0.044715 * x * x * x)
-            y = _times_sigmoid(x, u, x_ptr.dtype.element_ty == tl.float32)
-        else:
-            tl.static_assert(APPROXIMATE == "none", "APPROXIMATE is 'none' or 'tanh'")
-            y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-        _store(out_ptr, tile, y, STREAM)
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        if APPROXIMATE == "none":
+            result_0 = parts.gelu(in_input)
+        elif APPROXIMATE == "tanh":
+            result_0 = parts.gelu_tanh(in_input, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
 
 
 @triton.jit
-def silu_fwd_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
-    """Write ``x * sigmoid(x)``."""
-    for number in tl.static_range(TILES):
-        tile = _place_tile(number, n, BLOCK, TILES)
-        x = _load(x_ptr, tile, STREAM)
-        _store(out_ptr, tile, _times_sigmoid(x, x, x_ptr.dtype.element_ty == tl.float32), STREAM)
+def gelu_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    APPROXIMATE: tl.constexpr,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``gelu(input)`` or ``gelu_tanh(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    if APPROXIMATE == "none":
+        result_0 = parts.gelu(in_input)
+    elif APPROXIMATE == "tanh":
+        result_0 = parts.gelu_tanh(in_input, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
 
 
 @triton.jit
-def swiglu_fwd_kernel(gate_ptr, up_ptr, out_ptr, n, BLOCK: tl.constexpr, TILES: tl.constexpr, STREAM: tl.constexpr):
-    """Write ``silu(gate) * up``, rounded once (Shazeer 2020, https://arxiv.org/abs/2002.05202, without its matmuls)."""
+def gelu_bwd_kernel(
+    grad_ptr,
+    input_ptr,
+    grad_input_ptr,
+    n,
+    APPROXIMATE: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, given that of the result."""
+    EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
-        tile = _place_tile(number, n, BLOCK, TILES)
-        gate = _load(gate_ptr, tile, STREAM)
-        up = _load(up_ptr, tile, STREAM)
-        _store(out_ptr, tile, _times_sigmoid(gate, gate, gate_ptr.dtype.element_ty == tl.float32) * up, STREAM)
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_grad = parts.load_tile(grad_ptr, tile, STREAM)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        if APPROXIMATE == "none":
+            t3 = in_input * 0.7071067811865476
+            t4 = tl.erf(t3)
+            t7 = 1.0 + t4
+            t8 = 0.5 * t7
+            t10 = in_input * in_input
+            t11 = (-0.5) * t10
+            t13 = parts.exp(t11, EXACT)
+            t14 = 0.3989422804014327 * t13
+            t15 = in_input * t14
+            t16 = t8 + t15
+            result_0 = in_grad * t16
+        elif APPROXIMATE == "tanh":
+            t2 = in_input * in_input
+            t5 = 0.07135481627260025 * t2
+            t6 = 1.5957691216057308 + t5
+            t7 = in_input * t6
+            t8 = parts.sigmoid(t7, EXACT)
+            t9 = -t7
+            t10 = parts.sigmoid(t9, EXACT)
+            t12 = 0.21406444881780076 * t2
+            t13 = 1.5957691216057308 + t12
+            t14 = in_input * t13
+            t15 = t14 * t10
+            t17 = 1.0 + t15
+            t18 = t8 * t17
+            result_0 = in_grad * t18
+        parts.store_tile(grad_input_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def gelu_bwd_rectangles_kernel(
+    grad_ptr,
+    input_ptr,
+    grad_input_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    grad_s1,
+    grad_s0,
+    grad_sy,
+    grad_sx,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    grad_input_s1,
+    grad_input_s0,
+    grad_input_sy,
+    grad_input_sx,
+    APPROXIMATE: tl.constexpr,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write the gradients of ``gelu(input)`` or ``gelu_tanh(input)``, given that of the result."""
+    EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 1)
+    if APPROXIMATE == "none":
+        t3 = in_input * 0.7071067811865476
+        t4 = tl.erf(t3)
+        t7 = 1.0 + t4
+        t8 = 0.5 * t7
+        t10 = in_input * in_input
+        t11 = (-0.5) * t10
+        t13 = parts.exp(t11, EXACT)
+        t14 = 0.3989422804014327 * t13
+        t15 = in_input * t14
+        t16 = t8 + t15
+        result_0 = in_grad * t16
+    elif APPROXIMATE == "tanh":
+        t2 = in_input * in_input
+        t5 = 0.07135481627260025 * t2
+        t6 = 1.5957691216057308 + t5
+        t7 = in_input * t6
+        t8 = parts.sigmoid(t7, EXACT)
+        t9 = -t7
+        t10 = parts.sigmoid(t9, EXACT)
+        t12 = 0.21406444881780076 * t2
+        t13 = 1.5957691216057308 + t12
+        t14 = in_input * t13
+        t15 = t14 * t10
+        t17 = 1.0 + t15
+        t18 = t8 * t17
+        result_0 = in_grad * t18
+    parts.store_rectangle(
+        grad_input_ptr, grad_input_s1, grad_input_s0, grad_input_sy, grad_input_sx, place, result_0, KINDS
+    )
+
+
+@triton.jit
+def silu_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``silu(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        result_0 = parts.silu(in_input, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def silu_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``silu(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    result_0 = parts.silu(in_input, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def silu_bwd_kernel(
+    grad_ptr,
+    input_ptr,
+    grad_input_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write the gradients of ``silu(input)``, given that of the result."""
+    EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_grad = parts.load_tile(grad_ptr, tile, STREAM)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        t2 = parts.sigmoid(in_input, EXACT)
+        t4 = 1.0 - t2
+        t5 = in_input * t4
+        t6 = 1.0 + t5
+        t7 = t2 * t6
+        result_0 = in_grad * t7
+        parts.store_tile(grad_input_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def silu_bwd_rectangles_kernel(
+    grad_ptr,
+    input_ptr,
+    grad_input_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    grad_s1,
+    grad_s0,
+    grad_sy,
+    grad_sx,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    grad_input_s1,
+    grad_input_s0,
+    grad_input_sy,
+    grad_input_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write the gradients of ``silu(input)``, given that of the result."""
+    EXACT: tl.constexpr = grad_input_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 1)
+    t2 = parts.sigmoid(in_input, EXACT)
+    t4 = 1.0 - t2
+    t5 = in_input * t4
+    t6 = 1.0 + t5
+    t7 = t2 * t6
+    result_0 = in_grad * t7
+    parts.store_rectangle(
+        grad_input_ptr, grad_input_s1, grad_input_s0, grad_input_sy, grad_input_sx, place, result_0, KINDS
+    )
+
+
+@triton.jit
+def swiglu_fwd_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``silu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t1 = parts.silu(in_gate, EXACT)
+        result_0 = t1 * in_up
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def swiglu_fwd_rectangles_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``silu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 0)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 1)
+    t1 = parts.silu(in_gate, EXACT)
+    result_0 = t1 * in_up
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def swiglu_bwd_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write the gradients of ``silu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_grad = parts.load_tile(grad_ptr, tile, STREAM)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t2 = parts.silu(in_gate, EXACT)
+        t4 = in_grad * in_up
+        result_1 = in_grad * t2
+        t6 = parts.sigmoid(in_gate, EXACT)
+        t8 = 1.0 - t6
+        t9 = in_gate * t8
+        t10 = 1.0 + t9
+        t11 = t6 * t10
+        result_0 = t4 * t11
+        parts.store_tile(grad_gate_ptr, tile, result_0, STREAM)
+        parts.store_tile(grad_up_ptr, tile, result_1, STREAM)
+
+
+@triton.jit
+def swiglu_bwd_rectangles_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    grad_s1,
+    grad_s0,
+    grad_sy,
+    grad_sx,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    grad_gate_s1,
+    grad_gate_s0,
+    grad_gate_sy,
+    grad_gate_sx,
+    grad_up_s1,
+    grad_up_s0,
+    grad_up_sy,
+    grad_up_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write the gradients of ``silu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 1)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 2)
+    t2 = parts.silu(in_gate, EXACT)
+    t4 = in_grad * in_up
+    result_1 = in_grad * t2
+    t6 = parts.sigmoid(in_gate, EXACT)
+    t8 = 1.0 - t6
+    t9 = in_gate * t8
+    t10 = 1.0 + t9
+    t11 = t6 * t10
+    result_0 = t4 * t11
+    parts.store_rectangle(grad_gate_ptr, grad_gate_s1, grad_gate_s0, grad_gate_sy, grad_gate_sx, place, result_0, KINDS)
+    parts.store_rectangle(grad_up_ptr, grad_up_s1, grad_up_s0, grad_up_sy, grad_up_sx, place, result_1, KINDS)
+
+
+@triton.jit
+def geglu_fwd_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``gelu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t1 = parts.gelu(in_gate)
+        result_0 = t1 * in_up
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def geglu_fwd_rectangles_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``gelu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 0)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 1)
+    t1 = parts.gelu(in_gate)
+    result_0 = t1 * in_up
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def geglu_bwd_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write the gradients of ``gelu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_grad = parts.load_tile(grad_ptr, tile, STREAM)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t2 = parts.gelu(in_gate)
+        t4 = in_grad * in_up
+        result_1 = in_grad * t2
+        t7 = in_gate * 0.7071067811865476
+        t8 = tl.erf(t7)
+        t11 = 1.0 + t8
+        t12 = 0.5 * t11
+        t14 = in_gate * in_gate
+        t15 = (-0.5) * t14
+        t17 = parts.exp(t15, EXACT)
+        t18 = 0.3989422804014327 * t17
+        t19 = in_gate * t18
+        t20 = t12 + t19
+        result_0 = t4 * t20
+        parts.store_tile(grad_gate_ptr, tile, result_0, STREAM)
+        parts.store_tile(grad_up_ptr, tile, result_1, STREAM)
+
+
+@triton.jit
+def geglu_bwd_rectangles_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    grad_s1,
+    grad_s0,
+    grad_sy,
+    grad_sx,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    grad_gate_s1,
+    grad_gate_s0,
+    grad_gate_sy,
+    grad_gate_sx,
+    grad_up_s1,
+    grad_up_s0,
+    grad_up_sy,
+    grad_up_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write the gradients of ``gelu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 1)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 2)
+    t2 = parts.gelu(in_gate)
+    t4 = in_grad * in_up
+    result_1 = in_grad * t2
+    t7 = in_gate * 0.7071067811865476
+    t8 = tl.erf(t7)
+    t11 = 1.0 + t8
+    t12 = 0.5 * t11
+    t14 = in_gate * in_gate
+    t15 = (-0.5) * t14
+    t17 = parts.exp(t15, EXACT)
+    t18 = 0.3989422804014327 * t17
+    t19 = in_gate * t18
+    t20 = t12 + t19
+    result_0 = t4 * t20
+    parts.store_rectangle(grad_gate_ptr, grad_gate_s1, grad_gate_s0, grad_gate_sy, grad_gate_sx, place, result_0, KINDS)
+    parts.store_rectangle(grad_up_ptr, grad_up_s1, grad_up_s0, grad_up_sy, grad_up_sx, place, result_1, KINDS)
+
+
+@triton.jit
+def reglu_fwd_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``relu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t1 = parts.relu(in_gate)
+        result_0 = t1 * in_up
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def reglu_fwd_rectangles_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``relu(gate) * up``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 0)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 1)
+    t1 = parts.relu(in_gate)
+    result_0 = t1 * in_up
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def reglu_bwd_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write the gradients of ``relu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_grad = parts.load_tile(grad_ptr, tile, STREAM)
+        in_gate = parts.load_tile(gate_ptr, tile, STREAM)
+        in_up = parts.load_tile(up_ptr, tile, STREAM)
+        t2 = parts.relu(in_gate)
+        t4 = in_grad * in_up
+        result_1 = in_grad * t2
+        t7 = in_gate <= 0
+        result_0 = tl.where(t7, 0, t4)
+        parts.store_tile(grad_gate_ptr, tile, result_0, STREAM)
+        parts.store_tile(grad_up_ptr, tile, result_1, STREAM)
+
+
+@triton.jit
+def reglu_bwd_rectangles_kernel(
+    grad_ptr,
+    gate_ptr,
+    up_ptr,
+    grad_gate_ptr,
+    grad_up_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    grad_s1,
+    grad_s0,
+    grad_sy,
+    grad_sx,
+    gate_s1,
+    gate_s0,
+    gate_sy,
+    gate_sx,
+    up_s1,
+    up_s0,
+    up_sy,
+    up_sx,
+    grad_gate_s1,
+    grad_gate_s0,
+    grad_gate_sy,
+    grad_gate_sx,
+    grad_up_s1,
+    grad_up_s0,
+    grad_up_sy,
+    grad_up_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write the gradients of ``relu(gate) * up``, given that of the result."""
+    EXACT: tl.constexpr = grad_gate_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
+    in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 1)
+    in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 2)
+    t2 = parts.relu(in_gate)
+    t4 = in_grad * in_up
+    result_1 = in_grad * t2
+    t7 = in_gate <= 0
+    result_0 = tl.where(t7, 0, t4)
+    parts.store_rectangle(grad_gate_ptr, grad_gate_s1, grad_gate_s0, grad_gate_sy, grad_gate_sx, place, result_0, KINDS)
+    parts.store_rectangle(grad_up_ptr, grad_up_s1, grad_up_s0, grad_up_sy, grad_up_sx, place, result_1, KINDS)
+
+
+@triton.jit
+def sub_fwd_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input - other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_other = parts.load_tile(other_ptr, tile, STREAM)
+        result_0 = in_input - in_other
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def sub_fwd_rectangles_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    other_s1,
+    other_s0,
+    other_sy,
+    other_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input - other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
+    result_0 = in_input - in_other
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def mul_fwd_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input * other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_other = parts.load_tile(other_ptr, tile, STREAM)
+        result_0 = in_input * in_other
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def mul_fwd_rectangles_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    other_s1,
+    other_s0,
+    other_sy,
+    other_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input * other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
+    result_0 = in_input * in_other
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def div_fwd_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input / other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_other = parts.load_tile(other_ptr, tile, STREAM)
+        result_0 = parts.divide(in_input, in_other, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def div_fwd_rectangles_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    other_s1,
+    other_s0,
+    other_sy,
+    other_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input / other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
+    result_0 = parts.divide(in_input, in_other, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def relu_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``relu(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        result_0 = parts.relu(in_input)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def relu_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``relu(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    result_0 = parts.relu(in_input)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def sigmoid_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``sigmoid(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        result_0 = parts.sigmoid(in_input, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def sigmoid_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``sigmoid(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    result_0 = parts.sigmoid(in_input, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def tanh_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``tanh(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        result_0 = parts.tanh(in_input, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def tanh_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``tanh(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    result_0 = parts.tanh(in_input, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def exp_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``exp(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        result_0 = parts.exp(in_input, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def exp_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``exp(input)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    result_0 = parts.exp(in_input, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def clamp_fwd_kernel(
+    input_ptr,
+    out_ptr,
+    n,
+    min_value,
+    max_value,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``clamp(input, min, max)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        t3 = in_input < min_value
+        t4 = tl.where(t3, min_value, in_input)
+        t5 = t4 > max_value
+        result_0 = tl.where(t5, max_value, t4)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def clamp_fwd_rectangles_kernel(
+    input_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    min_value,
+    max_value,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``clamp(input, min, max)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    t3 = in_input < min_value
+    t4 = tl.where(t3, min_value, in_input)
+    t5 = t4 > max_value
+    result_0 = tl.where(t5, max_value, t4)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def addcmul_fwd_kernel(
+    input_ptr,
+    tensor1_ptr,
+    tensor2_ptr,
+    out_ptr,
+    n,
+    value_value,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input + value * tensor1 * tensor2``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_tensor1 = parts.load_tile(tensor1_ptr, tile, STREAM)
+        in_tensor2 = parts.load_tile(tensor2_ptr, tile, STREAM)
+        t3 = value_value * in_tensor1
+        t5 = t3 * in_tensor2
+        result_0 = in_input + t5
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def addcmul_fwd_rectangles_kernel(
+    input_ptr,
+    tensor1_ptr,
+    tensor2_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    tensor1_s1,
+    tensor1_s0,
+    tensor1_sy,
+    tensor1_sx,
+    tensor2_s1,
+    tensor2_s0,
+    tensor2_sy,
+    tensor2_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    value_value,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input + value * tensor1 * tensor2``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_tensor1 = parts.load_rectangle(tensor1_ptr, tensor1_s1, tensor1_s0, tensor1_sy, tensor1_sx, place, KINDS, 1)
+    in_tensor2 = parts.load_rectangle(tensor2_ptr, tensor2_s1, tensor2_s0, tensor2_sy, tensor2_sx, place, KINDS, 2)
+    t3 = value_value * in_tensor1
+    t5 = t3 * in_tensor2
+    result_0 = in_input + t5
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def lerp_fwd_kernel(
+    input_ptr,
+    end_ptr,
+    weight_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``where(abs(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_end = parts.load_tile(end_ptr, tile, STREAM)
+        in_weight = parts.load_tile(weight_ptr, tile, STREAM)
+        t1 = tl.abs(in_weight)
+        t3 = t1 < 0.5
+        t6 = in_end - in_input
+        t7 = in_weight * t6
+        t8 = in_input + t7
+        t10 = 1.0 - in_weight
+        t11 = t6 * t10
+        t12 = in_end - t11
+        result_0 = tl.where(t3, t8, t12)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def lerp_fwd_rectangles_kernel(
+    input_ptr,
+    end_ptr,
+    weight_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    end_s1,
+    end_s0,
+    end_sy,
+    end_sx,
+    weight_s1,
+    weight_s0,
+    weight_sy,
+    weight_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``where(abs(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_end = parts.load_rectangle(end_ptr, end_s1, end_s0, end_sy, end_sx, place, KINDS, 1)
+    in_weight = parts.load_rectangle(weight_ptr, weight_s1, weight_s0, weight_sy, weight_sx, place, KINDS, 2)
+    t1 = tl.abs(in_weight)
+    t3 = t1 < 0.5
+    t6 = in_end - in_input
+    t7 = in_weight * t6
+    t8 = in_input + t7
+    t10 = 1.0 - in_weight
+    t11 = t6 * t10
+    t12 = in_end - t11
+    result_0 = tl.where(t3, t8, t12)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def add_relu_fwd_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``relu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_residual = parts.load_tile(residual_ptr, tile, STREAM)
+        t2 = in_input + in_residual
+        result_0 = parts.relu(t2)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def add_relu_fwd_rectangles_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    residual_s1,
+    residual_s0,
+    residual_sy,
+    residual_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``relu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_residual = parts.load_rectangle(
+        residual_ptr, residual_s1, residual_s0, residual_sy, residual_sx, place, KINDS, 1
+    )
+    t2 = in_input + in_residual
+    result_0 = parts.relu(t2)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def add_silu_fwd_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``silu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_residual = parts.load_tile(residual_ptr, tile, STREAM)
+        t2 = in_input + in_residual
+        result_0 = parts.silu(t2, EXACT)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def add_silu_fwd_rectangles_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    residual_s1,
+    residual_s0,
+    residual_sy,
+    residual_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``silu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_residual = parts.load_rectangle(
+        residual_ptr, residual_s1, residual_s0, residual_sy, residual_sx, place, KINDS, 1
+    )
+    t2 = in_input + in_residual
+    result_0 = parts.silu(t2, EXACT)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
+def add_gelu_fwd_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``gelu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_residual = parts.load_tile(residual_ptr, tile, STREAM)
+        t2 = in_input + in_residual
+        result_0 = parts.gelu(t2)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def add_gelu_fwd_rectangles_kernel(
+    input_ptr,
+    residual_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    residual_s1,
+    residual_s0,
+    residual_sy,
+    residual_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``gelu(input + residual)``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_residual = parts.load_rectangle(
+        residual_ptr, residual_s1, residual_s0, residual_sy, residual_sx, place, KINDS, 1
+    )
+    t2 = in_input + in_residual
+    result_0 = parts.gelu(t2)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)

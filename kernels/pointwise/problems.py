@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import torch
 from nojit.kernels.pointwise import op, reference
+from nojit.kernels.pointwise.source import parts
+from nojit.kernels.pointwise.spec import read_specs
 from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
@@ -66,18 +69,27 @@ PROBLEMS: Final = {
 Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all sizes.
 """
 
-_RESULTS_PER_OPERANDS: Final = {"vector_add": 3, "gelu": 2, "silu": 2, "swiglu": 3}
-_FLOPS: Final = {"vector_add": 1, "gelu": 12, "silu": 6, "swiglu": 7}
+# one or two of as many operands: what holds for them holds for others
+_TENSORS: Final = {"vector_add": 3, "gelu": 2, "silu": 2, "swiglu": 3, "addcmul": 4}
+_FLOPS: Final = {"vector_add": 1, "gelu": 12, "silu": 6, "swiglu": 7, "addcmul": 3}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # what is held out: so many tokens of such widths
 _WIDTHS: Final = (1024, 2560, 3072, 5120, 6144, 9216, 11008, 13824, 18432, 27648)
 _HELD_OUT: Final = 12
 _MOST: Final = 1 << 29
 
-ROLES: Final[Mapping[str, Roles]] = {
-    name: Roles(("BLOCK", "TILES", "STREAM"), (), ("APPROXIMATE",) if name == "gelu" else ())
-    for name in _RESULTS_PER_OPERANDS
-}
+
+def _roles() -> dict[str, Roles]:
+    found = {}
+    for spec in read_specs(Path(__file__).with_name("operators.toml")).operators:
+        for part in parts(spec):
+            words = (part.word,) if part.choice else ()
+            found[part.kernel] = Roles(("BLOCK", "TILES", "STREAM"), (), words)
+            found[f"{part.kernel}_rectangles"] = Roles(("BY", "BX"), (), ("KINDS", *words))
+    return found
+
+
+ROLES: Final[Mapping[str, Roles]] = _roles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +106,7 @@ class PointwiseProblem:
     @property
     def shape_class(self) -> str:
         """Where the time goes: into the launch, the L2, or memory."""
-        total = self.n * _RESULTS_PER_OPERANDS[self.kernel] * _DTYPES[self.dtype].itemsize
+        total = self.n * _TENSORS[self.kernel] * _DTYPES[self.dtype].itemsize
         return "launch" if total < 1 << 20 else "cache" if total < 48 << 20 else "memory"
 
     @property
@@ -111,7 +123,7 @@ class PointwiseProblem:
         """Make random operands, and the result in fp32."""
         dtype = _DTYPES[self.dtype]
         source = generator(self.name, device)
-        count = _RESULTS_PER_OPERANDS[self.kernel] - 1
+        count = _TENSORS[self.kernel] - 1
         operands = [torch.randn(self.shape, generator=source, device=device, dtype=dtype) for _ in range(count)]
         words = (self.approximate,) if self.approximate else ()
         launch, out = recorded(lambda: getattr(op, self.kernel)(*operands, *words))
@@ -144,7 +156,7 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
     check_use(use)
     return tuple(
         PointwiseProblem(f"{problem.name}, {word}" if word else problem.name, kernel, dtype, problem.shape, word)
-        for kernel in _RESULTS_PER_OPERANDS
+        for kernel in _TENSORS
         for place, problem in enumerate(_drawn(use, kernel) if use in DRAWN else PROBLEMS[use])
         for word in (("none", "tanh") if kernel == "gelu" else ("",))
         # memory decides, so that twice as many elements of half the bytes say nearly the same

@@ -1,11 +1,19 @@
-"""The pointwise operators in plain torch, in the dtype of their operands: give them fp64 for a yardstick."""
+"""Pointwise operators in plain torch, in the dtype of their operands: give them fp64 for a yardstick.
+
+Written by hand, unlike `nojit.kernels.pointwise.evaluation`, which computes any operator from its expression.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-__all__ = ["gelu", "silu", "swiglu", "vector_add"]
+__all__ = ["addcmul", "gelu", "silu", "swiglu", "vector_add"]
+
+
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1.0) -> Tensor:  # noqa: A002 - the operator's name
+    """Add a product."""
+    return input + value * tensor1 * tensor2
 
 
 def vector_add(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002 - the operator's name

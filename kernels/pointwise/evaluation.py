@@ -1,0 +1,83 @@
+"""Computes programs by torch's own operators: what kernels are held to, and gradients of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import torch
+from nojit.kernels.pointwise.program import Program, Step
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["chosen", "evaluate", "wide"]
+
+_OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "abs": torch.abs,
+    "add": lambda x, y: x + y,
+    "cos": torch.cos,
+    "div": lambda x, y: x / y,
+    "eq": lambda x, y: x == y,
+    "erf": torch.erf,
+    "exp": torch.exp,
+    "ge": lambda x, y: x >= y,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "gt": lambda x, y: x > y,
+    "le": lambda x, y: x <= y,
+    "log": torch.log,
+    "lt": lambda x, y: x < y,
+    "mul": lambda x, y: x * y,
+    "ne": lambda x, y: x != y,
+    "neg": lambda x: -x,
+    "relu": torch.relu,
+    "rsqrt": torch.rsqrt,
+    "sigmoid": torch.sigmoid,
+    "silu": functional.silu,
+    "sin": torch.sin,
+    "sqrt": torch.sqrt,
+    "square": torch.square,
+    "sub": lambda x, y: x - y,
+    "tanh": torch.tanh,
+}
+
+
+def wide(value: Tensor) -> Tensor:
+    """Return what a kernel computes in: fp32 of 16-bit floats, else the tensor itself."""
+    return value.float() if value.dtype in {torch.float16, torch.bfloat16} else value
+
+
+def evaluate(program: Program, operands: Mapping[str, Tensor | float]) -> tuple[Any, ...]:
+    """Compute all results in the types of the operands; a result that depends on no operand is a number.
+
+    Args:
+        program: what to compute.
+        operands: the inputs, which may broadcast, and scalars, by name.
+    """
+    like = next(value for value in operands.values() if isinstance(value, Tensor))
+    found: list[Any] = []
+    for step in program.steps:
+        found.append(_compute(step, [found[arg] for arg in step.args], operands, like))
+    return tuple(found[place] for place in program.results)
+
+
+def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float], like: Tensor) -> Any:
+    if step.op in {"input", "scalar"}:
+        return operands[str(step.value)]
+    if step.op == "number":
+        return step.value
+    if step.op == "where":
+        return torch.where(*args)
+    if step.op in {"maximum", "minimum"}:
+        # torch's take no numbers
+        pair = [arg if isinstance(arg, Tensor) else torch.as_tensor(arg, device=like.device) for arg in args]
+        return getattr(torch, step.op)(*pair)
+    return _OPERATIONS[step.op](*args)
+
+
+@lru_cache(maxsize=256)
+def chosen(program: Program, needed: tuple[bool, ...]) -> Program:
+    """Keep the results that are needed."""
+    results = tuple(place for place, need in zip(program.results, needed, strict=True) if need)
+    return Program(program.inputs, program.scalars, program.steps, results).pruned()

@@ -1,0 +1,229 @@
+"""What the generated pointwise kernels are made of: places of tiles, loads, stores, and functions.
+
+Two kinds of tile. A *flat* one is `BLOCK` neighbouring elements of memory that all operands share the order of. A
+*rectangle* is `BY` x `BX` elements of two dimensions of up to four, where each operand has strides of its own. Results
+are computed in fp32 if operands have 16 bits, else in their own type, and rounded once at the store. With `EXACT`, which
+fp32 results have, functions round as well as torch's; results of 16 bits show nothing of the faster ones.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917, PLR1714, RET505 - many facts by position; Triton knows no `in`, and compiles the arm that is taken
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def widen(value):
+    """Return 16-bit floats as fp32, and whatever else as it is."""
+    if value.dtype == tl.float16 or value.dtype == tl.bfloat16:
+        return value.to(tl.float32)
+    else:
+        return value
+
+
+@triton.jit
+def place_tile(tile, n, BLOCK: tl.constexpr, TILES: tl.constexpr):
+    """Place a tile of this program: its first element, as int64 (32 bits would wrap past 2^31), lanes, those below n."""
+    first = (tl.program_id(0).to(tl.int64) * TILES + tile) * BLOCK
+    lanes = tl.arange(0, BLOCK)
+    return first, lanes, lanes < n - first
+
+
+@triton.jit
+def load_tile(ptr, tile, STREAM: tl.constexpr):
+    """Load a flat tile, widened. With `STREAM` it is marked as the first to leave the cache."""
+    first, lanes, mask = tile
+    if STREAM:
+        return widen(tl.load(ptr + first + lanes, mask=mask, eviction_policy="evict_first"))
+    else:
+        return widen(tl.load(ptr + first + lanes, mask=mask))
+
+
+@triton.jit
+def store_tile(ptr, tile, value, STREAM: tl.constexpr):
+    """Store a flat tile, rounded to the pointer's type."""
+    first, lanes, mask = tile
+    if STREAM:
+        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask, eviction_policy="evict_first")
+    else:
+        tl.store(ptr + first + lanes, value.to(ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def place_rectangle(nx, ny, n0, BY: tl.constexpr, BX: tl.constexpr):
+    """Place the rectangle of this program: its indices along y and x, as int64, those inside, and the outer indices."""
+    # what counts programs fits 32 bits, as their number does
+    tiles_x, tiles_y = tl.cdiv(nx, BX).to(tl.int32), tl.cdiv(ny, BY).to(tl.int32)
+    rest, tile_x = tl.program_id(0) // tiles_x, tl.program_id(0) % tiles_x
+    outer, tile_y = rest // tiles_y, rest % tiles_y
+    y = tile_y.to(tl.int64) * BY + tl.arange(0, BY)[:, None]
+    x = tile_x.to(tl.int64) * BX + tl.arange(0, BX)[None, :]
+    return y, x, y < ny, x < nx, outer.to(tl.int64) // n0, outer.to(tl.int64) % n0
+
+
+@triton.jit
+def rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND: tl.constexpr):
+    """Point at the elements of a rectangle.
+
+    `KIND` says what is known of the strides: "r" that elements of a row are neighbours, "t" those of a column, "c" that all
+    elements of a row are one, "s" nothing.
+    """
+    y, x, _, _, i1, i0 = place
+    first = ptr + i1 * s1 + i0 * s0
+    if KIND == "c":
+        return first + y * sy
+    elif KIND == "r":
+        return first + y * sy + x
+    elif KIND == "t":
+        return first + y + x * sx
+    else:
+        return first + y * sy + x * sx
+
+
+@triton.jit
+def load_rectangle(ptr, s1, s0, sy, sx, place, KINDS: tl.constexpr, TENSOR: tl.constexpr):
+    """Load a rectangle, or of "c" its one column, widened. `KINDS` has a letter for each tensor."""
+    # in a statement of its own: Triton 3.6 takes no part of a constexpr as an argument
+    KIND: tl.constexpr = KINDS[TENSOR]
+    pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
+    _, _, inside_y, inside_x, _, _ = place
+    if KIND == "c":
+        return widen(tl.load(pointers, mask=inside_y))
+    else:
+        return widen(tl.load(pointers, mask=inside_y & inside_x))
+
+
+@triton.jit
+def store_rectangle(ptr, s1, s0, sy, sx, place, value, KINDS: tl.constexpr):
+    """Store a rectangle, rounded to the pointer's type; the last letter is that of results."""
+    KIND: tl.constexpr = KINDS[-1]
+    pointers = rectangle_pointers(ptr, s1, s0, sy, sx, place, KIND)
+    _, _, inside_y, inside_x, _, _ = place
+    mask = inside_y & inside_x
+    tl.store(pointers, tl.broadcast_to(value.to(ptr.dtype.element_ty), mask.shape), mask=mask)
+
+
+@triton.jit
+def divide(x, y, EXACT: tl.constexpr):
+    """Return ``x / y``; the fast division may be off by two units in the last place."""
+    if EXACT:
+        left, right = tl.broadcast(x, y)
+        return tl.div_rn(left, right)
+    else:
+        return x / y
+
+
+@triton.jit
+def divide_number(NUMBER: tl.constexpr, y, EXACT: tl.constexpr):
+    """Divide a number likewise."""
+    if EXACT:
+        return tl.div_rn(tl.full(y.shape, NUMBER, y.dtype), y)
+    else:
+        return NUMBER / y
+
+
+@triton.jit
+def divide_by_number(x, NUMBER: tl.constexpr, EXACT: tl.constexpr):
+    """Divide by a number likewise."""
+    if EXACT:
+        return tl.div_rn(x, tl.full(x.shape, NUMBER, x.dtype))
+    else:
+        return x / NUMBER
+
+
+@triton.jit
+def times_sigmoid(x, by, EXACT: tl.constexpr):
+    """Return ``x / (1 + exp(-by))``, which is x times the logistic function of `by`.
+
+    exp overflows to inf for very negative values, which gives the right 0.
+    """
+    divisor = 1.0 + tl.exp2(-by * LOG2_E)
+    if EXACT:
+        return tl.div_rn(x, divisor)
+    else:
+        return x / divisor
+
+
+@triton.jit
+def sigmoid(x, EXACT: tl.constexpr):
+    """Return the logistic function."""
+    return divide_number(1.0, 1.0 + exp(-x, EXACT), EXACT)
+
+
+@triton.jit
+def silu(x, EXACT: tl.constexpr):
+    """Return ``x * sigmoid(x)``."""
+    return times_sigmoid(x, x, EXACT)
+
+
+@triton.jit
+def gelu(x):
+    """Return ``x * Phi(x)`` through erf (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415)."""
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def gelu_tanh(x, EXACT: tl.constexpr):
+    """Return the tanh form of the same paper: 0.5 * (1 + tanh(u)) is sigmoid(2u), and 1.5957691 is 2 * sqrt(2 / pi)."""
+    return times_sigmoid(x, 1.5957691216057308 * (x + 0.044715 * x * x * x), EXACT)
+
+
+@triton.jit
+def exp(x, EXACT: tl.constexpr):
+    """Return e to the x. x * log2(e) would lose as many digits of the result as it has before the point: reduced first.
+
+    Two parts of log(2), and a power of two in two steps, as it may not be a float where the result is: Cody and Waite,
+    "Software Manual for the Elementary Functions", 1980, chapter 6.
+    """
+    if EXACT:
+        power = tl.minimum(tl.maximum(tl.floor(x * LOG2_E + 0.5), -260.0), 260.0)
+        rest = tl.fma(power, tl.full(power.shape, -0.693145751953125, power.dtype), x)
+        rest = tl.fma(power, tl.full(power.shape, -1.428606820309417e-06, power.dtype), rest)
+        half = tl.floor(power * 0.5)
+        return tl.exp2(rest * LOG2_E) * tl.exp2(half) * tl.exp2(power - half)
+    else:
+        return tl.exp(x)
+
+
+@triton.jit
+def tanh(x, EXACT: tl.constexpr):
+    """Return the hyperbolic tangent: near 0, where 1 - 2 / (exp(2x) + 1) would cancel, by a polynomial (Cephes, tanhf.c)."""
+    away = 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+    square = x * x
+    near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
+    near = (near * square - 3.33332819422e-1) * square * x + x
+    if x.dtype == tl.float64:
+        return away
+    else:
+        return tl.where(tl.abs(x) < 0.625, near, away)
+
+
+@triton.jit
+def sqrt(x, EXACT: tl.constexpr):
+    """Return the square root."""
+    if EXACT:
+        return tl.sqrt_rn(x)
+    else:
+        return tl.sqrt(x)
+
+
+@triton.jit
+def maximum(x, y):
+    """Return the larger one; of NaN and whatever, NaN."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(x, y):
+    """Return the smaller one; of NaN and whatever, NaN."""
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def relu(x):
+    """Return x, or 0 if it is less; NaN stays."""
+    return tl.where(x < 0, 0, x)

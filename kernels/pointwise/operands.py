@@ -1,0 +1,76 @@
+"""What operators ask of their operands, and make for them: how they lie, their dtype, room for results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from nojit.kernels.pointwise.promotion import broadcast
+from nojit.kernels.pointwise.tiling import Rectangles
+from torch import Tensor
+
+__all__ = ["Planned", "alike", "apart", "converted", "fitted", "result_like", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What calls with operands of some dtypes, sizes and strides come to."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+    strides: tuple[int, ...]
+    tiles: int | Rectangles | None
+    """How operands and result lie beside one another; 0 if there is nothing to compute."""
+    converts: bool
+    """Whether operands are converted first."""
+
+
+def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
+    """Say whether all are contiguous tensors of one shape, dtype and device."""
+    shape, dtype, device = first.shape, first.dtype, first.get_device()
+    for tensor in tensors:
+        if (
+            tensor is None
+            or not tensor.is_contiguous()
+            or tensor.dtype != dtype
+            or tensor.shape != shape
+            or tensor.get_device() != device
+        ):
+            return False
+    return True
+
+
+def apart(out: Tensor, tensors: Sequence[Tensor]) -> bool:
+    """Say whether each tensor, like `out` in all, is the same memory or none of it."""
+    start, size = out.data_ptr(), out.numel() * out.element_size()
+    distances = [abs(tensor.data_ptr() - start) for tensor in tensors]
+    return all(distance == 0 or distance >= size for distance in distances)
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors are the same elements in one order."""
+    return (one.data_ptr(), one.stride(), one.shape) == (other.data_ptr(), other.stride(), other.shape)
+
+
+def converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Convert those of another dtype."""
+    return [tensor if tensor.dtype == dtype else tensor.to(dtype) for tensor in tensors]
+
+
+def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """Make room for a result, laid out as the first operand of its shape."""
+    shape = broadcast(names, tensors)
+    for tensor in tensors:
+        if tensor.shape == shape:
+            return torch.empty_like(tensor, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device=tensors[0].device)
+
+
+def fitted(value: Any, tensor: Tensor, grad: Tensor) -> Tensor:
+    """Sum a gradient over what was broadcast, in the dtype of what it is the gradient of."""
+    found = value if isinstance(value, Tensor) else torch.full_like(grad, value)
+    if found.shape != grad.shape:
+        found = found.expand(grad.shape)
+    return found.sum_to_size(tensor.shape).to(tensor.dtype)

@@ -1,0 +1,307 @@
+"""A spec as an operator for torch: promotion, broadcasting, any strides, ``out=``, gradients, tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from nojit.kernels.arguments import (
+    check_apart,
+    check_choice,
+    check_number,
+    check_tensor,
+    check_tensors,
+    refuse_type,
+    refuse_value,
+)
+from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
+from nojit.kernels.pointwise.launching import Launcher
+from nojit.kernels.pointwise.operands import Planned, alike, apart, converted, fitted, result_like, same
+from nojit.kernels.pointwise.promotion import DTYPES, broadcast, promote
+from nojit.kernels.pointwise.source import parts
+from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
+from nojit.kernels.pointwise.tiling import tile
+from torch import Tensor
+
+__all__ = ["Operator", "define", "load_operators"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_KNOWN: Final[dict[str, Operator]] = {}
+_MOST_PLANS: Final = 4096
+
+
+class Operator:
+    """A pointwise operator, registered with torch as ``nojit::<name>``.
+
+    Called with its inputs by position or name, and by name with its scalars, its choice and ``out``. Inputs of different
+    dtypes are converted to the common one first, as torch's promotion has it.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec: Final = spec
+        self._floats = any(program.floats for program in spec.programs.values())
+        self._dtypes = tuple(DTYPES[dtype] for dtype in spec.dtypes)
+        self._plans: Final[dict[tuple[object, ...], Planned]] = {}
+        forward, *backward = parts(spec)
+        self._forward = Launcher(spec, forward)
+        self._slope = next(iter(spec.derivatives.values()))
+        self._backward = Launcher(spec, backward[0]) if backward else None
+        self._words = tuple(spec.words)
+        self._register()
+
+    def __call__(self, *operands: Tensor, out: Tensor | None = None, **named: Any) -> Tensor:
+        """Compute the operator.
+
+        Raises:
+            ArgumentError: an argument of a wrong type, dtype or device, one too many or one that is missing.
+            ValueError: a shape, a word or an `out` that does not fit.
+        """
+        spec = self.spec
+        values = dict(zip(spec.inputs, operands, strict=False))
+        given = values | named
+        wanted = (*spec.inputs, *spec.scalars, *((spec.choice,) if spec.choice else ()))
+        if len(operands) > len(spec.inputs) or values.keys() & named.keys() or given.keys() != set(wanted):
+            refuse_type(spec.name, f"arguments {', '.join(wanted)}", ", ".join(map(str, (*values, *named))) or "none")
+        scalars = [given[name] for name in spec.scalars]
+        return self.call([given[name] for name in spec.inputs], given.get(spec.choice, ""), scalars, out)
+
+    def call(
+        self, tensors: Sequence[Tensor], word: str = "", scalars: Sequence[float] = (), out: Tensor | None = None
+    ) -> Tensor:
+        """Compute the operator of arguments in the spec's order."""
+        if self._words:
+            check_choice(self.spec.choice, word, self._words)
+        if scalars:
+            scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
+        # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
+        if is_plain(*tensors, out) and None is not tensors[0]:
+            if out is None:
+                return self._run(tensors, word, scalars)
+            self._run_into(tensors, word, scalars, out)
+            return written(out)
+        return self._dispatch(tensors, word, scalars, out)
+
+    def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
+        """Go through torch's dispatcher, as what is traced or differentiated has to."""
+        check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
+        rest = (*((word,) if self._words else ()), *scalars)
+        if out is None:
+            result: Tensor = self._op(*tensors, *rest)
+            return result
+        check_tensors(out=out)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, out)):
+            refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
+        self._out_op(*tensors, *rest, out)
+        return written(out)
+
+    def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
+        """Compute on a device."""
+        first = tensors[0]
+        if first.dtype in self._dtypes and alike(first, tensors):
+            out = torch.empty_like(first)
+            self._forward.launch_flat((*tensors, out), first.numel(), word, scalars)
+            return out
+        try:
+            key = tuple([(tensor.dtype, tensor.get_device(), tensor.shape, tensor.stride()) for tensor in tensors])
+        except AttributeError:
+            check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
+            raise
+        planned = self._plans.get(key) or self._plan(tensors, key)
+        out = torch.empty_strided(planned.shape, planned.strides, dtype=planned.dtype, device=first.device)
+        if planned.tiles != 0:
+            operands = converted(tensors, planned.dtype) if planned.converts else tensors
+            self._forward.launch_tiles((*operands, out), planned.tiles, word, scalars)
+        return out
+
+    def _plan(self, tensors: Sequence[Tensor], key: tuple[object, ...]) -> Planned:
+        """Check arguments, and find out how their like is computed."""
+        dtype = self._check(tensors)
+        out = result_like(self.spec.inputs, tensors, dtype)
+        operands = converted(tensors, dtype)
+        places = tuple((tensor.shape, tensor.stride()) for tensor in (*operands, out))
+        tiles = tile(out.shape, places) if out.numel() else 0
+        converts = any(tensor.dtype != dtype for tensor in tensors)
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        planned = Planned(dtype, out.shape, out.stride(), tiles, converts)
+        # what ints become depends on torch's default dtype, which may change
+        if any(tensor.dtype == dtype for tensor in tensors):
+            self._plans[key] = planned
+        return planned
+
+    def _run_into(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor) -> None:
+        first = tensors[0]
+        if first.dtype in self._dtypes and alike(first, (*tensors, out)) and apart(out, tensors):
+            self._forward.launch_flat((*tensors, out), first.numel(), word, scalars)
+            return
+        check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
+        dtype = self._check(tensors)
+        self._check_out(tensors, out, dtype)
+        self._forward.launch(converted(tensors, dtype), [out], word, scalars)
+
+    def _check_out(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
+        check_tensor("out", out)
+        shape = broadcast(self.spec.inputs, tensors)
+        if out.dtype != dtype or out.device != tensors[0].device:
+            refuse_type("out", f"{dtype} on {tensors[0].device} as the result has", f"{out.dtype} on {out.device}")
+        if out.shape != shape:
+            refuse_value("out", f"shape {tuple(shape)} of the result", tuple(out.shape))
+        if any(stride == 0 < size - 1 for size, stride in zip(out.shape, out.stride(), strict=True)):
+            refuse_value("out", "memory of its own for each element", f"strides {out.stride()}")
+        for name, tensor in zip(self.spec.inputs, tensors, strict=True):
+            if tensor.dtype == dtype and not same(tensor, out):
+                check_apart("out", out, name, tensor)
+
+    def _check(self, tensors: Sequence[Tensor]) -> torch.dtype:
+        """Require tensors of one device that a kernel is built for; return their common dtype."""
+        names = self.spec.inputs
+        for name, tensor in zip(names, tensors, strict=True):
+            check_tensor(name, tensor)
+            if tensor.device != tensors[0].device:
+                refuse_type(name, f"a tensor on {tensors[0].device} as {names[0]} is", tensor.device)
+        dtype = promote(tensors, floats=self._floats)
+        if dtype not in self._dtypes:
+            place = next((place for place, tensor in enumerate(tensors) if tensor.dtype not in self._dtypes), 0)
+            refuse_type(names[place], " or ".join(map(str, self._dtypes)), dtype)
+        return dtype
+
+    def _run_backward(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> tuple[Tensor, ...]:
+        """Compute the gradients of all inputs, over tensors as the derivative names them."""
+        assert self._backward is not None  # noqa: S101 - registered only with one
+        dtype = promote(tensors, floats=False)
+        shape_like = result_like(self._slope.inputs, tensors, dtype)
+        outs = [shape_like, *(torch.empty_like(shape_like) for _ in self.spec.inputs[1:])]
+        self._backward.launch(converted(tensors, dtype), outs, word, scalars)
+        return tuple(outs)
+
+    def _differentiate(self, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        tensors, (word, scalars) = ctx.saved_tensors, ctx.rest
+        needed = ctx.needs_input_grad[: len(tensors)]
+        if self._backward is not None and not torch.is_grad_enabled():
+            found = self._gradients(grad, tensors, word, scalars)
+        else:
+            found = self._torchs_gradients(grad, tensors, word, scalars, needed)
+        fits = [
+            fitted(value, tensor, grad) if need else None
+            for value, tensor, need in zip(found, tensors, needed, strict=True)
+        ]
+        return (*fits, *([None] if self._words else ()), *(None for _ in scalars))
+
+    def _gradients(
+        self, grad: Tensor, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]
+    ) -> Sequence[Tensor]:
+        """Compute all gradients by their kernel."""
+        if 0 in grad.stride():
+            # of a sum, say: no kernel is built for results whose gradient repeats
+            grad = grad.contiguous()
+        named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
+        numbers = dict(zip(self.spec.scalars, scalars, strict=True))
+        rest = (*([word] if self._words else ()), *(numbers[name] for name in self._slope.scalars))
+        found = self._backward_op(*(named[name] for name in self._slope.inputs), *rest)
+        return found if len(tensors) > 1 else [found]
+
+    def _torchs_gradients(
+        self, grad: Tensor, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], needed: Sequence[bool]
+    ) -> Sequence[Any]:
+        """Compute the gradients that are needed by torch's operators, which can be differentiated in turn."""
+        named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
+        values = {name: wide(tensor) for name, tensor in named.items()}
+        values |= dict(zip(self.spec.scalars, scalars, strict=True))
+        results = iter(evaluate(chosen(self.spec.derivatives[word], tuple(needed)), values))
+        return [next(results) if need else None for need in needed]
+
+    def _register(self) -> None:
+        spec, name = self.spec, self.spec.name
+        words = [f"str {spec.choice}"] if spec.choice else []
+        args = ", ".join(
+            [*(f"Tensor {each}" for each in spec.inputs), *words, *(f"float {each}" for each in spec.scalars)]
+        )
+        _define(name, f"({args}) -> Tensor", lambda *given: self._run(*self._checked(given)), self._fake)
+        torch.library.register_autograd(f"nojit::{name}", self._differentiate, setup_context=self._save, lib=_LIBRARY)
+        self._op = getattr(torch.ops.nojit, name).default
+
+        def into(*given: Any) -> None:
+            *values, out = given
+            self._run_into(*self._checked(values), out)
+
+        _define(f"{name}_out", f"({args}, Tensor(a!) out) -> ()", into, lambda *_: None)
+        self._out_op = getattr(torch.ops.nojit, f"{name}_out").default
+        if self._backward is not None:
+            self._register_backward(words)
+
+    def _register_backward(self, words: list[str]) -> None:
+        name, slope, count = f"{self.spec.name}_bwd", self._slope, len(self.spec.inputs)
+        args = ", ".join(
+            [*(f"Tensor {each}" for each in slope.inputs), *words, *(f"float {each}" for each in slope.scalars)]
+        )
+        results = f"({', '.join(['Tensor'] * count)})" if count > 1 else "Tensor"
+
+        def run(*given: Any) -> Any:
+            found = self._run_backward(*self._split(given, len(slope.inputs)))
+            return found if count > 1 else found[0]
+
+        def fake(*given: Any) -> Any:
+            tensors = given[: len(slope.inputs)]
+            like = result_like(slope.inputs, tensors, promote(tensors, floats=False))
+            found = (like, *(torch.empty_like(like) for _ in range(count - 1)))
+            return found if count > 1 else found[0]
+
+        _define(name, f"({args}) -> {results}", run, fake)
+        self._backward_op = getattr(torch.ops.nojit, name).default
+
+    def _split(self, given: Sequence[Any], count: int = 0) -> tuple[Sequence[Tensor], str, Sequence[float]]:
+        """Part flat arguments into tensors, word and scalars."""
+        count = count or len(self.spec.inputs)
+        words = 1 if self._words else 0
+        return given[:count], given[count] if words else "", given[count + words :]
+
+    def _checked(self, given: Sequence[Any]) -> tuple[Sequence[Tensor], str, Sequence[float]]:
+        """Part flat arguments, of which torch's dispatcher says only that they are tensors and numbers."""
+        split = self._split(given)
+        for name, tensor in zip(self.spec.inputs, split[0], strict=True):
+            check_tensor(name, tensor)
+        return split
+
+    def _fake(self, *given: Any) -> Tensor:
+        tensors = given[: len(self.spec.inputs)]
+        return result_like(self.spec.inputs, tensors, promote(tensors, floats=self._floats))
+
+    def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG002 - torch's signature
+        tensors, word, scalars = self._split(inputs)
+        ctx.save_for_backward(*tensors)
+        ctx.rest = (word, scalars)
+
+
+def define(spec: OperatorSpec) -> Operator:
+    """Register an operator with torch, once.
+
+    Raises:
+        ValueError: another one has its name.
+    """
+    known = _KNOWN.get(spec.name)
+    if known is None:
+        known = _KNOWN[spec.name] = Operator(spec)
+    if known.spec != spec:
+        raise ValueError(f"expected a name that no other operator has, got {spec.name!r}")
+    return known
+
+
+def load_operators(path: Path | str) -> Mapping[str, Operator]:
+    """Register the operators of a file of specs; return them by name.
+
+    Raises:
+        ManifestError: the specs do not fit.
+        OSError: they cannot be read.
+        ValueError: another operator has the name of one.
+    """
+    return {spec.name: define(spec) for spec in read_specs(Path(path)).operators}
+
+
+def _define(name: str, schema: str, run: Any, fake: Any) -> None:
+    _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"nojit::{name}", fake, lib=_LIBRARY)

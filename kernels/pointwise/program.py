@@ -1,0 +1,191 @@
+"""What an expression computes, step by step: each step once, each after those that it reads.
+
+An expression is read into a `Program` (`nojit.kernels.pointwise.parser`), differentiated as one
+(`nojit.kernels.pointwise.derivatives`), written out as a kernel (`nojit.kernels.pointwise.source`) and computed by torch
+(`nojit.kernels.pointwise.evaluation`). Everything here is pure, and needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = ["COMPARISONS", "FUNCTIONS", "MAX_STEPS", "Builder", "Function", "Number", "Program", "Step"]
+
+Number = int | float
+MAX_STEPS: Final = 512
+"""Steps of a program: more would need more registers than a thread has."""
+COMPARISONS: Final[Mapping[str, str]] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the language."""
+
+    arity: int
+    floats: bool = True
+    """Whether a call with ints gives a float."""
+    of_numbers: Callable[..., Number] | None = None
+    """Computes it while the expression is read; None if it takes operands only."""
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "abs": Function(1, floats=False, of_numbers=abs),
+    "clamp": Function(3, floats=False),
+    "cos": Function(1, of_numbers=math.cos),
+    "erf": Function(1, of_numbers=math.erf),
+    "exp": Function(1, of_numbers=math.exp),
+    "gelu": Function(1),
+    "gelu_tanh": Function(1),
+    "log": Function(1, of_numbers=math.log),
+    "maximum": Function(2, floats=False, of_numbers=max),
+    "minimum": Function(2, floats=False, of_numbers=min),
+    "relu": Function(1, floats=False),
+    "rsqrt": Function(1, of_numbers=lambda x: 1 / math.sqrt(x)),
+    "sigmoid": Function(1),
+    "silu": Function(1),
+    "sin": Function(1, of_numbers=math.sin),
+    "sqrt": Function(1, of_numbers=math.sqrt),
+    "square": Function(1, floats=False, of_numbers=lambda x: x * x),
+    "tanh": Function(1, of_numbers=math.tanh),
+    "where": Function(3, floats=False),
+}
+"""By name; ``where`` takes a comparison first, and ``clamp`` is read as two of it."""
+
+_ARITHMETIC: Final[Mapping[str, Callable[..., Number]]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+    "neg": lambda x: -x,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation over earlier steps."""
+
+    op: str
+    """``input``, ``scalar``, ``number``, one of arithmetic, a comparison or a function."""
+    args: tuple[int, ...] = ()
+    """The steps that it reads."""
+    value: str | Number | None = None
+    """The name of an input or scalar, or the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The steps of one or several results over the same inputs."""
+
+    inputs: tuple[str, ...]
+    scalars: tuple[str, ...]
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+
+    @property
+    def floats(self) -> bool:
+        """Whether the results are floats for whatever inputs, as in a division."""
+        return any(_floats(step) for step in self.steps)
+
+    def pruned(self) -> Program:
+        """Leave out the steps that no result needs, and the inputs and scalars that none reads."""
+        needed = set(self.results)
+        for place in range(len(self.steps) - 1, -1, -1):
+            if place in needed:
+                needed.update(self.steps[place].args)
+        places = {old: new for new, old in enumerate(sorted(needed))}
+        steps = tuple(
+            Step(step.op, tuple(places[arg] for arg in step.args), step.value)
+            for old, step in enumerate(self.steps)
+            if old in needed
+        )
+        read = {step.value for step in steps if step.op in {"input", "scalar"}}
+        return Program(
+            tuple(name for name in self.inputs if name in read),
+            tuple(name for name in self.scalars if name in read),
+            steps,
+            tuple(places[result] for result in self.results),
+        )
+
+
+def _floats(step: Step) -> bool:
+    if step.op == "number":
+        return isinstance(step.value, float)
+    if step.op in FUNCTIONS:
+        return FUNCTIONS[step.op].floats
+    return step.op in {"div", "scalar"}
+
+
+@dataclass(slots=True)
+class Builder:
+    """Adds steps to a program: the same operation over the same steps is one step, and numbers are computed at once."""
+
+    steps: list[Step] = field(default_factory=list)
+    _known: dict[tuple[object, ...], int] = field(default_factory=dict)
+
+    def add(self, op: str, *args: int, value: str | Number | None = None) -> int:
+        """Add a step, or find it; return its place.
+
+        Raises:
+            ValueError: it would be one step too many.
+        """
+        # 1 and 1.0 are equal, and so are 0.0 and -0.0, but not the same number
+        key = (op, args, repr(value))
+        if key not in self._known:
+            if len(self.steps) >= MAX_STEPS:
+                raise ValueError(f"more than {MAX_STEPS} steps")
+            self._known[key] = len(self.steps)
+            self.steps.append(Step(op, args, value))
+        return self._known[key]
+
+    def number(self, value: Number) -> int:
+        """Add a number."""
+        return self.add("number", value=value)
+
+    def number_at(self, place: int) -> Number | None:
+        """Return the number that a step is, if it is one."""
+        step = self.steps[place]
+        return step.value if step.op == "number" and not isinstance(step.value, str) else None
+
+    def apply(self, op: str, *args: int) -> int:
+        """Add an operation; of numbers alone, compute it.
+
+        Raises:
+            ValueError: of numbers that the operation is not defined for, or that it takes none of.
+        """
+        numbers = [self.number_at(arg) for arg in args]
+        given = [number for number in numbers if number is not None]
+        if len(given) < len(args):
+            return self.add(op, *args)
+        function = _ARITHMETIC.get(op) or (FUNCTIONS[op].of_numbers if op in FUNCTIONS else None)
+        if function is None:
+            raise ValueError(f"{op} of numbers alone")
+        try:
+            found = function(*given)
+            finite = math.isfinite(found)
+        except (ArithmeticError, ValueError) as error:
+            raise ValueError(f"{op} of {', '.join(map(str, given))} has no value") from error
+        if not finite or (isinstance(found, int) and abs(found) >= 1 << 63):
+            raise ValueError(f"{op} of {', '.join(map(str, given))} is out of range")
+        return self.number(found)
+
+    def product(self, *factors: int) -> int:
+        """Multiply, leaving out what multiplies by one; nothing is read of what is multiplied by zero."""
+        numbers = [self.number_at(factor) for factor in factors]
+        if 0 in numbers:
+            return self.number(0)
+        left = [factor for factor, number in zip(factors, numbers, strict=True) if number != 1]
+        found = left[0] if left else self.number(1)
+        for factor in left[1:]:
+            found = self.apply("mul", found, factor)
+        return found
+
+    def total(self, *terms: int) -> int:
+        """Add up, leaving out zeros."""
+        left = [term for term in terms if self.number_at(term) != 0]
+        found = left[0] if left else self.number(0)
+        for term in left[1:]:
+            found = self.apply("add", found, term)
+        return found

@@ -1,0 +1,212 @@
+"""Writes operators out as Triton kernels: readable source, one statement for each step.
+
+An operator has a flat kernel, one over rectangles, and if it asks for them the same two for its gradients. All share
+`kernel_parts`. Names come from checked specs only, and numbers from their values: no text of a spec gets into code, except
+a checked expression into the line that says what a kernel writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nojit.kernels.pointwise.program import FUNCTIONS, Program, Step
+from nojit.kernels.pointwise.spec import OperatorSpec
+
+__all__ = ["Part", "parts", "write_source"]
+
+_HEADER: Final = '''"""Pointwise kernels. Generated from {origin} by `python -m nojit.kernels.pointwise`: change that instead.
+
+Each operator has a flat kernel over `n` elements that all operands have in one order, `TILES` tiles of `BLOCK` in a
+program, and one over rectangles of `BY` x `BX` elements. `nojit.kernels.pointwise.kernel_parts` says what both mean.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: ARG001, F841, PLR0917 - a launch passes its facts by position, many of them, some for the grid alone
+
+import triton
+import triton.language as tl
+from nojit.kernels.pointwise import kernel_parts as parts
+'''
+_OPERATIONS: Final[Mapping[str, str]] = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "neg": "-{}",
+    "lt": "{} < {}",
+    "le": "{} <= {}",
+    "gt": "{} > {}",
+    "ge": "{} >= {}",
+    "eq": "{} == {}",
+    "ne": "{} != {}",
+    "square": "{0} * {0}",
+    "where": "tl.where({}, {}, {})",
+    "div": "parts.divide({}, {}, EXACT)",
+    "div number": "parts.divide_number({}, {}, EXACT)",
+    "div by number": "parts.divide_by_number({}, {}, EXACT)",
+    **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "log", "rsqrt", "sin")},
+    **{name: f"parts.{name}({{}}, EXACT)" for name in ("exp", "gelu_tanh", "sigmoid", "silu", "sqrt", "tanh")},
+    **{name: f"parts.{name}({{}})" for name in ("gelu", "relu")},
+    **{name: f"parts.{name}({{}}, {{}})" for name in ("maximum", "minimum")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one pair of kernels computes: an operator, or its gradients."""
+
+    kernel: str
+    """The name of the flat one in manifests."""
+    function: str
+    """The stem of the functions' names."""
+    inputs: tuple[str, ...]
+    scalars: tuple[str, ...]
+    outputs: tuple[str, ...]
+    programs: Mapping[str, Program]
+    choice: str
+    says: str
+    """What they write, in words."""
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """All pointers, as kernels take them."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def word(self) -> str:
+        """The constexpr of the choice."""
+        return self.choice.upper()
+
+
+def parts(spec: OperatorSpec) -> tuple[Part, ...]:
+    """List what is built of an operator."""
+    texts = [" ".join(text.split()) for text in spec.texts.values()]
+    forward = Part(
+        spec.name, f"{spec.name}_fwd", spec.inputs, spec.scalars, ("out",), spec.programs, spec.choice,
+        " or ".join(f"``{text}``" for text in texts),
+    )  # fmt: skip
+    if not spec.gradient:
+        return (forward,)
+    slope = next(iter(spec.derivatives.values()))
+    outputs = tuple(f"grad_{name}" for name in spec.inputs)
+    says = f"the gradients of {forward.says}, given that of the result"
+    kernel = f"{spec.name}_bwd"
+    backward = Part(
+        kernel, kernel, slope.inputs, slope.scalars, outputs, spec.derivatives, spec.choice, says
+    )  # fmt: skip
+    return forward, backward
+
+
+def write_source(specs: Sequence[OperatorSpec], origin: str) -> str:
+    """Return a module with all kernels of some operators, formatted as this repository's code is."""
+    functions = [text for spec in specs for part in parts(spec) for text in (_flat(part), _rectangles(part))]
+    return "\n\n".join([_HEADER.format(origin=origin), *functions])
+
+
+def _flat(part: Part) -> str:
+    params = [*(f"{name}_ptr" for name in part.tensors), "n", *(f"{name}_value" for name in part.scalars)]
+    loads = [f"in_{name} = parts.load_tile({name}_ptr, tile, STREAM)" for name in part.inputs]
+    stores = [f"parts.store_tile({name}_ptr, tile, result_{place}, STREAM)" for place, name in enumerate(part.outputs)]
+    body = [*loads, *_computation(part), *stores]
+    return "\n".join([
+        *_head(part, f"{part.function}_kernel", params, ("BLOCK", "TILES", "STREAM")),
+        "    for number in tl.static_range(TILES):",
+        "        tile = parts.place_tile(number, n, BLOCK, TILES)",
+        *(f"        {line}" for line in body),
+        "",
+    ])  # fmt: skip
+
+
+def _rectangles(part: Part) -> str:
+    pointers = [f"{name}_ptr" for name in part.tensors]
+    strides = [f"{name}_s{way}" for name in part.tensors for way in "10yx"]
+    params = [*pointers, "nx", "ny", "n0", "n1", *strides, *(f"{name}_value" for name in part.scalars)]
+    where = {name: ", ".join([f"{name}_ptr", *(f"{name}_s{way}" for way in "10yx"), "place"]) for name in part.tensors}
+    loads = [
+        line
+        for place, name in enumerate(part.inputs)
+        for line in _call(f"in_{name} = parts.load_rectangle", [where[name], f"KINDS, {place}"])
+    ]
+    stores = [
+        line
+        for place, name in enumerate(part.outputs)
+        for line in _call("parts.store_rectangle", [where[name], f"result_{place}", "KINDS"])
+    ]
+    return "\n".join([
+        *_head(part, f"{part.function}_rectangles_kernel", params, ("KINDS", "BY", "BX")),
+        "    place = parts.place_rectangle(nx, ny, n0, BY, BX)",
+        *(f"    {line}" for line in [*loads, *_computation(part), *stores]),
+        "",
+    ])  # fmt: skip
+
+
+def _call(function: str, args: Sequence[str]) -> list[str]:
+    """Write a call on one line, or if it is too long as the formatter breaks it."""
+    line = f"{function}({', '.join(args)})"
+    return [line] if len(line) <= 116 else [f"{function}(", f"    {', '.join(args)}", ")"]
+
+
+def _head(part: Part, name: str, params: Sequence[str], constexprs: Sequence[str]) -> list[str]:
+    words = [part.word] if part.choice else []
+    return [
+        "@triton.jit",
+        f"def {name}(",
+        *(f"    {param}," for param in params),
+        *(f"    {constexpr}: tl.constexpr," for constexpr in (*words, *constexprs)),
+        "):",
+        f'    """Write {part.says}."""',
+        f"    EXACT: tl.constexpr = {part.outputs[0]}_ptr.dtype.element_ty == tl.float32",
+    ]
+
+
+def _computation(part: Part) -> list[str]:
+    if not part.choice:
+        return _steps(next(iter(part.programs.values())), part.inputs)
+    lines: list[str] = []
+    for word, program in part.programs.items():
+        lines.append(f'{"elif" if lines else "if"} {part.word} == "{word}":')
+        lines += [f"    {line}" for line in _steps(program, part.inputs)]
+    return lines
+
+
+def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
+    """Write the steps, and name the results."""
+    values: list[str] = []
+    lines = []
+    results = {place: f"result_{number}" for number, place in reversed(list(enumerate(program.results)))}
+    for place, step in enumerate(program.steps):
+        if step.op in {"input", "scalar", "number"}:
+            values.append(_leaf(step, floats=program.floats))
+            continue
+        values.append(results.get(place, f"t{place}"))
+        operation = _OPERATIONS[_operation(step, program)]
+        lines.append(f"{values[-1]} = {operation.format(*(values[arg] for arg in step.args))}")
+    for number, place in enumerate(program.results):
+        if values[place] != f"result_{number}":
+            # a number has to have the shape of tiles
+            plain = program.steps[place].op in {"number", "scalar"}
+            lines.append(f"result_{number} = {f'in_{inputs[0]} * 0 + ' if plain else ''}{values[place]}")
+    return lines
+
+
+def _operation(step: Step, program: Program) -> str:
+    """Tell divisions apart by where a number stands: what rounds right takes tensors only."""
+    if step.op != "div":
+        return step.op
+    above, below = (program.steps[arg].op == "number" for arg in step.args)
+    return "div number" if above else "div by number" if below else "div"
+
+
+def _leaf(step: Step, *, floats: bool) -> str:
+    if step.op == "input":
+        return f"in_{step.value}"
+    if step.op == "scalar":
+        return f"{step.value}_value"
+    value = float(step.value or 0) if floats else step.value
+    return f"({value!r})" if isinstance(value, int | float) and value < 0 else repr(value)
+
+
+if missing := FUNCTIONS.keys() - _OPERATIONS.keys() - {"clamp"}:
+    raise AssertionError(f"functions without code: {missing}")

@@ -1,0 +1,213 @@
+"""Specs of pointwise operators, as a TOML file or `specify` says them, read and checked."""
+
+from __future__ import annotations
+
+import keyword
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from nojit.kernels.pointwise.derivatives import gradients
+from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
+from nojit.kernels.pointwise.program import Program
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.expr_ops import ExpressionError
+
+__all__ = ["FLOATING", "INTEGRAL", "OperatorSpec", "SpecFile", "read_specs", "specify"]
+
+FLOATING: Final = ("fp16", "bf16", "fp32", "fp64")
+INTEGRAL: Final = ("i8", "i16", "i32", "i64")
+_USUAL: Final = ("fp16", "bf16", "fp32")
+_KINDS: Final = "rct"
+# a choice is a constexpr of the kernels beside these
+_CONSTEXPRS: Final = ("kinds", "by", "bx", "block", "tiles", "stream", "exact")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """One operator: what it computes, and which kernels are built for it."""
+
+    name: str
+    inputs: tuple[str, ...]
+    scalars: tuple[str, ...]
+    """Numbers, which a call passes by name."""
+    choice: str
+    """The word by which a call chooses among several programs; empty if there is one."""
+    programs: Mapping[str, Program]
+    """By the word's values, or by the empty string."""
+    texts: Mapping[str, str]
+    """The expressions, likewise."""
+    derivatives: Mapping[str, Program]
+    """The gradients of all inputs over ``grad`` and what they need of the inputs, likewise."""
+    dtypes: tuple[str, ...]
+    """In Triton's spelling."""
+    gradient: bool
+    """Whether gradients have a kernel of their own; otherwise torch computes them."""
+    kinds: tuple[str, ...]
+    """What else than rows is built for rectangles: a letter for each input (see `kernel_parts.rectangle_pointers`)."""
+    index: tuple[str, ...]
+    """The types that the flat kernel takes its size in."""
+    core: str
+    """Which variants of the flat kernel the profile ``core`` keeps."""
+    core_tiles: str
+    """Which of the kernel over rectangles it keeps."""
+    tuned: bool
+    """Whether the flat kernel has a tuning space."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values of the choice."""
+        return tuple(self.programs) if self.choice else ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    """A file of specs."""
+
+    bundle: Mapping[str, Any]
+    """The manifest's table of that name."""
+    operators: tuple[OperatorSpec, ...]
+
+
+def specify(
+    name: str,
+    inputs: Sequence[str],
+    expression: str | Mapping[str, str],
+    *,
+    scalars: Sequence[str] = (),
+    choice: str = "",
+    derivative: Mapping[str, str] | None = None,
+    dtypes: Sequence[str] = _USUAL,
+    gradient: bool = False,
+    kinds: Sequence[str] = (),
+    index: Sequence[str] = ("i64",),
+    core: str = "false",
+    core_tiles: str = "false",
+    tuned: bool = False,
+) -> OperatorSpec:
+    """Check an operator and read its expressions.
+
+    Args:
+        name: of the operator and its kernels.
+        inputs: of its tensors.
+        expression: what it computes; with `choice` one for each word.
+        scalars: names of numbers.
+        choice: the argument that chooses among expressions.
+        derivative: the gradient of each input, over ``grad``, inputs and scalars, instead of the one that is derived.
+        dtypes: what to build for, in Triton's spelling.
+        gradient: build a kernel for the gradients.
+        kinds: what to build for rectangles besides rows, a letter for each input: "rc" for a row and a column, say.
+        index: the types of the flat kernel's size.
+        core: which variants of the flat kernel are in the profile ``core``.
+        core_tiles: which of that over rectangles are.
+        tuned: give the flat kernel a tuning space.
+
+    Raises:
+        ValueError: anything that does not fit; `ExpressionError` for an expression.
+    """
+    check_name(name, "an operator", keyword.kwlist)
+    if bool(choice) != isinstance(expression, Mapping):
+        raise ValueError(f"expected one expression, or a choice and an expression for each word, of {name}")
+    texts = dict(expression) if isinstance(expression, Mapping) else {"": expression}
+    for word in (choice, *(texts if choice else ())):
+        if word:
+            check_name(word, "a choice", _CONSTEXPRS)
+    programs = {word: parse(text, inputs, scalars) for word, text in texts.items()}
+    _check_dtypes(name, dtypes, programs, scalars)
+    _check_kinds(kinds, len(inputs))
+    if derivative is not None:
+        if choice or derivative.keys() != set(inputs):
+            raise ValueError(f"expected a derivative for each input of {name}, and no choice, got {sorted(derivative)}")
+        slopes = {"": parse_gradients([derivative[each] for each in inputs], inputs, scalars)}
+    else:
+        slopes = {word: gradients(program) for word, program in programs.items()}
+    if len({(slope.inputs, slope.scalars) for slope in slopes.values()}) > 1:
+        raise ValueError(f"expected all choices of {name} to have gradients over the same inputs")
+    return OperatorSpec(
+        name, tuple(inputs), tuple(scalars), choice, programs, texts, slopes, tuple(dtypes), gradient,
+        tuple(kinds), tuple(index), core, core_tiles, tuned,
+    )  # fmt: skip
+
+
+def _check_dtypes(name: str, dtypes: Sequence[str], programs: Mapping[str, Program], scalars: Sequence[str]) -> None:
+    known = (*FLOATING, *INTEGRAL)
+    for dtype in dtypes:
+        if dtype not in known:
+            raise ValueError(f"expected dtypes of {', '.join(known)}, got {dtype!r}{did_you_mean(str(dtype), known)}")
+    if not dtypes or len(set(dtypes)) < len(dtypes):
+        raise ValueError(f"expected dtypes of {name}, each once, got {list(dtypes)}")
+    if any(program.floats for program in programs.values()) and set(dtypes) & set(INTEGRAL):
+        raise ValueError(f"expected floats only for {name}, whose results are floats: ints are converted before")
+    if scalars and "fp64" in dtypes:
+        raise ValueError(f"expected no fp64 for {name}: a kernel takes its scalars in fp32")
+
+
+def _check_kinds(kinds: Sequence[str], count: int) -> None:
+    usual = {"".join(letters) for letters in product(_KINDS, repeat=count)} - {"r" * count}
+    for kind in kinds:
+        if kind not in usual or "r" not in kind:
+            raise ValueError(f"expected kinds of {count} letters of r, c and t, one an r and not all, got {kind!r}")
+
+
+_KEYS: Final = (
+    "name", "inputs", "expression", "scalars", "choice", "derivative", "dtypes", "gradient", "kinds", "index", "core",
+    "core_tiles", "tuned",
+)  # fmt: skip
+_LISTS: Final = frozenset({"inputs", "scalars", "dtypes", "kinds", "index"})
+_FLAGS: Final = frozenset({"gradient", "tuned"})
+_INDICES: Final = ("i32", "i64")
+
+
+def read_specs(path: Path) -> SpecFile:
+    """Read a file of specs.
+
+    Raises:
+        ManifestError: no TOML, or anything in it that does not fit, with its place.
+        OSError: the file cannot be read.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ManifestError(f"expected TOML: {error}", where=str(path)) from None
+    _check_keys(content, ("schema", "bundle", "operator"), str(path))
+    if content.get("schema") != 1 or not isinstance(content.get("bundle"), dict):
+        raise ManifestError("expected schema = 1 and a table bundle", where=str(path))
+    entries = content.get("operator", [])
+    if not isinstance(entries, list) or not entries:
+        raise ManifestError("expected tables [[operator]]", where=str(path))
+    operators = tuple(_read(entry, f"{path} $.operator[{place}]") for place, entry in enumerate(entries))
+    kernels = [kernel for one in operators for kernel in (one.name, f"{one.name}_bwd")]
+    if len(set(kernels)) < len(kernels):
+        raise ManifestError("expected operators with names of their own", where=str(path))
+    return SpecFile(content["bundle"], operators)
+
+
+def _read(entry: Any, where: str) -> OperatorSpec:
+    _check_keys(entry, _KEYS, where)
+    for key, value in entry.items():
+        fits = isinstance(value, bool) if key in _FLAGS else isinstance(value, list | str | dict)
+        words = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+        if not fits or (key in _LISTS) != isinstance(value, list) or not all(isinstance(word, str) for word in words):
+            raise ManifestError(f"expected another value of {key}", got=repr(value), where=where)
+    if any(index not in _INDICES for index in entry.get("index", ())):
+        raise ManifestError("expected index of i32 and i64", got=repr(entry["index"]), where=where)
+    missing = [key for key in _KEYS[:3] if key not in entry]
+    if missing:
+        raise ManifestError(f"expected {', '.join(missing)}", got="none", where=where)
+    try:
+        return specify(**entry)
+    except (ExpressionError, ValueError) as error:
+        raise ManifestError(str(error), where=where) from error
+
+
+def _check_keys(table: Any, keys: Sequence[str], where: str) -> None:
+    if not isinstance(table, dict):
+        raise ManifestError("expected a table", got=repr(table), where=where)
+    for key in table:
+        if key not in keys:
+            raise ManifestError(
+                f"expected a key of {', '.join(keys)}", got=f"{key!r}{did_you_mean(key, tuple(keys))}", where=where
+            )

@@ -1,0 +1,102 @@
+"""How operands lie beside one another: as one run of memory, or as rectangles of at most four dimensions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["Placed", "Rectangles", "Shape", "holds", "tile"]
+
+_DIMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangles:
+    """Sizes and strides of up to four dimensions, in elements: x, where results are neighbours, y, and two outer ones."""
+
+    nx: int
+    ny: int
+    n0: int
+    n1: int
+    strides: tuple[tuple[int, int, int, int], ...]
+    """Of each tensor along 1, 0, y and x; those of dimensions that are not there are 0."""
+    kinds: str
+    """A letter for each tensor, as `kernel_parts.rectangle_pointers` has them."""
+    numbers: tuple[int, ...]
+    """Sizes and strides in the order of the kernels' params."""
+
+
+Shape = tuple[int, ...]
+Placed = tuple[Shape, Shape]
+"""The sizes and the strides of a tensor."""
+
+
+@lru_cache(maxsize=4096)
+def tile(shape: Shape, tensors: tuple[Placed, ...]) -> int | Rectangles | None:
+    """Merge dimensions that all tensors step through alike, and order them by the result's strides.
+
+    Args:
+        shape: of the result.
+        tensors: of each tensor sizes, which broadcast to that shape, and strides; the result's last.
+
+    Returns:
+        The number of elements, if all tensors have them in one order without gaps; rectangles; or None if more than four
+        dimensions are left.
+    """
+    strides = [_broadcast(shape, *tensor) for tensor in tensors]
+    dims = _merged([
+        (size, tuple(each[place] for each in strides)) for place, size in enumerate(shape) if size != 1
+    ])  # fmt: skip
+    if not dims:
+        return 1
+    if len(dims) == 1 and set(dims[0][1]) == {1}:
+        return dims[0][0]
+    if len(dims) > _DIMS:
+        return None
+    *outer, x = dims
+    across = [place for place, (_, steps) in enumerate(outer) if 1 in steps]
+    y = outer.pop(across[-1] if across else -1) if outer else _absent(len(strides))
+    outer = [_absent(len(strides))] * (_DIMS - 2 - len(outer)) + outer
+    steps = tuple(zip(*(dim[1] for dim in (*outer, y, x)), strict=True))
+    kinds = "".join(_kind(sy, sx) for _, _, sy, sx in steps)
+    sizes = (x[0], y[0], outer[1][0], outer[0][0])
+    return Rectangles(*sizes, steps, kinds, (*sizes, *(step for each in steps for step in each)))
+
+
+_Dim = tuple[int, tuple[int, ...]]
+
+
+def _broadcast(shape: Shape, sizes: Shape, strides: Shape) -> Shape:
+    """Return the strides of a tensor along the dimensions of a shape: 0 where it repeats."""
+    steps = tuple(0 if size == 1 else stride for size, stride in zip(sizes, strides, strict=True))
+    return (0,) * (len(shape) - len(sizes)) + steps
+
+
+def _absent(count: int) -> _Dim:
+    return 1, (0,) * count
+
+
+def _merged(dims: list[_Dim]) -> list[_Dim]:
+    """Order dimensions by the result's strides, the longest first, and merge those that follow one another everywhere."""
+    merged: list[_Dim] = []
+    for size, steps in sorted(dims, key=lambda dim: dim[1][-1], reverse=True):
+        if merged and all(above == step * size for above, step in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * size, steps)
+        else:
+            merged.append((size, steps))
+    return merged
+
+
+def _kind(sy: int, sx: int) -> str:
+    return "r" if sx == 1 else "c" if sx == 0 else "t" if sy == 1 else "s"
+
+
+def holds(rectangles: Rectangles, kinds: str, addresses: Sequence[int]) -> bool:
+    """Say whether what kernels of some kinds require is so: that whole vectors of 16 elements can be read and written."""
+    if rectangles.nx % 16 or ("t" in kinds and rectangles.ny % 16):
+        return False
+    for letter, (s1, s0, sy, sx), address in zip(kinds, rectangles.strides, addresses, strict=True):
+        if letter != "c" and (address % 16 or s1 % 16 or s0 % 16 or (sx if letter == "t" else sy) % 16):
+            return False
+    return True

@@ -1,0 +1,199 @@
+"""The generator of pointwise kernels: what is committed is what it writes, what it refuses, and how operands are tiled."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from nojit.aot.expand import expand_kernel
+from nojit.aot.manifest import load_manifest
+from nojit.kernels import library, pointwise
+from nojit.kernels.pointwise.__main__ import generate, generate_own
+from nojit.kernels.pointwise.spec import read_specs, specify
+from nojit.kernels.pointwise.tiling import Rectangles, holds, tile
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = ROOT / "kernels/pointwise/operators.toml"
+HEAD = 'schema = 1\n[bundle]\nname = "own"\nversion = "1"\narchs = ["sm_80", "sm_90"]\n'
+ENTRY = '[[operator]]\nname = "own"\ninputs = ["x", "y"]\nexpression = "x * y"\n'
+
+
+def test_what_is_committed_is_what_is_written():
+    for path, text in generate_own().items():
+        assert path.read_text() == text, f"run python -m nojit.kernels.pointwise: {path.name} is not of its specs"
+
+
+def test_the_command_writes_a_module_and_a_manifest(tmp_path):
+    specs, out = tmp_path / "own.toml", tmp_path / "built"
+    specs.write_text(HEAD + ENTRY)
+    subprocess.run([sys.executable, "-m", "nojit.kernels.pointwise", specs, "--out", out], check=True)
+    assert {path.name for path in out.iterdir()} == {"own.toml", "own_kernels.py"}
+    ast.parse((out / "own_kernels.py").read_text())
+    manifest = load_manifest(out / "own.toml")
+    assert [spec.name for spec in manifest.kernel] == ["own", "own_rectangles"]
+    assert all(expand_kernel(spec, "sm_90", "here").variants for spec in manifest.kernel)
+
+
+def test_the_command_does_not_overwrite_the_specs(tmp_path):
+    specs = tmp_path / "own.toml"
+    specs.write_text(HEAD + ENTRY)
+    done = subprocess.run(
+        [sys.executable, "-m", "nojit.kernels.pointwise", specs, "--out", tmp_path], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"expected another folder than that of the specs" in done.stderr
+    assert specs.read_text() == HEAD + ENTRY
+
+
+@pytest.mark.triton
+def test_a_generated_kernel_compiles(tmp_path):
+    from nojit.aot.cli.group import cli
+
+    (tmp_path / "specs").mkdir()
+    specs = tmp_path / "specs/own.toml"
+    specs.write_text(
+        HEAD + ENTRY.replace("x * y", "where(x < 0, tanh(x) / y, exp(y) + sqrt(abs(x)))") + 'dtypes = ["fp32"]'
+    )
+    for name, text in generate(specs).items():
+        (tmp_path / name).write_text(text)
+    command = ["build", str(tmp_path / "own.toml"), "--arch", "sm_90", "--out", str(tmp_path / "out"), "--jobs", "1"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(command, prog_name="nojit")
+    assert ended.value.code == 0
+    assert (tmp_path / "out/own-1-sm_90.nojit").exists()
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("", r"expected tables \[\[operator\]\]"),
+        (ENTRY + "kind = 1", "got 'kind'; did you mean 'kinds'"),
+        (ENTRY.replace("x * y", "x * z"), "expected one of x, y, got 'z'"),
+        (ENTRY.replace("x * y", "x"), "expected a use of 'y'"),
+        (ENTRY.replace('"own"', '"own kernel"'), "expected a name for an operator"),
+        (ENTRY.replace('"own"', '"import"'), "not reserved, got 'import'"),
+        (ENTRY.replace('["x", "y"]', '["x", "class"]'), "not reserved, got 'class'"),
+        (ENTRY.replace('["x", "y"]', '"x"'), "expected another value of inputs"),
+        (ENTRY.replace('"x * y"', "3"), "expected another value of expression"),
+        (ENTRY + 'dtypes = ["fp8"]', "got 'fp8'"),
+        (ENTRY + 'dtypes = ["fp16", "fp16"]', "each once"),
+        (ENTRY.replace("x * y", "x / y") + 'dtypes = ["i32"]', "expected floats only for own"),
+        (ENTRY.replace("x * y", "x * y * s") + 'scalars = ["s"]\ndtypes = ["fp64"]', "expected no fp64 for own"),
+        (ENTRY + 'kinds = ["rr"]', "expected kinds of 2 letters"),
+        (ENTRY + 'kinds = ["tc"]', "expected kinds of 2 letters"),
+        (ENTRY + 'index = ["u8"]', "expected index of i32 and i64"),
+        (ENTRY + 'choice = "how"', "expected one expression, or a choice"),
+        (ENTRY.replace('"x * y"', '{ a = "x * y" }'), "expected one expression, or a choice"),
+        (ENTRY.replace('"x * y"', '{ a = "x * y" }') + 'choice = "block"', "not reserved, got 'block'"),
+        (ENTRY + 'derivative = { x = "grad" }', "expected a derivative for each input"),
+        (ENTRY + 'derivative = { x = "grad * y", y = "grad * q" }', "expected one of grad, x, y, got 'q'"),
+        (ENTRY + ENTRY, "expected operators with names of their own"),
+        (ENTRY + 'gradient = "yes"', "expected another value of gradient"),
+        ('[[operator]]\nname = "own"', "expected inputs, expression"),
+        ("[[operator", "expected TOML"),
+    ],
+)
+def test_specs_are_refused(tmp_path, entry, message):
+    specs = tmp_path / "own.toml"
+    specs.write_text(HEAD + entry)
+    with pytest.raises(ManifestError, match=message):
+        read_specs(specs)
+
+
+@pytest.mark.parametrize("text", ["x * y\n# nojit", 'x * y"""', "x * y; import os", "x\\\n* y", "x.T * y"])
+def test_no_text_of_a_spec_reaches_code(tmp_path, text):
+    specs = tmp_path / "own.toml"
+    specs.write_text(HEAD + ENTRY.replace('"x * y"', f"'''{text}'''"))
+    with pytest.raises(ManifestError):
+        read_specs(specs)
+
+
+def test_line_breaks_stay_out_of_code(tmp_path):
+    specs = tmp_path / "own.toml"
+    specs.write_text(HEAD + ENTRY.replace('"x * y"', "'''\nx\n  * y\n'''"))
+    assert '"""Write ``x * y``."""' in generate(specs)["own_kernels.py"]
+
+
+def test_two_operators_of_one_name_are_told_apart():
+    pointwise.define(specify("test_twice", ("x",), "x * 2"))
+    pointwise.define(specify("test_twice", ("x",), "x * 2"))
+    with pytest.raises(ValueError, match="expected a name that no other operator has, got 'test_twice'"):
+        pointwise.define(specify("test_twice", ("x",), "x * 3"))
+
+
+@given(st.data())
+def test_rectangles_reach_each_element_once_and_right(data):
+    """Walk the rectangles of random operands in Python: every tensor's offsets are those of its strides."""
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=5)))
+    strides = []
+    for _ in range(3):
+        order = data.draw(st.permutations(range(len(shape))))
+        steps, step = [0] * len(shape), 1
+        for place in order:
+            steps[place] = step
+            step *= shape[place] + data.draw(st.sampled_from([0, 0, 0, 1]))
+        strides.append(tuple(0 if data.draw(st.booleans()) and len(strides) < 2 else each for each in steps))
+    tiles = tile(shape, tuple((shape, steps) for steps in strides))
+    places = list(itertools.product(*(range(size) for size in shape)))
+    strides = [[step if size > 1 else 0 for step, size in zip(steps, shape, strict=True)] for steps in strides]
+    wanted = sorted(tuple(sum(map(int.__mul__, place, steps)) for steps in strides) for place in places)
+    if tiles is None:
+        return
+    if isinstance(tiles, int):
+        assert wanted == [(place, place, place) for place in range(tiles)]
+        return
+    sizes = (tiles.n1, tiles.n0, tiles.ny, tiles.nx)
+    walked = itertools.product(*(range(size) for size in sizes))
+    assert wanted == sorted(tuple(sum(map(int.__mul__, place, steps)) for steps in tiles.strides) for place in walked)
+    for letter, (_, _, sy, sx) in zip(tiles.kinds, tiles.strides, strict=True):
+        assert {"r": sx == 1, "c": sx == 0, "t": sy == 1, "s": True}[letter]
+
+
+def test_whole_vectors_are_what_manifests_require():
+    spec = {one.name: one for one in load_manifest(ROOT / "manifests/pointwise.toml").kernel}["mul_rectangles"]
+    rules = {
+        config["when"].split("'")[1]: expr.parse(config["requires"]) for config in spec.configs if "requires" in config
+    }
+    assert set(rules) == {"rrr", "rcr", "crr", "rtr"}
+    for kinds, numbers in itertools.product(rules, itertools.product((16, 24), repeat=4)):
+        nx, ny, step, address = numbers
+        letters = {"r": (step, 1), "c": (step, 0), "t": (1, step)}
+        strides = tuple((step, 0, *letters[letter]) for letter in kinds)
+        tiles = Rectangles(nx, ny, 1, 1, strides, kinds, ())
+        names = {"nx": nx, "ny": ny, "n0": 1, "n1": 1}
+        for name, each in zip(("input", "other", "out"), strides, strict=True):
+            names[f"{name}_ptr"] = expr.Pointer(address)
+            names |= {f"{name}_s{way}": value for way, value in zip("10yx", each, strict=True)}
+        assert holds(tiles, kinds, [address] * 3) is rules[kinds].evaluate(names), (kinds, numbers)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "turned", "kinds"),
+    [
+        (((32, 48), (32, 48)), (), None),
+        (((32, 48), (48,)), (), "rrr"),
+        (((32, 48), (32, 1)), (), "rcr"),
+        (((32, 1), (32, 48)), (), "crr"),
+        (((32, 48), ()), (), "rcr"),
+        (((33, 47), (33, 1)), (), "sss"),
+        (((33, 47), (47,)), (), "rrr"),
+        (((32, 48), (48, 32)), (1,), "rtr"),
+        (((48, 32), (32, 48)), (0,), "rtr"),
+        (((48, 32), (48, 32)), (0, 1), None),
+    ],
+)
+def test_what_kinds_are_launched(shapes, turned, kinds):
+    launches = []
+    with library.override(lambda name: lambda *args, **named: launches.append((name, named))):
+        operands = [torch.ones(shape) for shape in shapes]
+        pointwise.mul(*(x.t() if place in turned else x for place, x in enumerate(operands)))
+    assert launches == ([("mul", {})] if kinds is None else [("mul_rectangles", {"KINDS": kinds})])

@@ -1,0 +1,388 @@
+"""Generated operators against torch: dtypes, broadcasting, strides, gradients, ``out=``; those that ship and random ones."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own spelling
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nojit.kernels import library, pointwise
+from nojit.kernels.pointwise.__main__ import generate
+from nojit.kernels.pointwise.evaluation import evaluate
+from nojit.kernels.pointwise.operator import Operator, load_operators
+from nojit.kernels.pointwise.program import Program
+from nojit.kernels.pointwise.promotion import promote
+from nojit.runtime.errors import ArgumentError
+from torch import Tensor
+
+from tests.kernels.accuracy import assert_accurate
+from tests.kernels.expressions import expressions
+from tests.kernels.interpreter import Interpreter
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+# the operator, torch's own, how many operands
+OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] = {
+    "add": (pointwise.add, torch.add, 2),
+    "sub": (pointwise.sub, torch.sub, 2),
+    "mul": (pointwise.mul, torch.mul, 2),
+    "div": (pointwise.div, torch.div, 2),
+    "relu": (pointwise.relu, torch.relu, 1),
+    "gelu": (pointwise.gelu, F.gelu, 1),
+    "gelu tanh": (partial(pointwise.gelu, approximate="tanh"), partial(F.gelu, approximate="tanh"), 1),
+    "silu": (pointwise.silu, F.silu, 1),
+    "sigmoid": (pointwise.sigmoid, torch.sigmoid, 1),
+    "tanh": (pointwise.tanh, torch.tanh, 1),
+    "exp": (pointwise.exp, torch.exp, 1),
+    "swiglu": (pointwise.swiglu, lambda gate, up: F.silu(gate) * up, 2),
+    "geglu": (pointwise.geglu, lambda gate, up: F.gelu(gate) * up, 2),
+    "reglu": (pointwise.reglu, lambda gate, up: F.relu(gate) * up, 2),
+    "add_relu": (pointwise.add_relu, lambda x, y: F.relu(x + y), 2),
+    "add_silu": (pointwise.add_silu, lambda x, y: F.silu(x + y), 2),
+    "add_gelu": (pointwise.add_gelu, lambda x, y: F.gelu(x + y), 2),
+    "clamp": (partial(pointwise.clamp, min=-0.5, max=1), partial(torch.clamp, min=-0.5, max=1), 1),
+    "addcmul": (partial(pointwise.addcmul, value=0.3), partial(torch.addcmul, value=0.3), 3),
+    "lerp": (pointwise.lerp, torch.lerp, 3),
+}
+
+# shapes of up to three operands, and what is done to each
+LAYOUTS: dict[str, tuple[tuple[tuple[int, ...], ...], Callable[[Tensor], Tensor]]] = {
+    "contiguous": (((7, 33), (7, 33), (7, 33)), lambda x: x),
+    "rows": (((7, 33), (33,), (1, 33)), lambda x: x),
+    "columns": (((7, 33), (7, 1), (7, 1)), lambda x: x),
+    "aligned columns": (((4, 48), (4, 1), (4, 1)), lambda x: x),
+    "first a column": (((7, 1), (7, 33), (33,)), lambda x: x),
+    "one element": (((7, 33), (), (1, 1)), lambda x: x),
+    "both ways": (((7, 1), (33,), (1,)), lambda x: x),
+    "every other": (((7, 66), (7, 66), (7, 66)), lambda x: x[:, ::2]),
+    "chunks": (((5, 64), (5, 64), (5, 64)), lambda x: x.chunk(2, -1)[1]),
+    "transposed": (((48, 16), (48, 16), (48, 16)), lambda x: x.t()),
+    "unaligned": (((7, 33), (7, 33), (7, 33)), lambda x: x[1:, 1:]),
+    "channels last": (((2, 3, 4, 5), (2, 3, 4, 5), (1, 3, 1, 1)), lambda x: x.to(memory_format=torch.channels_last)),
+    "five dims": (((2, 3, 1, 2, 4), (2, 1, 3, 1, 4), (1, 3, 1, 2, 1)), lambda x: x.transpose(0, 1)),
+    "alternating": (((2, 3, 2, 3, 2), (2, 1, 2, 1, 2), (1, 3, 1, 3, 1)), lambda x: x),
+    "empty": (((3, 0), (1,), (3, 1)), lambda x: x),
+}
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_is_as_accurate_as_torch(name, dtype):
+    operator, torchs, count = OPERATORS[name]
+    operands = [(torch.randn(3, 171) * 3).to(dtype) for _ in range(count)]
+    exact = torchs(*(value.double() for value in operands))
+    assert_accurate(operator(*operands), exact, torchs(*operands))
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["relu", "add", "swiglu", "addcmul"])
+def test_any_layout(name, layout):
+    operator, torchs, count = OPERATORS[name]
+    shapes, arrange = LAYOUTS[layout]
+    operands = [arrange(torch.randn(shape)) for shape in shapes[:count]]
+    result, expected = operator(*operands), torchs(*operands)
+    torch.testing.assert_close(result, expected)
+    out = torch.full_like(expected, float("nan")).mT.clone().mT if expected.dim() > 1 else torch.empty_like(expected)
+    assert operator(*operands, out=out) is out
+    assert torch.equal(out, result)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_transposed_operand():
+    for turned in itertools.product((False, True), repeat=2):
+        for size in (32, 33):
+            x, y = (torch.randn(size, size).t() if turn else torch.randn(size, size) for turn in turned)
+            assert torch.equal(pointwise.mul(x, y), x * y)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_the_result_lies_as_the_first_operand_of_its_shape():
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert pointwise.add(torch.randn(3, 1, 1), x).stride() == x.stride()
+    assert pointwise.relu(x[..., ::2]).is_contiguous() == torch.relu(x[..., ::2]).is_contiguous()
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    "dtypes",
+    [pair for pair in itertools.product((*FLOATS, torch.int32, torch.bool), repeat=2) if set(pair) & set(FLOATS)],
+)
+@pytest.mark.parametrize("dims", [(2, 2), (2, 0), (0, 2), (0, 0)])
+def test_dtypes_are_promoted_as_torchs(dtypes, dims):
+    x, y = (torch.ones((3, 2)[:dim], dtype=dtype) for dtype, dim in zip(dtypes, dims, strict=True))
+    expected = x * y
+    if expected.dtype in FLOATS:
+        result = pointwise.mul(x, y)
+        assert result.dtype == expected.dtype
+        assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    "dtypes", list(itertools.product((*FLOATS, torch.float64, torch.int8, torch.int64, torch.bool), repeat=2))
+)
+def test_promotion_is_torchs(dtypes):
+    for dims in itertools.product((0, 1), repeat=2):
+        tensors = [torch.ones((2,)[:dim], dtype=dtype) for dtype, dim in zip(dtypes, dims, strict=True)]
+        assert promote(tensors, floats=False) == torch.result_type(*tensors)
+        assert promote(tensors, floats=True) == torch.div(*tensors).dtype
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_ints_become_floats_where_results_are():
+    x = torch.arange(-3, 4)
+    torch.testing.assert_close(pointwise.sigmoid(x), torch.sigmoid(x))
+    torch.testing.assert_close(pointwise.div(x, x + 10), x / (x + 10))
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh"])
+def test_fp32_is_exact_to_few_units(name):
+    operator, torchs, _ = OPERATORS[name]
+    x = torch.cat(
+        [torch.linspace(-87, 88.7, 999), torch.logspace(-30, 0, 99), torch.tensor([float("inf"), -float("inf")])]
+    )
+    exact = torchs(x.double())
+    torch.testing.assert_close(operator(x).double(), exact, rtol=4e-7, atol=0)
+    assert operator(torch.tensor([float("nan")])).isnan().all()
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["relu", "clamp", "reglu"])
+def test_nan_stays(name):
+    operator, _, count = OPERATORS[name]
+    assert operator(*[torch.tensor([float("nan")])] * count).isnan().all()
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    "layout", ["contiguous", "rows", "columns", "one element", "chunks", "alternating", "five dims", "both ways"]
+)
+@pytest.mark.parametrize(
+    "name", ["add", "div", "gelu", "gelu tanh", "silu", "swiglu", "geglu", "reglu", "clamp", "addcmul", "lerp"]
+)
+def test_gradients(name, layout, dtype):
+    operator, torchs, count = OPERATORS[name]
+    shapes, arrange = LAYOUTS[layout]
+    whole = [torch.randn(shape).to(dtype) for shape in shapes[:count]]
+    found = []
+    for function, wide in ((operator, None), (torchs, None), (torchs, torch.float64)):
+        leaves = [value.detach().to(wide or dtype, copy=True).requires_grad_() for value in whole]
+        result = function(*(arrange(leaf) for leaf in leaves))
+        grad = torch.cos(torch.arange(result.numel()).double()).view(result.shape).to(dtype).to(wide or dtype)
+        found.append(torch.autograd.grad(result, leaves, grad))
+    for mine, theirs, exact in zip(*found, strict=True):
+        assert_accurate(mine, exact, theirs, factor=3, slack=float(exact.abs().max()) * 2e-6)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_gradients_of_expanded_gradients_and_of_one_operand_alone():
+    gate, up = torch.randn(4, 32, requires_grad=True), torch.randn(4, 32)
+    pointwise.swiglu(gate, up).sum().backward()
+    expected = torch.autograd.grad((F.silu(gate) * up).sum(), gate)[0]
+    torch.testing.assert_close(gate.grad, expected)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["gelu", "gelu tanh", "silu", "swiglu", "tanh", "mul"])
+def test_gradients_of_gradients(name):
+    operator, torchs, count = OPERATORS[name]
+    found = []
+    for function in (operator, torchs):
+        torch.manual_seed(1)
+        leaves = [torch.randn(9, requires_grad=True) for _ in range(count)]
+        first = torch.autograd.grad(function(*leaves).square().sum(), leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(value.square().sum() for value in first), leaves))
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["mul", "geglu", "clamp", "addcmul"])
+def test_operators_are_sound(name):
+    *_, count = OPERATORS[name]
+    operands = [torch.randn(shape, requires_grad=True) for shape in ((6, 5), (5,), (6, 1))[:count]]
+    rest = {"clamp": (-1.0, 1.0), "addcmul": (0.5,)}.get(name, ())
+    torch.library.opcheck(getattr(torch.ops.nojit, name).default, (*operands, *rest))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_gradient_operators_are_sound():
+    operands = [torch.randn(6, 5) for _ in range(3)]
+    torch.library.opcheck(torch.ops.nojit.swiglu_bwd.default, operands)
+    torch.library.opcheck(torch.ops.nojit.gelu_bwd.default, (*operands[:2], "tanh"))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_traces_without_a_graph_break():
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return pointwise.clamp(pointwise.mul(x, y.t()), -1, 1) + pointwise.addcmul(x, x, x, value=2)
+
+    x, y = torch.randn(4, 6), torch.randn(6, 4)
+    traced = torch.compile(function, backend="eager", fullgraph=True)
+    torch.testing.assert_close(traced(x, y), function(x, y))
+
+
+# -- operators of one's own --------------------------------------------------------------------------------------------
+
+BUNDLE = '[bundle]\nname = "own"\nversion = "1"\narchs = ["sm_90"]\n'
+
+
+class Workshop:
+    """Makes operators, and the kernels that they launch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "built").mkdir()
+        self.interpreter = Interpreter(folder / "built")
+        self.count = 0
+
+    def make(self, inputs: tuple[str, ...], expression: str, rest: str = "") -> Operator:
+        self.count += 1
+        name = f"own_{self.count}"
+        names = ", ".join(f'"{each}"' for each in inputs)
+        entry = f'[[operator]]\nname = "{name}"\ninputs = [{names}]\nexpression = "{expression}"\n{rest}\n'
+        specs = self.folder / f"{name}.toml"
+        specs.write_text(f"schema = 1\n{BUNDLE}{entry}")
+        for file, text in generate(specs).items():
+            (self.folder / "built" / file).write_text(text)
+        return load_operators(specs)[name]
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    workshop = Workshop(tmp_path_factory.mktemp("own"))
+    yield workshop
+    workshop.interpreter.close()
+
+
+@st.composite
+def arrangements(draw: st.DrawFn) -> tuple[tuple[int, ...], list[dict[str, Any]]]:
+    """Draw a shape, and for three operands which dimensions they repeat along, how they are turned and cut out."""
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5, 16, 33]), max_size=4)))
+    operands = [
+        {
+            "repeated": draw(st.sets(st.integers(0, 3), max_size=2)) if number else set(),
+            "order": draw(st.permutations(range(len(shape)))),
+            "step": draw(st.sampled_from([1, 1, 1, 2])),
+            "offset": draw(st.sampled_from([0, 0, 1, 16])),
+        }
+        for number in range(3)
+    ]
+    return shape, operands
+
+
+def arranged(shape: tuple[int, ...], how: dict[str, Any], dtype: torch.dtype) -> Tensor:
+    sizes = [1 if place in how["repeated"] else size for place, size in enumerate(shape)]
+    order = how["order"]
+    inner = [sizes[place] for place in order]
+    if inner:
+        inner[-1] *= how["step"]
+    flat = (torch.rand(how["offset"] + int(torch.Size(inner).numel())) * 4 - 2).to(dtype)
+    value = flat[how["offset"] :].view(inner)
+    if inner:
+        value = value[..., :: how["step"]].permute([order.index(place) for place in range(len(order))])
+    assert list(value.shape) == sizes
+    return value
+
+
+SMOOTH = ("silu", "sigmoid", "tanh", "relu", "abs", "erf", "gelu", "gelu_tanh")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=expressions(("x", "y", "z"), SMOOTH),
+    arrangement=arrangements(),
+    dtype=st.sampled_from([torch.bfloat16, torch.float32, torch.float64]),
+)
+def test_random_expressions(workshop, text, arrangement, dtype):
+    inputs = tuple(name for name in "xyz" if re.search(rf"\b{name}\b", text))
+    operator = workshop.make(inputs, text, 'dtypes = ["bf16", "fp32", "fp64"]\ngradient = true')
+    shape, ways = arrangement
+    operands = [arranged(shape, how, dtype).requires_grad_() for how in ways[: len(inputs)]]
+    wide = [operand.detach().double().requires_grad_() for operand in operands]
+    with library.override(workshop.interpreter):
+        result = operator(*operands)
+        program = operator.spec.programs[""]
+        (exact,) = evaluate(program, dict(zip(inputs, wide, strict=True)))
+        grad = torch.ones_like(result)
+        got = torch.autograd.grad(result, operands, grad)
+    expected = torch.autograd.grad(exact, wide, grad.double(), allow_unused=True, materialize_grads=True)
+    assert result.dtype == dtype
+    # what cancels is as good as the largest step
+    steps = tuple(place for place, step in enumerate(program.steps) if step.op not in {"lt", "number"})
+    named = dict(zip(inputs, (value.detach() for value in wide), strict=True))
+    largest = max(float(value.abs().max()) for value in evaluate(Program(inputs, (), program.steps, steps), named))
+    epsilon = max(float(torch.finfo(dtype).eps), 1e-9)
+    torch.testing.assert_close(
+        result.detach().double(),
+        exact.detach(),
+        rtol=2 * epsilon,
+        atol=8e-6 * largest if epsilon > 1e-9 else 1e-9 * largest,
+    )
+    for mine, theirs in zip(got, expected, strict=True):
+        scale = max(1.0, largest) * (1 + float(theirs.abs().max())) * max(1, result.numel() // mine.numel())
+        torch.testing.assert_close(mine.double(), theirs, rtol=4 * epsilon, atol=max(16 * epsilon, 1e-5) * scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_ints_are_exact(workshop, dtype):
+    operator = workshop.make(
+        ("x", "y"),
+        "where(x < y, x * 3 - y, abs(x) + maximum(x, square(y)))",
+        'dtypes = ["i8", "i16", "i32", "i64", "fp32"]',
+    )
+    x, y = (torch.randint(-5, 6, shape, dtype=dtype) for shape in ((7, 20), (20,)))
+    with library.override(workshop.interpreter):
+        result = operator(x, y)
+    assert torch.equal(result, torch.where(x < y, x * 3 - y, x.abs() + torch.maximum(x, y * y)))
+
+
+def test_a_derivative_of_ones_own(workshop):
+    rest = 'derivative = { x = "grad * where(abs(x) < 1, 1, 0)" }\ngradient = true'
+    operator = workshop.make(("x",), "where(x > 0, 1, -1)", rest)
+    x = torch.tensor([-2.0, -0.5, 0.5, 2.0], requires_grad=True)
+    with library.override(workshop.interpreter):
+        y = operator(x)
+        y.sum().backward()
+    assert y.tolist() == [-1, -1, 1, 1]
+    assert x.grad.tolist() == [0, 1, 1, 0]
+
+
+def test_gradcheck_in_fp64(workshop):
+    operator = workshop.make(
+        ("x", "y"), "tanh(x) * exp(-square(y)) / (2 + sin(x))", 'dtypes = ["fp64"]\ngradient = true'
+    )
+    x, y = (
+        torch.randn(3, 4, dtype=torch.float64, requires_grad=True),
+        torch.randn(4, dtype=torch.float64, requires_grad=True),
+    )
+    with library.override(workshop.interpreter):
+        assert torch.autograd.gradcheck(operator, (x, y))
+        assert torch.autograd.gradgradcheck(operator, (x, y))
+
+
+def test_arguments_by_name_are_checked(workshop):
+    operator = workshop.make(("x", "y"), "x + s * y", 'scalars = ["s"]')
+    x = torch.ones(3)
+    with library.override(workshop.interpreter):
+        assert operator(x, y=x, s=2).tolist() == [3, 3, 3]
+        for call in (
+            lambda: operator(x),
+            lambda: operator(x, x, x, s=1),
+            lambda: operator(x, x, x=x, s=1),
+            lambda: operator(x, x),
+        ):
+            with pytest.raises(ArgumentError, match="expected arguments x, y, s"):
+                call()
+        with pytest.raises(ArgumentError, match="s: expected a number"):
+            operator(x, x, s=x)
