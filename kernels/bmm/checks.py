@@ -1,0 +1,68 @@
+"""What the arguments of products must be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import (
+    FLOATS,
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from torch import Tensor
+
+__all__ = ["check_input", "check_operands", "check_out", "result_dtype"]
+
+DTYPES: Final = (*FLOATS, torch.int8)
+
+
+def check_operands(a: Tensor, b: Tensor, *, batched: bool) -> None:
+    """Require two matrices, or two batches of as many matrices, whose product there is."""
+    check_tensor("a", a)
+    check_dtype("a", a, DTYPES)
+    check_like("b", b, "a", a)
+    check_rank("a", a, "B, M, K" if batched else "M, K")
+    check_rank("b", b, "B, K, N" if batched else "K, N")
+    if batched and a.shape[0] != b.shape[0]:
+        refuse_value("b", f"{a.shape[0]} matrices as a has", b.shape[0])
+    if a.shape[-1] != b.shape[-2]:
+        refuse_value("b", f"{a.shape[-1]} rows, as many as a has columns", b.shape[-2])
+
+
+def check_input(value: Tensor, a: Tensor, b: Tensor) -> None:
+    """Require something that is added to the product: of its dtype, and of a shape that broadcasts to its."""
+    check_like("input", value, "a", a)
+    if a.dtype not in FLOATS:
+        refuse_type("a", " or ".join(map(str, FLOATS)), a.dtype)
+    shape = (a.shape[0], a.shape[1], b.shape[2])
+    known = value.shape
+    fits = len(known) <= len(shape) and all(
+        mine in {1, full} for mine, full in zip(reversed(known), reversed(shape), strict=False)
+    )
+    if not fits:
+        refuse_value("input", f"a shape that broadcasts to {shape} [B, M, N]", tuple(known))
+
+
+def check_out(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """Require a tensor that the result fits in, and that nothing differentiates."""
+    if not isinstance(out, Tensor):
+        refuse_type("out", "a tensor", type(out).__name__)
+    if out.dtype != result_dtype(a.dtype):
+        refuse_type("out", str(result_dtype(a.dtype)), out.dtype)
+    if out.device != a.device:
+        refuse_type("out", f"a tensor on {a.device} as a is", out.device)
+    shape = (*a.shape[:-1], b.shape[-1])
+    check_shape("out", out, shape, "B, M, N" if len(shape) > 2 else "M, N")
+    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
+        refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+
+
+def result_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of a product: int32 of int8, else the operands' own."""
+    return torch.int32 if dtype == torch.int8 else dtype

@@ -1,0 +1,138 @@
+"""Products of batches of matrices for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how it runs."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
+from nojit.kernels.gemm.kernel_sm90 import (
+    DEPTH,
+    OWNED,
+    allocate,
+    barriers_for,
+    copy_steps,
+    multiply_steps,
+    operands_of,
+    store_rows,
+)
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+
+
+@gluon.jit
+def _pieces(sizes, TILE: gl.constexpr):
+    """Count the pieces of work: tiles of all matrices, and of each as many as its depth has parts."""
+    batch, m_len, n_len, _, splits = sizes
+    return batch * splits * gl.cdiv(m_len, TILE[0]) * gl.cdiv(n_len, TILE[1])
+
+
+@gluon.jit
+def _piece(number, sizes, TILE: gl.constexpr):
+    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps."""
+    _, m_len, n_len, k_len, splits = sizes
+    rest, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEPTH))
+    return (rest % splits, rest // splits, row, col), first, last
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Copy the rows of a and the columns of b that each tile needs."""
+    copied = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        place, first, last = _piece(number, sizes, TILE)
+        _, index_z, row, col = place
+        sources = (index_z * steps_z[0], index_z * steps_z[1], row, col)
+        copied = copy_steps(maps[0], maps[1], memory, barriers, sources, first, last, copied, TILE, TRANS)
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, barriers, sizes, epilogue, TILE: gl.constexpr, TRANS: gl.constexpr,
+    PANEL: gl.constexpr, EPILOGUE: gl.constexpr,
+):  # fmt: skip
+    """Write the rows of number `OWN` of every tile."""
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    used = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        place, first, last = _piece(number, sizes, TILE)
+        split, index_z, row, col = place
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, TRANS)
+        acc = finish(acc, barriers[1], before)
+        used += last - first
+        own = (split, index_z, row + OWN * OWNED, col)
+        store_rows(OWN, maps[2], memory[2], acc, own, epilogue, 0, PANEL, EPILOGUE)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def bmm_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    input_ptr,
+    batch,
+    m_len,
+    n_len,
+    k_len,
+    splits,
+    a_step,
+    b_step,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    activation,
+    alpha,
+    beta,
+    stride_cz,
+    stride_cm,
+    stride_cn,
+    TRANS_A: gl.constexpr,
+    TRANS_B: gl.constexpr,
+    PANEL: gl.constexpr,
+    EPILOGUE: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``a @ b``, a [batch, m_len, k_len] and b [batch, k_len, n_len], or what its `EPILOGUE` makes of it.
+
+    That is ``activation(alpha * a @ b + beta * input)``, for an input of any strides.
+
+    The maps describe a and b in boxes of [1, 1, 64, 64], or, with `TRANS_A` and `TRANS_B`, their transposes, and the
+    result [splits, batch, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits, each is the
+    product of a part of the depth. `a_step` and `b_step` are 0 for a matrix that all products share, else 1. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    trans: gl.constexpr = (TRANS_A, TRANS_B)
+    a_memory, b_memory = operands_of(a_map, b_map, tile, trans)
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (a_map, b_map, out_map)
+    memory = (a_memory, b_memory, out_memory)
+    sizes = (batch, m_len, n_len, k_len, splits)
+    epilogue = (input_ptr, m_len, n_len, stride_cz, stride_cm, stride_cn, alpha, beta, activation)
+    steps_z = (a_step, b_step)
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (_consume, (1, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (_produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (_produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
+            ],
+            [1],
+            [40],
+        )

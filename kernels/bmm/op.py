@@ -1,0 +1,281 @@
+"""Products of matrices as operators of torch: ``mm``, ``bmm`` and ``baddbmm``, with their gradients.
+
+    y = activation(alpha * a @ b + beta * input)
+
+All three are one operator of the namespace ``nojit``; its gradients are products again. A product whose activation has to
+be differentiated runs without it, and torch's own activation follows.
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_apart, check_choice, check_number, check_tensors, refuse_type, refuse_value
+from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.bmm.checks import check_input, check_operands, check_out, result_dtype
+from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.gemm.calls import Kept, keep
+from nojit.kernels.gemm.matrices import BATCHED
+from nojit.kernels.memos import Recording, new_memo
+from torch import Tensor
+
+__all__ = ["baddbmm", "bmm", "mm"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
+"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
+_MEMO: Final = new_memo(operands=3, limit=1024)
+_WORDS: Final = tuple(ACTIVATIONS)
+
+
+def mm(a: Tensor, b: Tensor, *, activation: str = "none", out: Tensor | None = None) -> Tensor:
+    """Multiply two matrices: ``activation(a @ b)``.
+
+    Args:
+        a: [M, K], of any strides; fp16, bf16, fp32 or int8. Under autocast both operands get its dtype, unless `out` is
+            given.
+        b: [K, N], of the same dtype and device.
+        activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
+            ``"tanh"``; none of integers.
+        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+
+    Returns:
+        [M, N], contiguous and of the operands' dtype, int32 of int8; `out` if that was given. Sums are taken in fp32, or
+        int32; fp32 operands are multiplied as such unless torch's switch for matmuls allows TF32. Differentiable, twice too.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or word that does not fit.
+    """
+    return _product("mm", None, a, b, 0.0, 1.0, activation, out)
+
+
+def bmm(a: Tensor, b: Tensor, *, activation: str = "none", out: Tensor | None = None) -> Tensor:
+    """Multiply matrices of two batches, one by one: a [B, M, K] by b [B, K, N]; else like `mm`.
+
+    An operand that all products share is an expanded one, with a stride of 0.
+    """
+    return _product("bmm", None, a, b, 0.0, 1.0, activation, out)
+
+
+def baddbmm(
+    input: Tensor,  # noqa: A002 - torch's name
+    a: Tensor,
+    b: Tensor,
+    *,
+    beta: float = 1.0,
+    alpha: float = 1.0,
+    activation: str = "none",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply and add: ``activation(beta * input + alpha * a @ b)``; else like `bmm`.
+
+    Args:
+        input: what broadcasts to [B, M, N], of the operands' dtype; where `beta` is 0 it is not read, and counts for nothing.
+        a: [B, M, K], fp16, bf16 or fp32.
+        b: [B, K, N].
+        beta: what the input is multiplied by, in fp32.
+        alpha: what the product is multiplied by, in fp32.
+        activation: as in `mm`.
+        out: as in `mm`; it may be `input` itself.
+
+    Returns:
+        [B, M, N], rounded once.
+    """
+    return _product("baddbmm", input, a, b, beta, alpha, activation, out)
+
+
+def _product(
+    name: str,
+    source: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    beta: float,
+    alpha: float,
+    activation: str,
+    out: Tensor | None,
+) -> Tensor:
+    """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
+    if out is None and not torch.compiler.is_compiling():
+        words = _facts(name, a, beta, alpha, activation)
+        known: Tensor | None = _MEMO(source, a, b, library.CURRENT.source, *words)
+        if known is not None:
+            return known
+    if autocasts() and out is None:
+        source, a, b = lowered(source), lowered(a), lowered(b)
+    check_choice("activation", activation, _WORDS)
+    _check_types(name, source, a, b, out)
+    scales = check_number("beta", beta), check_number("alpha", alpha)
+    if is_plain(source, a, b, out):
+        if out is None:
+            return _remember(name, source, a, b, *scales, activation)
+        return written(_run(source, a, b, *scales, activation, out))
+    check_operands(a, b, batched=name != "mm")
+    if out is None:
+        return _traced(source, a, b, *scales, activation)
+    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in (source, a, b, out)):
+        refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
+    _into_op(source, a, b, *scales, activation, out)
+    return written(out)
+
+
+def _facts(name: str, a: Tensor, beta: float, alpha: float, activation: str) -> tuple[object, ...]:
+    """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
+    # an operand that is no tensor has no dtype: the checks say so
+    switch = precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
+    return (name, beta, alpha, activation, switch)
+
+
+def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None) -> None:
+    """Require tensors, with as many dimensions as the operator's name says; the rest is checked once for calls alike."""
+    if name == "baddbmm":
+        check_tensors(input=source)
+    check_tensors(a=a, b=b)
+    if out is not None:
+        check_tensors(out=out)
+    if a.dim() != (BATCHED - 1 if name == "mm" else BATCHED):
+        check_operands(a, b, batched=name != "mm")
+
+
+def _remember(
+    name: str, source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str
+) -> Tensor:
+    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    words = _facts(name, a, beta, alpha, activation)
+    recording = Recording(source, a, b)
+    own_source, own_a, own_b = recording.operands
+    number, added, finished = _finish(own_source, own_a, own_b, beta, alpha, activation)
+    _check(added, own_a, own_b, None, finished)
+    call = prepare(own_a, own_b, added, None, finished)
+    recording.constant(call.unused)
+    result = call(own_a, own_b, added, None, (number, alpha, beta), recording)
+    _MEMO.remember(recording.recipe(result), source, a, b, recording.source, *words)
+    return result
+
+
+def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
+    """Run the operator that torch sees; where a gradient is wanted, the activation apart from it."""
+    differentiates = torch.is_grad_enabled() and any(
+        value is not None and value.requires_grad for value in (source, a, b)
+    )
+    result: Tensor = _op(source, a, b, beta, alpha, "none" if differentiates else activation)
+    return FUNCTIONS[activation](result) if differentiates else result
+
+
+def _run(
+    source: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    beta: float,
+    alpha: float,
+    activation: str,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Check and prepare the first call of its kind, and launch it."""
+    number, source, finished = _finish(source, a, b, beta, alpha, activation)
+    facts = facts_of_call(a, b, source, out, finished)
+    tensors = () if out is None else (out, a, b) if source is None else (out, a, b, source)
+    kept = _CALLS.get(facts)
+    if kept is None:
+        _check(source, a, b, out, finished)
+        kept = keep(_CALLS, facts, prepare(a, b, source, out, finished), tensors)
+    if out is not None and not kept.lie_apart(tensors):
+        _check_apart(source, a, b, out)
+    return kept.call(a, b, source, out, (number, alpha, beta))
+
+
+def _finish(
+    source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str
+) -> tuple[int, Tensor | None, bool]:
+    """Return the activation's number, what is added if something is, and whether anything is done to the product."""
+    if beta == 0.0 and source is not None:
+        check_input(source, a, b)
+        source = None
+    number = ACTIVATIONS[activation]
+    return number, source, source is not None or alpha != 1.0 or number != 0
+
+
+def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, finished: bool) -> None:
+    check_operands(a, b, batched=a.dim() == BATCHED)
+    if source is not None:
+        check_input(source, a, b)
+    if finished and a.dtype == torch.int8:
+        refuse_type("activation", "'none' of int8", "another")
+    if out is not None:
+        check_out(out, a, b)
+
+
+def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Require an `out` that no other element than its own is computed from."""
+    for name, value in (("a", a), ("b", b)):
+        if value.dtype != out.dtype:
+            refuse_value("out", "memory apart from that of operands of bytes", "an overlap")
+        check_apart("out", out, name, value)
+    if source is None:
+        return
+    same = source.data_ptr() == out.data_ptr() and source.shape == out.shape and source.stride() == out.stride()
+    if not same:
+        check_apart("out", out, "input", source)
+
+
+def _run_into(
+    source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str, out: Tensor
+) -> None:
+    _run(source, a, b, beta, alpha, activation, out)
+
+
+def _run_new(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
+    return _run(source, a, b, beta, alpha, activation)
+
+
+def _allocate(source: Tensor | None, a: Tensor, b: Tensor, *_: object) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    del source
+    return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=result_dtype(a.dtype))
+
+
+def _write_nothing(*_: object) -> None:
+    """Stand for a launch that torch traces."""
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    source, a, b, ctx.beta, ctx.alpha, ctx.activation = inputs
+    ctx.source_shape = None if source is None else source.shape
+    ctx.save_for_backward(a, b)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    if ctx.activation != "none":
+        raise NotImplementedError("expected no activation where gradients are wanted: call mm, bmm or baddbmm")
+    a, b = ctx.saved_tensors
+    to_source = to_a = to_b = None
+    if ctx.needs_input_grad[0]:
+        to_source = (grad * ctx.beta if ctx.beta != 1.0 else grad).sum_to_size(ctx.source_shape)
+    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    if ctx.needs_input_grad[1]:
+        to_a = _op(None, dense, b.mT, 0.0, ctx.alpha, "none")
+    if ctx.needs_input_grad[2]:
+        to_b = _op(None, a.mT, dense, 0.0, ctx.alpha, "none")
+    return to_source, to_a, to_b, None, None, None
+
+
+_ARGUMENTS: Final = "Tensor? input, Tensor a, Tensor b, float beta, float alpha, str activation"
+_LIBRARY.define(f"bmm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"bmm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.impl("bmm", _run_new, "CompositeExplicitAutograd")
+_LIBRARY.impl("bmm_out", _run_into, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::bmm", _allocate, lib=_LIBRARY)
+torch.library.register_fake("nojit::bmm_out", _write_nothing, lib=_LIBRARY)
+torch.library.register_autograd("nojit::bmm", _backward, setup_context=_save, lib=_LIBRARY)
+_op = torch.ops.nojit.bmm.default
+_into_op = torch.ops.nojit.bmm_out.default

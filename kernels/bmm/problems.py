@@ -1,0 +1,152 @@
+"""Products to tune and measure: the shapes of `nojit.kernels.gemm.shapes`, as launches of each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.bmm.prepared import OTHERS, prepare
+from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
+from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
+from torch import Tensor
+
+__all__ = ["ROLES", "GemmProblem", "problems"]
+
+ROLES: Final[Mapping[str, Roles]] = {
+    "bmm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ()),
+    "bmm_merge": Roles(("BLOCK",), (), ()),
+    "bmm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE")),
+}
+
+_DRAWN: Final = {"held_out": 12, "fresh": 12}
+# of the result, what is looked at
+_ROWS: Final = 256
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_DEEP: Final = tuple(
+    Shape(f"{m} rows, {n} columns, {k} deep", 1, m, n, k)
+    for m, n in ((1, 1024), (16, 512), (64, 256), (128, 128))
+    for k in (4096, 6144, 8192, 16384)
+)
+"""Products whose depth is cut into parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class GemmProblem:
+    """One product by one kernel; of what it writes the first rows of the first matrix are looked at."""
+
+    shape: Shape
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What the shape is called, and how b is stored."""
+        return f"{self.shape.name}, b by columns" if self.shape.trans_b else self.shape.name
+
+    @property
+    def shape_class(self) -> str:
+        """What it is like."""
+        return self.shape.kind
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        one = self.shape
+        return {"batch": one.batch, "m": one.m, "n": one.n, "k": one.k, "trans_b": one.trans_b}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the part of the result that is looked at, in fp32."""
+        one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
+        a = torch.randn(one.batch, one.m, one.k, generator=source, device=device, dtype=dtype)
+        sides = (one.n, one.k) if one.trans_b else (one.k, one.n)
+        b = torch.randn(one.batch, *sides, generator=source, device=device, dtype=dtype)
+        # so that results are about one
+        b.mul_(one.k**-0.5)
+        b = b.mT if one.trans_b else b
+        launch, out = self._launch(a, b)
+        if self.kernel == "bmm_merge":
+            parts = launch.args[0].normal_(generator=source)
+            output, expected = out[:1, :_ROWS], parts[:, :1, :_ROWS, : one.n].sum(0)
+            moved = parts.numel() * parts.itemsize + out.numel() * out.itemsize
+            tolerance = rounding(expected, dtype) + 1e-5 * len(parts)
+            return _work(launch, (output, expected, tolerance), moved, parts.numel())
+        output, expected = out[:1, :_ROWS], a[:1, :_ROWS].float() @ b[:1].float()
+        # tensor cores add up products in an order of their own
+        tolerance = rounding(expected, dtype) + 1e-5 * one.k**0.5
+        return _work(launch, (output, expected, tolerance), one.elements * a.itemsize, one.flops)
+
+    def _launch(self, a: Tensor, b: Tensor) -> tuple[Launch, Tensor]:
+        """Return the launch of this kernel, and the result, not yet written."""
+        launches: dict[str, Launch] = {}
+
+        def provide(name: str) -> Any:
+            return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
+
+        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90")
+        with library.override(provide, devices=frozenset({"cpu", "cuda"})):
+            out = call(a, b, None, None, (0, 1.0, 0.0))
+        return launches[self.kernel], out
+
+
+def _work(launch: Launch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:
+    """Say what a launch must write; `checked` are an output, what it must be, and how far off it may be."""
+    output, expected, tolerance = checked
+    return Work(
+        kernel=launch.kernel,
+        args=launch.args,
+        named=launch.named,
+        outputs=(output,),
+        expected=(expected,),
+        tolerances=(tolerance,),
+        moved_bytes=moved_bytes,
+        flops=flops,
+    )
+
+
+def problems(use: str) -> tuple[GemmProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    return (
+        *(GemmProblem(shape, "bmm", "bf16") for shape in _whole(use, "bmm")),
+        *(GemmProblem(shape, "bmm_merge", "bf16") for shape in _cut(use)),
+        *(GemmProblem(shape, "bmm_sm90", "bf16") for shape in _whole(use, "bmm_sm90")),
+    )
+
+
+def _is_whole(shape: Shape) -> bool:
+    return splits_of(shape.batch, shape.m, shape.n, shape.k, OTHERS) == 1
+
+
+def _whole(use: str, kernel: str) -> list[Shape]:
+    """List products that are computed in one go, whose result one launch writes."""
+    if use not in _DRAWN:
+        return [shape for shape in (BARS if use == "bars" else TUNED) if _is_whole(shape)]
+    rng, found = draws(f"gemm/{kernel}", use), {shape.name: shape for shape in TUNED}
+    known = len(found)
+    while len(found) < known + _DRAWN[use]:
+        shape = draw_shape(rng)
+        if _is_whole(shape):
+            found.setdefault(shape.name, shape)
+    return list(found.values())[known:]
+
+
+def _cut(use: str) -> list[Shape]:
+    """List products whose parts a second launch adds up."""
+    if use not in _DRAWN:
+        return list(_DEEP[:1] if use == "bars" else _DEEP)
+    rng, found = draws("gemm/bmm_merge", use), {shape.name: shape for shape in _DEEP}
+    known = len(found)
+    while len(found) < known + _DRAWN[use]:
+        m, n, k = rng.choice((1, 8, 32, 100)), 16 * rng.randint(2, 40), 64 * rng.randint(32, 200)
+        shape = Shape(f"{m} rows, {n} columns, {k} deep", 1, m, n, k)
+        if not _is_whole(shape):
+            found.setdefault(shape.name, shape)
+    return list(found.values())[known:]

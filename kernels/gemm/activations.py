@@ -1,0 +1,37 @@
+"""The functions that products can end with: their names, the numbers that kernels know them by, and torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["ACTIVATIONS", "FUNCTIONS"]
+
+ACTIVATIONS: Final[Mapping[str, int]] = {
+    "none": 0,
+    "relu": 1,
+    "square": 2,
+    "gelu": 3,
+    "gelu_tanh": 4,
+    "silu": 5,
+    "sigmoid": 6,
+    "tanh": 7,
+}
+"""The number of each, as `kernel_tiles.activate` knows it."""
+
+FUNCTIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "square": torch.square,
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+"""The same by torch: what gradients go through."""

@@ -1,0 +1,49 @@
+"""Calls with a result of the caller's own, which were prepared once: so many are kept, by all that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from torch import Tensor
+
+__all__ = ["Kept", "keep"]
+
+T = TypeVar("T")
+
+_MOST: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[T]):
+    """A call, and how far its tensors reach."""
+
+    call: T
+    spans: tuple[int, ...]
+    """Bytes from the first element of each tensor to behind its last."""
+
+    def lie_apart(self, tensors: Sequence[Tensor]) -> bool:
+        """Say whether the first of the tensors lies wholly before or behind each of the others: what is quickly seen."""
+        first = tensors[0].data_ptr()
+        behind = first + self.spans[0]
+        for tensor, span in zip(tensors[1:], self.spans[1:], strict=True):
+            start = tensor.data_ptr()
+            if start < behind and first < start + span:
+                return False
+        return True
+
+
+def keep(calls: dict[Hashable, Kept[T]], facts: Hashable, call: T, tensors: Sequence[Tensor]) -> Kept[T]:
+    """Keep a call; the first one too many drops all, as what is in use is soon prepared again."""
+    if len(calls) >= _MOST:
+        calls.clear()
+    return calls.setdefault(facts, Kept(call, tuple(map(_span_bytes, tensors))))
+
+
+def _span_bytes(tensor: Tensor) -> int:
+    if not tensor.numel():
+        return 0
+    last: int = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    span: int = (last + 1) * tensor.itemsize
+    return span

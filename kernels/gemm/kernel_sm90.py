@@ -1,0 +1,169 @@
+"""The loop of dense products for sm_90: tensor maps, and warps specialized in copying.
+
+A program is persistent: it takes every so many-th tile. One warp, the producer, copies boxes of both operands into shared
+memory, as far ahead as there is room; each consumer, a group of four warps, owns 64 rows of the tile and all its columns.
+Results go through shared memory, a panel of 128 bytes of columns at a time, from two pieces in turn.
+
+Tensor maps have four dimensions, [parts, batch, rows, columns]; they pad with zeros, and leave out what is stored outside.
+
+Two tuples of constexprs go through all functions: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``,
+which of both operands are described as their transposes, and lie in shared memory so.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import (
+    accumulate,
+    box,
+    halves_of,
+    reinterpret,
+)
+from nojit.kernels.gemm.kernel_tiles import activate
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+
+OWNED = gl.constexpr(64)
+"""The rows of a tile that a consumer owns."""
+BOX = gl.constexpr(64)
+"""The rows and the columns of an operand that are copied at once."""
+DEPTH = gl.constexpr(64)
+"""How deep a step is."""
+
+
+@gluon.jit
+def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
+    """Allocate `COUNT` tiles [HEIGHT, WIDTH] in panels of `PANEL` columns."""
+    BITS: gl.constexpr = of_map.dtype.primitive_bitwidth
+    layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=PANEL * BITS // 8, element_bitwidth=BITS, rank=2)
+    return gl.allocate_shared_memory(of_map.dtype, [COUNT, HEIGHT, WIDTH], layout)
+
+
+@gluon.jit
+def lanes_of(acc):
+    """Return the rows and the columns of a tile, each where its elements are."""
+    layout: gl.constexpr = acc.type.layout
+    rows = gl.arange(0, acc.shape[0], layout=gl.SliceLayout(1, layout))
+    cols = gl.arange(0, acc.shape[1], layout=gl.SliceLayout(0, layout))
+    return rows[:, None], cols[None, :]
+
+
+@gluon.jit
+def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Allocate what both operands are copied to, the rows of each consumer apart from the others'."""
+    a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEPTH, BOX)
+    b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEPTH, DEPTH if TRANS[1] else TILE[1], BOX)
+    return a_memory, b_memory
+
+
+@gluon.jit
+def reshaped(memory, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
+    """View tiles as others whose panels are as wide, and as many elements."""
+    return reinterpret(memory, memory.dtype, [memory.shape[0], HEIGHT, WIDTH], memory.layout)
+
+
+@gluon.jit
+def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
+    """Make barriers that say that stages are full, which one copies, and empty, which `READERS` read."""
+    full = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    for stage in gl.static_range(COUNT):
+        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(empty.index(stage), count=READERS)
+    return full, empty
+
+
+@gluon.jit
+def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Copy the steps from `first` to before `last` of a tile; return how many were copied so far.
+
+    `sources` says which matrices of both batches are multiplied, and the first row and column of the tile.
+    """
+    a_memory, b_memory = memory[0], memory[1]
+    full, empty = barriers
+    a_index, b_index, row, col = sources
+    DOWN: gl.constexpr = TILE[0] // OWNED
+    ACROSS: gl.constexpr = TILE[1] // BOX
+    for step in range(first, last):
+        start = step * DEPTH
+        stage = copied % TILE[3]
+        mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
+        mbarrier.expect(full.index(stage), a_map.block_type.nbytes * DOWN + b_map.block_type.nbytes * ACROSS)
+        for part in gl.static_range(DOWN):
+            down = row + part * OWNED
+            place = [0, a_index, start, down] if TRANS[0] else [0, a_index, down, start]
+            copy_in(a_map, place, full.index(stage), box(a_map, a_memory.index(stage * DOWN + part), 0))
+        for part in gl.static_range(ACROSS):
+            across = col + part * BOX
+            place = [0, b_index, across, start] if TRANS[1] else [0, b_index, start, across]
+            copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part))
+        copied += 1
+    return copied
+
+
+@gluon.jit
+def multiply_steps(
+    OWN: gl.constexpr, acc, before, memory, barriers, used, count, TILE: gl.constexpr, TRANS: gl.constexpr
+):
+    """Multiply the rows of number `OWN` by `count` steps, of `used` behind which they lie.
+
+    The product of stage `before` may be in flight when it starts, that of the stage that it returns is when it ends.
+    """
+    a_memory, b_memory = memory[0], memory[1]
+    full, empty = barriers
+    for number in range(used, used + count):
+        stage = number % TILE[3]
+        a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
+        if TRANS[0]:
+            a = a.permute((1, 0))
+        b = b_memory.index(stage)
+        if TRANS[1]:
+            b = b.permute((1, 0))
+        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        acc = accumulate(acc, a, b, empty, before)
+        before = stage
+    return acc, before
+
+
+@gluon.jit
+def scale_and_add(acc, epilogue, index_z, row, col):
+    """Return ``activation(alpha * acc + beta * input)``; where beta is 0 the input is not read."""
+    input_ptr, m_len, n_len, stride_z, stride_row, stride_col, alpha, beta, activation = epilogue
+    acc = acc * alpha
+    if beta != 0.0:
+        rows, cols = lanes_of(acc)
+        inside = (rows < m_len - row) & (cols < n_len - col)
+        first_ptr = input_ptr + index_z.to(gl.int64) * stride_z
+        first_ptr = first_ptr + (row.to(gl.int64) * stride_row + col.to(gl.int64) * stride_col)
+        places = rows.to(gl.int64) * stride_row + cols.to(gl.int64) * stride_col
+        acc = acc + beta * gl.load(first_ptr + places, mask=inside, other=0.0).to(gl.float32)
+    return activate(acc, activation)
+
+
+@gluon.jit
+def store_rows(
+    OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
+    EPILOGUE: gl.constexpr,
+):  # fmt: skip
+    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them."""
+    if acc.shape[1] > PANEL:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        store_rows(OWN, out_map, out_memory, left, place, epilogue, STORED, PANEL, EPILOGUE)
+        store_rows(OWN, out_map, out_memory, right, place, epilogue, STORED + HALF, PANEL, EPILOGUE)
+    else:
+        split, index_z, row, col = place
+        if EPILOGUE:
+            acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
+        # what was stored from this piece before must have left
+        if STORED == 0:
+            tma.store_wait(0)
+        else:
+            tma.store_wait(1)
+        piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+        piece.store(acc.to(out_memory.dtype))
+        fence_async_shared()
+        copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))

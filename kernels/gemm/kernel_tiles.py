@@ -1,0 +1,98 @@
+"""What kernels of dense products share, in Triton: the order of tiles, K loops, epilogues, partial sums.
+
+`place_tile`, `part_of` and `activate` serve Gluon kernels too. Offsets that grow with a tensor are 64-bit.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def place_tile(number, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Place a piece of work: which of the matrices or parts of them, and its first row and column.
+
+    Neighbours go down `GROUP` tiles before they go across, so that what runs at the same time reads few rows and columns.
+    """
+    tiles_m = (m_len + BLOCK_M - 1) // BLOCK_M
+    tiles_n = (n_len + BLOCK_N - 1) // BLOCK_N
+    tile = number % (tiles_m * tiles_n)
+    first = tile // (GROUP * tiles_n) * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    within = tile % (GROUP * tiles_n)
+    return number // (tiles_m * tiles_n), (first + within % height) * BLOCK_M, within // height * BLOCK_N
+
+
+@triton.jit
+def part_of(split, splits, steps):
+    """Return the first step of a part of the depth, and the one behind its last."""
+    share = steps // splits
+    longer = steps % splits
+    first = split * share + tl.minimum(split, longer)
+    return first, first + share + (split < longer)
+
+
+@triton.jit
+def activate(x, activation):
+    """Apply an activation to fp32 values; its number is that of `nojit.kernels.gemm.activations`.
+
+    Those from 4 on are one formula, ``scale * logistic(u) + shift``: less code for every tile that may need any of them. Its
+    exp overflows to inf for very negative u, which gives the right 0.
+    """
+    if activation == 1:
+        x = tl.where(x < 0.0, 0.0, x)
+    elif activation == 2:
+        x = x * x
+    elif activation == 3:
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif activation > 3:
+        # 0.5 * (1 + tanh(u)) is the logistic function of 2u; 1.5957691 is 2 * sqrt(2 / pi)
+        cubic = tl.where(activation == 4, 0.07135481627313802 * x * x, 0.0)
+        slope = tl.where(activation == 4, 1.5957691216057308, tl.where(activation == 7, 2.0, 1.0))
+        logistic = 1.0 / (1.0 + tl.exp2(-x * (slope + cubic) * LOG2_E))
+        scale = tl.where(activation < 6, x, tl.where(activation == 7, 2.0, 1.0))
+        x = scale * logistic - tl.where(activation == 7, 1.0, 0.0)
+    return x
+
+
+@triton.jit
+def multiply(
+    acc, a_ptrs, b_ptrs, in_rows, in_cols, depth, stride_ak, stride_bk, PRECISION: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """Add the product of ``[BLOCK_M, depth]`` by ``[depth, BLOCK_N]`` to `acc`; the pointers are those of the first step.
+
+    Only what is left behind the last whole step is masked in its depth: no variant is needed for it.
+    """
+    for _ in range(depth // BLOCK_K):
+        a = tl.load(a_ptrs, mask=in_rows, other=0)
+        b = tl.load(b_ptrs, mask=in_cols, other=0)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+    left = depth % BLOCK_K
+    if left > 0:
+        lanes = tl.arange(0, BLOCK_K)
+        a = tl.load(a_ptrs, mask=in_rows & (lanes < left)[None, :], other=0)
+        b = tl.load(b_ptrs, mask=in_cols & (lanes < left)[:, None], other=0)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+    return acc
+
+
+@triton.jit
+def spread(ptr, rows, cols, stride_row, stride_col):
+    """Return the addresses of a tile."""
+    return ptr + rows.to(tl.int64)[:, None] * stride_row + cols.to(tl.int64)[None, :] * stride_col
+
+
+@triton.jit
+def apply_epilogue(acc, input_ptrs, inside, alpha, beta, activation):
+    """Return ``activation(alpha * acc + beta * input)``; where beta is 0 the input is not read."""
+    acc *= alpha
+    if beta != 0.0:
+        acc += beta * tl.load(input_ptrs, mask=inside, other=0.0).to(tl.float32)
+    return activate(acc, activation)

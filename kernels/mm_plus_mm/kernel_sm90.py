@@ -1,0 +1,135 @@
+"""Sums of two products for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how it runs.
+
+The steps of the second product follow those of the first in the same stages: what is copied is ahead of what is multiplied
+across the border too.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
+from nojit.kernels.gemm.kernel_sm90 import (
+    DEPTH,
+    OWNED,
+    allocate,
+    barriers_for,
+    copy_steps,
+    multiply_steps,
+    operands_of,
+    reshaped,
+    store_rows,
+)
+from nojit.kernels.gemm.kernel_tiles import place_tile
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+
+PANEL = gl.constexpr(64)
+"""The columns that are stored at once."""
+
+
+@gluon.jit
+def _tiles(sizes, TILE: gl.constexpr):
+    return gl.cdiv(sizes[0], TILE[0]) * gl.cdiv(sizes[1], TILE[1])
+
+
+@gluon.jit
+def _produce(
+    maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr, MORE_TRANS: gl.constexpr
+):
+    """Copy the rows of a and c and the columns of b and d that each tile needs."""
+    m_len, n_len, k_len, more_len = sizes
+    copied = 0
+    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
+        _, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+        sources = (0, 0, row, col)
+        steps = gl.cdiv(k_len, DEPTH)
+        copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS)
+        steps = gl.cdiv(more_len, DEPTH)
+        copied = copy_steps(maps[2], maps[3], more_memory, barriers, sources, 0, steps, copied, TILE, MORE_TRANS)
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr,
+    MORE_TRANS: gl.constexpr,
+):  # fmt: skip
+    """Write the rows of number `OWN` of every tile."""
+    m_len, n_len, k_len, more_len = sizes
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    used = 0
+    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
+        _, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        steps = gl.cdiv(k_len, DEPTH)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, steps, TILE, TRANS)
+        used += steps
+        steps = gl.cdiv(more_len, DEPTH)
+        acc, before = multiply_steps(OWN, acc, before, more_memory, barriers, used, steps, TILE, MORE_TRANS)
+        used += steps
+        acc = finish(acc, barriers[1], before)
+        store_rows(OWN, maps[4], memory[2], acc, (0, 0, row + OWN * OWNED, col), (), 0, PANEL, False)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def mm_plus_mm_sm90_kernel(
+    a_map,
+    b_map,
+    c_map,
+    d_map,
+    out_map,
+    m_len,
+    n_len,
+    k_len,
+    more_len,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    TRANS_A: gl.constexpr,
+    TRANS_B: gl.constexpr,
+    TRANS_C: gl.constexpr,
+    TRANS_D: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``a @ b + c @ d``: a [m_len, k_len], b [k_len, n_len], c [m_len, more_len], d [more_len, n_len].
+
+    The maps describe [1, 1, rows, columns] in boxes of [1, 1, 64, 64], an operand that is ``TRANS`` as its transpose.
+    `STAGES` is how many steps of 64 of either depth shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    trans: gl.constexpr = (TRANS_A, TRANS_B)
+    more_trans: gl.constexpr = (TRANS_C, TRANS_D)
+    a_memory, b_memory = operands_of(a_map, b_map, tile, trans)
+    d_memory = b_memory
+    if TRANS_B != TRANS_D:
+        d_memory = reshaped(b_memory, BLOCK_N if TRANS_D else DEPTH, DEPTH if TRANS_D else BLOCK_N)
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (a_map, b_map, c_map, d_map, out_map)
+    memory = (a_memory, b_memory, out_memory)
+    more_memory = (a_memory, d_memory)
+    sizes = (m_len, n_len, k_len, more_len)
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, more_memory, barriers, sizes, tile, trans, more_trans)),
+                (_consume, (1, maps, memory, more_memory, barriers, sizes, tile, trans, more_trans)),
+                (_produce, (maps, memory, more_memory, barriers, sizes, tile, trans, more_trans)),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, more_memory, barriers, sizes, tile, trans, more_trans)),
+                (_produce, (maps, memory, more_memory, barriers, sizes, tile, trans, more_trans)),
+            ],
+            [1],
+            [40],
+        )

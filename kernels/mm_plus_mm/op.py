@@ -1,0 +1,167 @@
+"""The sum of two products as an operator of torch, with its gradients, which are products."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import (
+    check_apart,
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    check_tensors,
+    refuse_value,
+)
+from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.bmm.checks import check_out
+from nojit.kernels.bmm.op import mm
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.gemm.calls import Kept, keep
+from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.mm_plus_mm.prepared import Operands, Prepared, facts_of_call, prepare
+from torch import Tensor
+
+__all__ = ["mm_plus_mm"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
+"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
+_MEMO: Final = new_memo(operands=4, limit=1024)
+
+
+def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Multiply two pairs of matrices and add the products: ``a @ b + c @ d``, rounded once.
+
+    Args:
+        a: [M, K], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype, unless `out` is given.
+        b: [K, N], of the same dtype and device.
+        c: [M, L]; L need not be K.
+        d: [L, N].
+        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+
+    Returns:
+        [M, N], contiguous, or `out`. Sums are taken in fp32; fp32 operands are multiplied as such unless torch's switch for
+        matmuls allows TF32. Differentiable, twice too.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    if out is None and not torch.compiler.is_compiling():
+        known: Tensor | None = _MEMO(a, b, c, d, library.CURRENT.source, _switch(a))
+        if known is not None:
+            return known
+    operands = (a, b, c, d)
+    if autocasts() and out is None:
+        a, b, c, d = operands = (lowered(a), lowered(b), lowered(c), lowered(d))
+    check_tensors(a=a, b=b, c=c, d=d)
+    if out is not None:
+        check_tensors(out=out)
+    if is_plain(*operands, out):
+        return _remember(operands) if out is None else written(_run(operands, out))
+    _check(operands)
+    if out is None:
+        traced: Tensor = _op(*operands)
+        return traced
+    if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
+        refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
+    _into_op(*operands, out)
+    return written(out)
+
+
+def _switch(a: Tensor) -> str | None:
+    """Say how fp32 is multiplied, as torch's switch has it; an operand that is no tensor has no dtype."""
+    return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
+
+
+def _remember(operands: Operands) -> Tensor:
+    """Multiply tensors that nothing but the kernel has to see, and remember how."""
+    recording = Recording(*operands)
+    a, b, c, d = recording.operands
+    own = (a, b, c, d)
+    _check(own)
+    result = prepare(own, None)(own, None, recording)
+    _MEMO.remember(recording.recipe(result), *operands, recording.source, _switch(operands[0]))
+    return result
+
+
+def _check(operands: Operands) -> None:
+    """Require two pairs of matrices whose products are of one shape."""
+    a, b, c, d = operands
+    check_tensor("a", a)
+    check_dtype("a", a)
+    for name, value, dims in (("a", a, "M, K"), ("b", b, "K, N"), ("c", c, "M, L"), ("d", d, "L, N")):
+        check_like(name, value, "a", a)
+        check_rank(name, value, dims)
+    check_shape("b", b, (a.shape[1], b.shape[1]), "K, N")
+    check_shape("c", c, (a.shape[0], c.shape[1]), "M, L")
+    check_shape("d", d, (c.shape[1], b.shape[1]), "L, N")
+
+
+def _run(operands: Operands, out: Tensor | None) -> Tensor:
+    """Check and prepare the first call of its kind, and launch it."""
+    facts = facts_of_call(operands, out)
+    tensors = () if out is None else (out, *operands)
+    kept = _CALLS.get(facts)
+    if kept is None:
+        _check(operands)
+        if out is not None:
+            check_out(out, operands[0], operands[1])
+        kept = keep(_CALLS, facts, prepare(operands, out), tensors)
+    if out is not None and not kept.lie_apart(tensors):
+        for name, value in zip("abcd", operands, strict=True):
+            check_apart("out", out, name, value)
+    return kept.call(operands, out)
+
+
+def _run_new(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return _run((a, b, c, d), None)
+
+
+def _run_into(a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Tensor) -> None:
+    _run((a, b, c, d), out)
+
+
+def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _write_nothing(*_: object) -> None:
+    """Stand for a launch that torch traces."""
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    a, b, c, d = ctx.saved_tensors
+    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    wanted = ctx.needs_input_grad
+    return (
+        mm(dense, b.mT) if wanted[0] else None,
+        mm(a.mT, dense) if wanted[1] else None,
+        mm(dense, d.mT) if wanted[2] else None,
+        mm(c.mT, dense) if wanted[3] else None,
+    )
+
+
+_ARGUMENTS: Final = "Tensor a, Tensor b, Tensor c, Tensor d"
+_LIBRARY.define(f"mm_plus_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"mm_plus_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.impl("mm_plus_mm", _run_new, "CompositeExplicitAutograd")
+_LIBRARY.impl("mm_plus_mm_out", _run_into, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::mm_plus_mm", _allocate, lib=_LIBRARY)
+torch.library.register_fake("nojit::mm_plus_mm_out", _write_nothing, lib=_LIBRARY)
+torch.library.register_autograd("nojit::mm_plus_mm", _backward, setup_context=_save, lib=_LIBRARY)
+_op = torch.ops.nojit.mm_plus_mm.default
+_into_op = torch.ops.nojit.mm_plus_mm_out.default

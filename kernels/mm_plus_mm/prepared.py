@@ -1,0 +1,98 @@
+"""Sums of products whose like was checked before: what a launch takes besides addresses, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.memos import DIRECT, Caller
+from torch import Tensor
+
+__all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
+
+Operands = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The factors of both products, in order."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
+
+
+def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
+    """Return all that a call's checks and arguments depend on."""
+    switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
+    values = operands if out is None else (*operands, out)
+    facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
+    return (facts, _unfit(operands, out), switch)
+
+
+def _unfit(operands: Operands, out: Tensor | None) -> bool:
+    """Say whether some tensor starts where no map can."""
+    values = operands if out is None else (*operands, out)
+    return any(value.data_ptr() % MAP_BYTES for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sum to launch."""
+
+    kernel: str
+    shape: tuple[int, int]
+    """Of the result."""
+    order: tuple[int, int, int, int]
+    """Which operands the kernel takes in turn: of a result by columns, it computes the transpose."""
+    maps: tuple[Mapped, ...] | None
+    """What the maps of the operands and of the result describe; None for the kernel over pointers."""
+    numbers: tuple[int, ...]
+    named: dict[str, Any]
+
+    def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        """Multiply and add."""
+        first, result = operands[0], out
+        if result is None:
+            result = caller.make(torch.empty, self.shape, dtype=first.dtype, device=first.device)
+        if not result.numel():
+            return result
+        given: tuple[Any, ...] = (*(operands[place] for place in self.order), result)
+        if self.maps is not None:
+            given = tuple(of.describe(value) for of, value in zip(self.maps, given, strict=True))
+        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+        return result
+
+
+def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor], bool] | None = None) -> Prepared:
+    """Prepare a call that was checked.
+
+    Args:
+        operands: the factors.
+        out: where to write, if the caller says so.
+        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+    """
+    first = operands[0]
+    rows, cols = operands[0].shape[0], operands[1].shape[1]
+    factors = tuple(layout_of(value, 1) for value in operands)
+    result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
+    order = (0, 1, 2, 3)
+    if result.strides[1] == 1 and result.strides[2] != 1 and cols > 1:
+        order = (1, 0, 3, 2)
+        factors, result = tuple(transposed(factors[place]) for place in order), transposed(result)
+    fits = not _unfit(operands, out) and (maps_run or takes_maps)(first)
+    maps = _maps_of(factors, result, first.element_size()) if fits else None
+    sizes = (*result.shape[1:], factors[0].shape[2], factors[2].shape[2])
+    if maps is None:
+        strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
+        named: dict[str, Any] = {"PRECISION": precision(first.dtype)}
+        return Prepared("mm_plus_mm", (rows, cols), order, None, (*sizes, *strides), named)
+    named = {f"TRANS_{name}": of.turned for name, of in zip("ABCD", maps, strict=False)}
+    count = processors(first) if first.is_cuda else OTHERS
+    return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, (*sizes, count), named)
+
+
+def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:
+    """Describe all, each factor or its transpose; None if maps cannot."""
+    maps = (*(mapped(layout, element_bytes) for layout in factors), mapped(result, element_bytes, turn=False))
+    found = tuple(of for of in maps if of is not None)
+    return found if len(found) == len(maps) else None

@@ -1,0 +1,140 @@
+"""Sums of two products to tune and measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.gemm.shapes import Shape, draw_shape
+from nojit.kernels.mm_plus_mm.prepared import prepare
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+
+__all__ = ["BARS", "ROLES", "PairProblem", "problems"]
+
+_TRANSPOSES: Final = ("TRANS_A", "TRANS_B", "TRANS_C", "TRANS_D")
+ROLES: Final[Mapping[str, Roles]] = {
+    "mm_plus_mm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ()),
+    "mm_plus_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), _TRANSPOSES),
+}
+
+_DRAWN: Final = {"held_out": 10, "fresh": 10}
+# of the result, what is looked at
+_ROWS: Final = 256
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+def _shape(m: int, n: int, k: int, more: int, trans_b: bool = False) -> tuple[Shape, int]:
+    return Shape(f"{m} x {n}, {k} and {more} deep", 1, m, n, k, trans_b), more
+
+
+BARS: Final = (
+    _shape(1024, 1024, 1024, 1024),
+    _shape(2048, 2048, 2048, 2048),
+    _shape(4096, 4096, 4096, 4096),
+    _shape(8192, 8192, 8192, 8192),
+    _shape(4096, 4096, 64, 64),
+    _shape(8192, 8192, 64, 64),
+    _shape(4096, 4096, 4096, 64, True),
+    _shape(2048, 14336, 4096, 128, True),
+    _shape(4096, 1024, 4096, 1024, True),
+    _shape(64, 4096, 4096, 64, True),
+)
+"""What speed is promised for: squares, and layers with a low-rank addition, each with the depth of its second product."""
+
+TUNED: Final = (
+    *BARS,
+    _shape(1536, 1536, 1536, 1536),
+    _shape(3072, 3072, 3072, 3072),
+    _shape(512, 4096, 4096, 32, True),
+    _shape(128, 4096, 4096, 128, True),
+    _shape(2048, 2048, 64, 64),
+    _shape(1024, 1024, 128, 128),
+    _shape(1, 8192, 8192, 64, True),
+    _shape(256, 28672, 4096, 16, True),
+    _shape(8192, 1024, 1024, 8192),
+    _shape(4096, 4096, 256, 256),
+)
+"""What tables are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairProblem:
+    """One sum by one kernel, all operands stored alike; the first rows of what it writes are looked at."""
+
+    shape: Shape
+    more: int
+    """The depth of the second product."""
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """What the shape is called, and how right operands are stored."""
+        return f"{self.shape.name}, by columns" if self.shape.trans_b else self.shape.name
+
+    @property
+    def shape_class(self) -> str:
+        """Whether the result decides, or the depth."""
+        if self.shape.kind == "decode":
+            return "decode"
+        return "flat" if self.shape.k + self.more <= 512 else "deep"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        one = self.shape
+        return {"m": one.m, "n": one.n, "k": one.k, "more": self.more, "trans_b": one.trans_b}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the part of the result that is looked at, in fp32."""
+        one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
+
+        def factors(depth: int) -> tuple[torch.Tensor, torch.Tensor]:
+            left = torch.randn(one.m, depth, generator=source, device=device, dtype=dtype)
+            sides = (one.n, depth) if one.trans_b else (depth, one.n)
+            # so that results are about one
+            right = torch.randn(*sides, generator=source, device=device, dtype=dtype).mul_(depth**-0.5)
+            return left, right.mT if one.trans_b else right
+
+        operands = (*factors(one.k), *factors(self.more))
+        call = prepare(operands, None, lambda _: self.kernel.endswith("_sm90"))
+        launch, out = recorded(lambda: call(operands, None))
+        a, b, c, d = (value.float() for value in operands)
+        expected = a[:_ROWS] @ b + c[:_ROWS] @ d
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=(out[:_ROWS],),
+            expected=(expected,),
+            # tensor cores add up products in an order of their own
+            tolerances=(rounding(expected, dtype) + 1e-5 * (one.k + self.more) ** 0.5,),
+            moved_bytes=(sum(value.numel() for value in operands) + out.numel()) * out.itemsize,
+            flops=one.flops + 2 * one.m * one.n * self.more,
+        )
+
+
+def problems(use: str) -> tuple[PairProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    return tuple(PairProblem(shape, more, kernel, "bf16") for kernel in ROLES for shape, more in _shapes(use, kernel))
+
+
+def _shapes(use: str, kernel: str) -> tuple[tuple[Shape, int], ...]:
+    if use not in _DRAWN:
+        return BARS if use == "bars" else TUNED
+    rng = draws(f"mm_plus_mm/{kernel}", use)
+    found: dict[str, tuple[Shape, int]] = {}
+    while len(found) < _DRAWN[use]:
+        drawn = draw_shape(rng)
+        more = rng.choice((16, 64, 256, drawn.k))
+        if drawn.batch == 1:
+            shape, more = _shape(drawn.m, drawn.n, drawn.k, more, drawn.trans_b)
+            found[shape.name] = shape, more
+    return tuple(found.values())

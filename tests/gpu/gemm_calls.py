@@ -1,0 +1,219 @@
+"""Calls of dense products: every dtype, layout, alignment, tile and epilogue, and gradients of all operands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from unittest import mock
+
+import torch
+from nojit.kernels.bmm import baddbmm, bmm, op, prepared, reference
+from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.mm_plus_mm import op as pair_op
+from nojit.kernels.mm_plus_mm import prepared as pair_prepared
+from nojit.kernels.mm_plus_mm import reference as pair_reference
+from torch import Tensor
+
+from tests.gpu.call import Call, Outputs, view
+from tests.gpu.matmul_calls import TF32_FACTOR, switched
+
+# batch, M, N, K
+WHOLE = (2, 1312, 2112, 144)
+FEW = (3, 7, 208, 144)
+CUT = (1, 48, 208, 2064)
+RAGGED = (1, 47, 203, 2061)
+# M, N and both depths
+PAIRS = (1440, 2304, 144, 80)
+_ACTIVATIONS = ("relu", "square", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, int, int, int] = WHOLE
+    trans: tuple[bool, bool] = (False, False)
+    offset: int = 0
+    tf32: bool = False
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
+    activation: str = "none"
+    added: bool = False
+
+    @property
+    def label(self) -> str:
+        flags = (
+            *(f"{name} by columns" for name, on in zip("ab", self.trans, strict=True) if on),
+            "tf32" if self.tf32 else "",
+            "" if self.maps else "pointers",
+            f"offset {self.offset}" if self.offset else "",
+            self.activation if self.activation != "none" else "",
+            "added" if self.added else "",
+        )
+        return f"{str(self.dtype)[6:]} {self.sizes} {' '.join(filter(None, flags))}".strip()
+
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Make what is added, and both operands."""
+        batch, m, n, k = self.sizes
+
+        def operand(seed: int, rows: int, cols: int, columns: bool) -> Tensor:
+            shape = (batch, cols, rows) if columns else (batch, rows, cols)
+            if self.dtype == torch.int8:
+                generator = torch.Generator("cuda").manual_seed(seed)
+                count = batch * rows * cols + self.offset
+                flat = torch.randint(-128, 128, (count,), generator=generator, device="cuda", dtype=self.dtype)
+                value = flat[self.offset :].view(shape)
+            else:
+                value = view(shape, self.dtype, seed, offset=self.offset)
+            return value.mT if columns else value
+
+        a, b = operand(1, m, k, self.trans[0]), operand(2, k, n, self.trans[1])
+        source = view((m, n), torch.float32, 3, offset=self.offset)
+        return source.to(self.dtype), a, b
+
+    def call(self, *, gradients: bool = False) -> Call:
+        def run(functions: tuple[object, object], wide: torch.dtype | None = None) -> Outputs:
+            values = [x if wide is None or self.dtype == torch.int8 else x.to(wide) for x in self.inputs()]
+            operands = values if self.added else values[1:]
+            words = {"activation": self.activation}
+            if self.added:
+                words |= {"beta": 0.5, "alpha": 0.25}
+            with switched(self.tf32 and wide is None), prepared_anew(op, prepared, self.maps):
+                if not gradients:
+                    return (functions[self.added](*operands, **words),)  # type: ignore[operator]
+                for value in operands:
+                    value.requires_grad_()
+                out = functions[self.added](*operands, **words)  # type: ignore[operator]
+                grad = view(tuple(out.shape), self.dtype, 4).to(out.dtype)
+                return (out.detach(), *torch.autograd.grad(out, operands, grad))
+
+        factor = TF32_FACTOR if self.tf32 else 2.0
+        count = 3 if self.added else 2
+        return Call(
+            f"bmm {self.label}",
+            lambda: run((bmm, baddbmm)),
+            lambda: run((reference.bmm, reference.baddbmm), torch.float64),
+            lambda: run((reference.bmm, reference.baddbmm)),
+            (2.0, *(3.0,) * count) if gradients else (factor,),
+        )
+
+
+@dataclass(frozen=True)
+class PairCase:
+    """One sum of two products."""
+
+    dtype: torch.dtype
+    trans: tuple[bool, bool, bool, bool] = (False,) * 4
+    sizes: tuple[int, int, int, int] = PAIRS
+    offset: int = 0
+    tf32: bool = False
+    maps: bool = True
+
+    @property
+    def label(self) -> str:
+        names = "".join(name for name, on in zip("abcd", self.trans, strict=True) if on)
+        flags = (
+            f"{names} by columns" if names else "",
+            "tf32" if self.tf32 else "",
+            "" if self.maps else "pointers",
+            f"offset {self.offset}" if self.offset else "",
+        )
+        return f"{str(self.dtype)[6:]} {self.sizes} {' '.join(filter(None, flags))}".strip()
+
+    def inputs(self) -> list[Tensor]:
+        """Make the factors of both products."""
+        m, n, k, more = self.sizes
+        made = []
+        for seed, (shape, columns) in enumerate(zip(((m, k), (k, n), (m, more), (more, n)), self.trans, strict=True)):
+            value = view(shape[::-1] if columns else shape, self.dtype, seed, offset=self.offset)
+            made.append(value.mT if columns else value)
+        return made
+
+    def call(self, *, gradients: bool = False) -> Call:
+        def run(function: Callable[..., Tensor], wide: torch.dtype | None = None) -> Outputs:
+            values = [value if wide is None else value.to(wide) for value in self.inputs()]
+            with switched(self.tf32 and wide is None), prepared_anew(pair_op, pair_prepared, self.maps):
+                if not gradients:
+                    return (function(*values),)
+                out = function(*(value.requires_grad_() for value in values))
+                grad = view(tuple(out.shape), self.dtype, 9).to(out.dtype)
+                return (out.detach(), *torch.autograd.grad(out, values, grad))
+
+        factor = TF32_FACTOR if self.tf32 else 2.0
+        return Call(
+            f"mm_plus_mm {self.label}",
+            lambda: run(mm_plus_mm),
+            lambda: run(pair_reference.mm_plus_mm, torch.float64),
+            lambda: run(pair_reference.mm_plus_mm),
+            (2.0, *(3.0,) * 4) if gradients else (factor,),
+        )
+
+
+@contextmanager
+def prepared_anew(operator: ModuleType, preparing: ModuleType, maps: bool) -> Iterator[None]:
+    """Prepare calls anew, for the kernels that may run."""
+    with mock.patch.object(operator, "_CALLS", {}), ExitStack() as stack:
+        stack.callback(operator._MEMO.forget)
+        operator._MEMO.forget()
+        if not maps:
+            stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
+        yield
+
+
+def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
+    yield from ((dtype, False) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.int8))
+    yield torch.float32, True
+
+
+def cases() -> Iterator[Case | PairCase]:
+    """List cases that together reach every variant."""
+    yield from _bmm_cases()
+    yield from _pair_cases()
+
+
+def _pair_cases() -> Iterator[PairCase]:
+    for dtype, tf32 in _kinds():
+        if dtype == torch.int8:
+            continue
+        yield PairCase(dtype, sizes=(47, 203, 61, 125), tf32=tf32)
+        yield PairCase(dtype, offset=1, tf32=tf32)
+        if dtype.itemsize == 2:
+            for trans in itertools.product((False, True), repeat=4):
+                yield PairCase(dtype, trans)
+        for left, right in itertools.product((False, True), repeat=2):
+            yield PairCase(dtype, (left, right, left, right), tf32=tf32, maps=False)
+
+
+def _bmm_cases() -> Iterator[Case]:
+    for (dtype, tf32), trans in itertools.product(_kinds(), itertools.product((False, True), repeat=2)):
+        for maps in (True, False) if dtype.itemsize == 2 else (True,):
+            yield Case(dtype, WHOLE, trans, tf32=tf32, maps=maps)
+            yield Case(dtype, FEW, trans, tf32=tf32, maps=maps)
+            yield Case(dtype, CUT, trans, tf32=tf32, maps=maps)
+        yield Case(dtype, WHOLE, trans, offset=1, tf32=tf32)
+        yield Case(dtype, FEW, trans, offset=1, tf32=tf32)
+        yield Case(dtype, RAGGED, trans, tf32=tf32)
+        if dtype != torch.int8:
+            yield Case(dtype, WHOLE, trans, tf32=tf32, activation="gelu", added=True)
+    for dtype, activation in itertools.product((torch.float16, torch.bfloat16, torch.float32), _ACTIVATIONS):
+        for sizes in (FEW, CUT, RAGGED):
+            yield Case(dtype, sizes, activation=activation, added=True)
+        yield Case(dtype, FEW, activation=activation, maps=False)
+
+
+def gemm_calls() -> Iterator[Call]:
+    for case in cases():
+        yield case.call()
+
+
+def gradient_calls() -> Iterator[Call]:
+    for dtype, trans in itertools.product(
+        (torch.float16, torch.bfloat16, torch.float32), itertools.product((False, True), repeat=2)
+    ):
+        for added in (False, True):
+            yield Case(dtype, (2, 104, 208, 136), trans, added=added).call(gradients=True)
+        yield PairCase(dtype, (*trans, *trans), (104, 208, 136, 72)).call(gradients=True)

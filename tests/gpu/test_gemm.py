@@ -1,0 +1,104 @@
+"""Dense products on a device: every variant, gradients, determinism, CUDA graphs, large batches, sizes past 2^31."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("needs a CUDA device", allow_module_level=True)
+
+from nojit.kernels import library  # noqa: E402
+from nojit.kernels.bmm import baddbmm, bmm, mm  # noqa: E402
+
+from tests.gpu.call import view  # noqa: E402
+from tests.gpu.gemm_calls import CUT, WHOLE, Case, cases, gradient_calls  # noqa: E402
+from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.kernels.accuracy import assert_accurate  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def steered(bundle):
+    """Operators run every config that can serve a call, one after the other."""
+    provider = Steered(bundle)
+    with library.override(provider, devices=frozenset({"cuda"})):
+        yield provider
+
+
+def check(call, steered: Steered) -> None:
+    exact, torchs = call.exact(), call.torchs()
+    for _ in steered.rounds():
+        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
+            if value.is_floating_point():
+                assert_accurate(value, right, own, factor)
+            else:
+                assert torch.equal(value, right)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.label)
+def test_products_are_as_exact_as_torchs(steered, case):
+    check(case.call(), steered)
+
+
+@pytest.mark.parametrize("call", list(gradient_calls()), ids=lambda call: call.label)
+def test_gradients_are_as_exact_as_torchs(steered, call):
+    check(call, steered)
+
+
+def test_every_variant_was_launched(steered):
+    """Run after the others: what they leave out is what nobody has tried."""
+    if not steered.tallies:
+        pytest.skip("runs after the tests that launch")
+    for name, tally in steered.tallies.items():
+        missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
+        assert missed == [], f"{name}: no call of the tests runs these"
+
+
+@pytest.mark.parametrize("sizes", [WHOLE, CUT], ids=["whole", "cut"])
+def test_ten_runs_give_the_same_bits(operators, sizes):
+    call = Case(torch.bfloat16, sizes).call()
+    (first,) = call.run()
+    for _ in range(9):
+        assert same_bits(first, call.run()[0])
+
+
+@pytest.mark.parametrize("sizes", [WHOLE, CUT], ids=["whole", "cut"])
+def test_a_graph_replays_it(operators, sizes):
+    source, a, b = Case(torch.float16, sizes).inputs()
+    expected = baddbmm(source, a, b, activation="silu")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = baddbmm(source, a, b, activation="silu")
+    result.fill_(float("nan"))
+    graph.replay()
+    assert same_bits(result, expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+def test_compiles_whole(operators):
+    source, a, b = (x.requires_grad_() for x in Case(torch.bfloat16, (2, 104, 208, 136)).inputs())
+    expected = baddbmm(source, a, b)
+    result = torch.compile(baddbmm, fullgraph=True)(source, a, b)
+    assert same_bits(result.detach(), expected.detach())
+    grad = torch.randn_like(expected)
+    for got, right in zip(
+        torch.autograd.grad(result, (a, b), grad), torch.autograd.grad(expected, (a, b), grad), strict=True
+    ):
+        assert same_bits(got, right)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_more_products_than_a_grid_is_wide(operators, dtype):
+    a, b = view((70_000, 16, 32), dtype, 1), view((70_000, 32, 16), dtype, 2)
+    assert_accurate(bmm(a, b), a.double() @ b.double(), torch.bmm(a, b))
+    shared = b[:1].expand(70_000, -1, -1)
+    assert_accurate(bmm(a, shared), a.double() @ shared.double(), torch.bmm(a, shared))
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_past_two_to_the_31_elements(operators, offset):
+    a, b = view((65_536, 64), torch.bfloat16, 1, offset=offset), view((64, 33_024), torch.bfloat16, 2)
+    result = mm(a, b)
+    assert_accurate(result[-8:], a[-8:].double() @ b.double(), a[-8:] @ b)
+    del result
+    torch.cuda.empty_cache()
