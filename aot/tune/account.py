@@ -20,7 +20,7 @@ class CurveStep:
     worst_loss: float
     """How far the worst problem is from its best, as a share: 0.05 is 5 % slower."""
     mean_loss: float
-    """The same of all problems, as a geometric mean."""
+    """The same of all problems, as a geometric mean by their weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class GroupFacts:
     worst_loss: float | None
     """Of the worst problem, as a share; None if nothing serves every problem."""
     mean_loss: float | None
-    """Geometric mean over the problems."""
+    """Geometric mean over the problems, by their weights."""
     kept: bool
     """Whether every problem is within the loss that was asked for."""
     exact: bool

@@ -72,7 +72,8 @@ def _checked(state: _Climb) -> list[int] | None:
     """Check every candidate; return those that are right, or None if time is up."""
     good = []
     for candidate, config in enumerate(state.trial.opened.candidates):
-        if config.identity in state.task.skip:
+        only = state.task.only
+        if config.identity in state.task.skip or (only is not None and config.identity not in only):
             continue
         if state.spent_s() > state.task.limit_s:
             return None

@@ -72,6 +72,8 @@ class Task:
     limit_s: float
     """After this, nothing new begins."""
     seed: int
+    only: frozenset[str] | None = None
+    """Candidates, by identity, that are measured, and no others; None: all."""
 
 
 @dataclass(frozen=True, slots=True)

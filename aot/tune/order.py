@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,16 @@ class Order:
     exhaustive: bool
     """Measure every config of every problem to the end."""
     seed: int
+    only: Mapping[tuple[str, str, str], frozenset[str]] | None = None
+    """The configs to measure, by identity, of the problems to measure, by kernel, name and dtype; None: all of all."""
+
+    def wants(self, listed: Listed) -> bool:
+        """Say whether a problem is to be measured."""
+        return self.only is None or (listed.kernel, listed.name, listed.dtype) in self.only
+
+    def configs_of(self, listed: Listed) -> frozenset[str] | None:
+        """Return the configs of a problem that are to be measured; None: all."""
+        return None if self.only is None else self.only[listed.kernel, listed.name, listed.dtype]
 
 
 @dataclass(frozen=True, slots=True)

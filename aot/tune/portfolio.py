@@ -2,7 +2,7 @@
 
 A *cost* is a config's time at a problem over the best time there: 1 is the best, infinity is a config that cannot serve.
 A portfolio serves each problem with the cheapest of its configs. Its *worst* is the largest cost that is left, its *mean*
-the geometric mean.
+the geometric mean, in which each problem has a *weight*.
 
 The search is exact, by branch and bound, until it has looked at a fixed number of cases; then it returns the best that it
 found, and says so. It is deterministic either way.
@@ -36,7 +36,7 @@ class Portfolio:
     worst: float
     """The largest cost that is left at any problem."""
     mean: float
-    """Geometric mean of the costs that are left."""
+    """Geometric mean of the costs that are left, by the weights of their problems."""
     exact: bool
     """Whether no choice of as many configs is better; False if the search was cut short."""
 
@@ -51,14 +51,14 @@ def smallest(curve: Sequence[Portfolio], loss: float) -> Portfolio:
     return next((one for one in curve if one.worst <= 1 + loss), curve[-1])
 
 
-def loss_curve(costs: Costs, loss: float, most: int) -> tuple[Portfolio, ...]:
+def loss_curve(costs: Costs, loss: float, most: int, weights: Sequence[float] | None = None) -> tuple[Portfolio, ...]:
     """Choose the best portfolio of each size from 1 to `most`, as `choose` does; ends where no config is left to add.
 
     A size for which no set of configs serves every problem is left out.
     """
     curve: list[Portfolio] = []
     for size in range(1, most + 1):
-        one = choose(costs, size, loss)
+        one = choose(costs, size, loss, weights)
         if one is None:
             continue
         if curve and len(one.configs) <= len(curve[-1].configs):
@@ -67,27 +67,35 @@ def loss_curve(costs: Costs, loss: float, most: int) -> tuple[Portfolio, ...]:
     return tuple(curve)
 
 
-def choose(costs: Costs, size: int, loss: float) -> Portfolio | None:
+def choose(costs: Costs, size: int, loss: float, weights: Sequence[float] | None = None) -> Portfolio | None:
     """Choose at most `size` configs: the least mean with every problem within `loss`, if that can be, or else at all.
 
     Where the loss cannot be kept, the least worst is not asked for: one odd problem would choose configs that all others
     pay for, and those that nobody measured.
 
+    Args:
+        costs: see `Costs`.
+        size: at least 1.
+        loss: as a fraction.
+        weights: of the problems in the mean, above 0; all alike if there are none. They have no say in what keeps the loss.
+
     Returns:
         None if no `size` configs serve every problem.
     """
-    search = _Search(costs, size)
+    weights = weights or [1.0] * len(costs)
+    search = _Search(costs, size, weights)
     limit, settled = search.limit(1 + loss)
     if limit is None:
         return None
     configs, best = search.least_mean(limit)
-    return measure(costs, configs, exact=settled and best)
+    return measure(costs, configs, weights, exact=settled and best)
 
 
-def measure(costs: Costs, configs: Sequence[int], *, exact: bool) -> Portfolio:
+def measure(costs: Costs, configs: Sequence[int], weights: Sequence[float], *, exact: bool) -> Portfolio:
     """Compute what a choice of configs leaves; `exact` is passed on."""
     left = [min(row[config] for config in configs) for row in costs]
-    mean = math.exp(math.fsum(map(math.log, left)) / len(left))
+    total = math.fsum(weight * math.log(cost) for weight, cost in zip(weights, left, strict=True))
+    mean = math.exp(total / math.fsum(weights))
     return Portfolio(tuple(sorted(configs)), max(left), mean, exact)
 
 
@@ -104,9 +112,14 @@ class _Cases:
 
 
 class _Search:
-    """Costs as logarithms, without the configs that another one beats everywhere."""
+    """Costs as logarithms, without the configs that another one beats everywhere.
 
-    def __init__(self, costs: Costs, size: int) -> None:
+    Attributes:
+        columns: by config, what bounds are held against.
+        pains: by config, the same by the weights of the problems: what sums are made of.
+    """
+
+    def __init__(self, costs: Costs, size: int, weights: Sequence[float]) -> None:
         self.size = size
         self.problems = range(len(costs))
         self.everything = (1 << len(costs)) - 1
@@ -118,6 +131,13 @@ class _Search:
             for config in range(count)
         }
         self.columns = {config: columns[config] for config in _undominated(columns)}
+        # the mean of the weights is 1, so that what counts as equal does not depend on their unit
+        scale = len(weights) / math.fsum(weights) if weights else 1.0
+        self.unserved = [weight * scale * _UNSERVED for weight in weights]
+        self.pains = {
+            config: tuple(weight * scale * value for weight, value in zip(weights, column, strict=True))
+            for config, column in self.columns.items()
+        }
         self.values = sorted({value for column in self.columns.values() for value in column if value < _UNSERVED})
 
     def limit(self, wanted: float) -> tuple[float | None, bool]:
@@ -174,14 +194,14 @@ class _Search:
         return best.configs, cases.left >= 0
 
     def _serve(self, configs: Sequence[int]) -> list[float]:
-        chosen = [self.columns[config] for config in configs]
-        return [min((column[problem] for column in chosen), default=_UNSERVED) for problem in self.problems]
+        chosen = [self.unserved, *(self.pains[config] for config in configs)]
+        return list(map(min, zip(*chosen, strict=True)))
 
     def _gains(self, left: Sequence[float], banned: frozenset[int]) -> list[tuple[float, int]]:
         """List what each config that may be added takes off the sum, largest first."""
         gains = [
             (sum([old - new for old, new in zip(left, column, strict=True) if old > new]), config)
-            for config, column in self.columns.items()
+            for config, column in self.pains.items()
             if config not in banned
         ]
         return sorted(gains, key=lambda gain: (-gain[0], gain[1]))

@@ -67,14 +67,19 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
         run = _run_of(order, digest, hello.torch)
         log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
         wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
-        todo = [place for place in in_turn(hello.problems) if not log.knows(hello.problems[place], wanted)]
-        view.begin(hello.device, len(todo), len(hello.problems) - len(todo))
+        asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
+        todo = [place for place in asked if not log.knows(hello.problems[place], wanted)]
+        known = len(asked) - len(todo)
+        view.begin(hello.device, len(todo), known)
         done = _Runner(order, child, log, view, started).all(todo)
         log.end()
-    return _summed(hello, done, len(todo), up, time.monotonic() - started)
+    return _summed(hello, done, (known, len(todo)), up, time.monotonic() - started)
 
 
-def _summed(hello: Hello, done: Sequence[ProblemRun], todo: int, started_s: float, seconds: float) -> TuneRun:
+def _summed(
+    hello: Hello, done: Sequence[ProblemRun], counts: tuple[int, int], started_s: float, seconds: float
+) -> TuneRun:
+    known, todo = counts
     quick = [item for item in done if item.best_us is not None and item.best_us < _QUICK_US]
     pairs = sum(item.configs for item in done)
     return TuneRun(
@@ -85,7 +90,7 @@ def _summed(hello: Hello, done: Sequence[ProblemRun], todo: int, started_s: floa
         pairs_per_s=pairs / seconds,
         quick_pairs_per_s=sum(i.configs for i in quick) / sum(i.seconds for i in quick) if quick else None,
         problems=tuple(done),
-        known=len(hello.problems) - todo,
+        known=known,
         left=todo - len(done),
         missing=hello.missing,
     )
@@ -138,6 +143,7 @@ class _Runner:
             allowance_s=allowance_s,
             limit_s=limit_s,
             seed=self._order.seed,
+            only=self._order.configs_of(listed),
         )
         state = _State(task, known)
         started = state.asked

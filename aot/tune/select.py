@@ -3,6 +3,9 @@
 Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own. A
 problem's row lists the whole portfolio, so that a call that the first config cannot serve has the next best one.
 
+Problems that take long weigh more than those that a launch is most of, but by far not as much as they take longer: see
+`weight_of`.
+
 A config that computed something wrong, or failed, at one problem is kept from all problems of the same class of meanings:
 a table is looked up by the nearest problem, and nothing says that the fault stays where it was seen.
 """
@@ -22,10 +25,14 @@ from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.tuning import bucket_of
 from nojit.runtime.values import Value, encode_value, identity, spell
 
-__all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select"]
+__all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
 
 # two times that differ by less than both of their noises are one, up to this share
 _NOISE_MOST = 0.01
+# sums of weights that differ by less are one, whatever the order of the sum
+_DIGITS = 6
+# of the best time: what weighs best on problems that are left out, see decision 0018
+_WEIGHT_POWER = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,11 @@ class Selection:
 
     groups: tuple[Group, ...]
     table: TunedTable
+
+
+def weight_of(best_us: float) -> float:
+    """Say how much a problem counts, by its best time."""
+    return math.pow(best_us, _WEIGHT_POWER)
 
 
 def select(
@@ -152,31 +164,36 @@ def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 
 def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dict[int, Sample]:
-    """Combine the times of problems that share a row: relative to each one's best, so that none weighs more."""
+    """Combine the times of problems that share a row: relative to each one's best, by the problems' weights."""
     found: dict[int, list[tuple[Sample, float]]] = {}
     bests = []
     for problem in problems:
         timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in barred}
         if timed:
-            best = min(sample.us for sample in timed.values())
-            bests.append(best)
+            bests.append(min(sample.us for sample in timed.values()))
             for config, sample in timed.items():
-                found.setdefault(config, []).append((sample, sample.us / best))
-    scale = _mean(bests) if bests else 0.0
+                found.setdefault(config, []).append((sample, bests[-1]))
+    scale = _mean(bests, [1.0] * len(bests)) if bests else 0.0
     return {config: _combined(ones, scale) for config, ones in sorted(found.items())}
 
 
 def _combined(ones: Sequence[tuple[Sample, float]], scale: float) -> Sample:
-    if len(ones) == 1:
-        sample, cost = ones[0]
-        return Sample(scale * cost, sample.noise, sample.rung, sample.last, sample.clock_mhz)
-    noise = max(sample.noise for sample, _ in ones)
-    rung, last = min(sample.rung for sample, _ in ones), all(sample.last for sample, _ in ones)
-    return Sample(scale * _mean([cost for _, cost in ones]), noise, rung, last, None)
+    """Combine samples of one config, each given with the best time of its problem."""
+    costs = [sample.us / best for sample, best in ones]
+    us = scale * _mean(costs, [weight_of(best) for _, best in ones])
+    samples = [sample for sample, _ in ones]
+    return Sample(
+        us=us,
+        noise=max(sample.noise for sample in samples),
+        rung=min(sample.rung for sample in samples),
+        last=all(sample.last for sample in samples),
+        clock_mhz=samples[0].clock_mhz if len(samples) == 1 else None,
+    )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = math.fsum(weight * math.log(value) for weight, value in zip(weights, values, strict=True))
+    return math.exp(total / math.fsum(weights))
 
 
 def _group(
@@ -187,10 +204,12 @@ def _group(
     if not cases:
         return Group(dtypes, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
     costs = [[case.cost(config) for config in configs] for case in cases]
+    weights = [weight_of(case.best_us) for case in cases]
     plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
+    # who serves one of them loses nothing there: any weight would do
     curve = tuple(
-        _numbered(measure(costs, one.configs, exact=one.exact), configs)
-        for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs)
+        _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
+        for one in loss_curve([*costs, *plain], bounds.loss, bounds.configs, [*weights, *[1.0] * len(plain)])
     )
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
     early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
@@ -250,14 +269,17 @@ def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
 
 
 def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
-    """Order the chosen configs of all groups: first whoever is best, or as good as the best, most often."""
-    wins: dict[int, int] = {config: 0 for group in groups for config in group.chosen.configs}
+    """Order the chosen configs of all groups: first whoever is best, or as good, where most of the weight is."""
+    wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
     for group in groups:
         for case in group.cases:
             able = [config for config in group.chosen.configs if config in case.times]
             for config in able:
-                wins[config] += _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us))
-    return sorted(wins, key=lambda config: (-wins[config], _spelling(evidence.configs[config].settings), config))
+                if _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us)):
+                    wins[config] += weight_of(case.best_us)
+    return sorted(
+        wins, key=lambda config: (-round(wins[config], _DIGITS), _spelling(evidence.configs[config].settings), config)
+    )
 
 
 def _spelling(settings: Mapping[str, Value]) -> bytes:

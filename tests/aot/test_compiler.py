@@ -90,10 +90,10 @@ def variant_of(arch: str = "sm_90", **fields: Any) -> Variant:
 
 class TestDescribe:
     def test_a_function_of_a_module(self):
-        source = describe(SourcePlace("nojit.kernels.pointwise.kernel:vector_add_kernel", Path("/nowhere"), "here"))
-        assert source.name == "vector_add_kernel"
+        source = describe(SourcePlace("nojit.kernels.pointwise.kernel:vector_add_fwd_kernel", Path("/nowhere"), "here"))
+        assert source.name == "vector_add_fwd_kernel"
         assert source.params == (
-            *(Param(name, constexpr=False) for name in ("x_ptr", "y_ptr", "out_ptr", "n")),
+            *(Param(name, constexpr=False) for name in ("input_ptr", "other_ptr", "out_ptr", "n")),
             *(Param(name, constexpr=True) for name in ("BLOCK", "TILES", "STREAM")),
         )
         assert source.unspecialized == frozenset()
@@ -152,7 +152,7 @@ class TestDescribe:
             ("source.py:zebra", "expected a function of source.py, got 'zebra' - at demo.toml kernel k"),
             ("source.py:SCALE", "expected a @triton.jit function, got constexpr source.py:SCALE - at demo.toml kernel k"),
             ("source.py:triton", "expected a @triton.jit function, got module source.py:triton"),
-            ("nojit.kernels.pointwise.kernel:vector_ad_kernel", "got 'vector_ad_kernel'; did you mean 'vector_add_kernel'?"),
+            ("nojit.kernels.pointwise.kernel:vector_ad_fwd_kernel", "did you mean 'vector_add_fwd_kernel'?"),
         ],
     )  # fmt: skip
     def test_what_cannot_be_found(self, place, spelling, message):

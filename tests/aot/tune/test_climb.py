@@ -99,6 +99,14 @@ def test_a_crowd_of_equals_is_cut() -> None:
     assert len(rungs(events)[2].timings) == 16
 
 
+def test_only_what_is_asked_for_is_checked_and_timed() -> None:
+    trial = Trial([100.0] * 8, 0.002)
+    asked = {trial.opened.candidates[place].identity for place in (2, 5)}
+    events = run(trial, exhaustive=True, only=frozenset(asked))
+    assert [set(event.timings) for event in rungs(events)] == [{2, 5}]
+    assert [event.candidate for event in events if isinstance(event, Trying) and event.candidate is not None] == [2, 5]
+
+
 def test_what_is_wrong_or_skipped_is_not_timed() -> None:
     trial = Trial([10.0] * 5, 0.0, frozenset({1}))
     events = run(trial, skip=frozenset({trial.opened.candidates[3].identity}))

@@ -13,17 +13,20 @@ from nojit.aot.tune.portfolio import choose, loss_curve, smallest
 INF = math.inf
 
 
-def measured(costs: list[list[float]], configs: tuple[int, ...]) -> tuple[float, float]:
+def measured(costs: list[list[float]], configs: tuple[int, ...], weights: list[float]) -> tuple[float, float]:
     left = [min(row[config] for config in configs) for row in costs]
-    return max(left), math.prod(left) ** (1 / len(left))
+    weighted = [cost**weight for cost, weight in zip(left, weights, strict=True)]
+    return max(left), math.prod(weighted) ** (1 / sum(weights))
 
 
-def brute_force(costs: list[list[float]], size: int, loss: float) -> tuple[bool, float] | None:
+def brute_force(
+    costs: list[list[float]], size: int, loss: float, weights: list[float] | None = None
+) -> tuple[bool, float] | None:
     """Whether the best set misses the loss, and its mean."""
     found = []
     for count in range(1, size + 1):
         for configs in itertools.combinations(range(len(costs[0])), count):
-            worst, mean = measured(costs, configs)
+            worst, mean = measured(costs, configs, weights or [1.0] * len(costs))
             if worst < INF:
                 found.append((worst > (1 + loss) * (1 + 1e-12), mean))
     return min(found, default=None)
@@ -42,10 +45,13 @@ def cost_tables(draw: st.DrawFn) -> list[list[float]]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(cost_tables(), st.integers(1, 4), st.sampled_from([0.0, 0.05, 0.2]))
-def test_the_choice_is_as_good_as_the_best_of_all(costs: list[list[float]], size: int, loss: float) -> None:
-    best = brute_force(costs, size, loss)
-    chosen = choose(costs, size, loss)
+@given(cost_tables(), st.integers(1, 4), st.sampled_from([0.0, 0.05, 0.2]), st.data())
+def test_the_choice_is_as_good_as_the_best_of_all(
+    costs: list[list[float]], size: int, loss: float, data: st.DataObject
+) -> None:
+    weights = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0, 20.0]), min_size=len(costs), max_size=len(costs)))
+    best = brute_force(costs, size, loss, weights)
+    chosen = choose(costs, size, loss, weights)
     if best is None:
         assert chosen is None
         return
@@ -54,7 +60,25 @@ def test_the_choice_is_as_good_as_the_best_of_all(costs: list[list[float]], size
     assert len(chosen.configs) <= size
     assert (chosen.worst > (1 + loss) * (1 + 1e-9)) == best[0]
     assert math.isclose(chosen.mean, best[1], rel_tol=1e-9)
-    assert (chosen.worst, chosen.mean) == (measured(costs, chosen.configs)[0], chosen.mean)
+    worst, mean = measured(costs, chosen.configs, weights)
+    assert chosen.worst == worst
+    assert math.isclose(chosen.mean, mean, rel_tol=1e-9)
+
+
+def test_weights_decide_for_whom_the_mean_is_least_and_have_no_unit() -> None:
+    costs = [[1.0, 1.3], [1.2, 1.0]]
+    chosen = [choose(costs, 1, 0.05, weights) for weights in (None, [1.0, 2.0], [1e9, 2e9])]
+    assert [one and one.configs for one in chosen] == [(0,), (1,), (1,)]
+    assert chosen[1] is not None
+    assert chosen[2] is not None
+    assert math.isclose(chosen[1].mean, 1.3 ** (1 / 3))
+    assert math.isclose(chosen[1].mean, chosen[2].mean)
+
+
+def test_weights_have_no_say_in_what_keeps_the_loss() -> None:
+    chosen = choose([[1.0, 1.04], [1.2, 1.0]], 1, 0.05, [1000.0, 1.0])
+    assert chosen is not None
+    assert chosen.configs == (1,)
 
 
 @settings(max_examples=100, deadline=None)

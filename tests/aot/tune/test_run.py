@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying
+from nojit.aot.tune.events import Candidate, Event, Listed, Lost, Opened, Task, Trying
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
 from nojit.aot.tune.records import Device, Pruned
 from nojit.aot.tune.run import tune
@@ -57,8 +57,15 @@ def database(tmp_path: Path):
         yield opened
 
 
-def run(setup: Setup, database: Database, *, budget_s: float | None = None, exhaustive: bool = False) -> TuneRun:
-    return tune(Order(setup, budget_s, exhaustive, 0), database, Silent())
+def run(
+    setup: Setup,
+    database: Database,
+    *,
+    budget_s: float | None = None,
+    exhaustive: bool = False,
+    only: Mapping[tuple[str, str, str], frozenset[str]] | None = None,
+) -> TuneRun:
+    return tune(Order(setup, budget_s, exhaustive, 0, only), database, Silent())
 
 
 def best(database: Database, problem: int) -> int:
@@ -66,6 +73,19 @@ def best(database: Database, problem: int) -> int:
     found = [item for item in database.measurements() if item.problem == problem and item.status == "ok"]
     last = max(item.rung for item in found)
     return min((item for item in found if item.rung == last), key=lambda item: item.median_us or 0).config
+
+
+def test_some_configs_of_some_problems(fake: Fake, database: Database, tmp_path: Path) -> None:
+    run(fake(), database)
+    problem = database.problems()[min(database.problems())]
+    configs = [config for config in database.configs().values() if config.kernel == problem.kernel][:2]
+    asked = frozenset(Candidate(config.settings, config.requires, "").identity for config in configs)
+    name = (database.kernels()[problem.kernel].name, problem.name, problem.dtype)
+    with open_database(tmp_path / "other.db", create=True) as other:
+        summary = run(fake(), other, exhaustive=True, only={name: asked})
+        found = {str(other.configs()[item.config].settings) for item in other.measurements()}
+    assert [(one.kernel, one.name, one.configs) for one in summary.problems] == [(*name[:2], 2)]
+    assert found == {str(config.settings) for config in configs}
 
 
 def test_every_problem_gets_its_best(fake: Fake, database: Database) -> None:
@@ -219,6 +239,7 @@ def test_a_budget_ends_a_run_and_the_next_goes_on(fake: Fake, database: Database
 
 
 SCRIPT = """
+import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 import sys
 from nojit.aot.cli import main, tune_run
 tune_run._STAGE = "tests.aot.tune.fake_stage:open_stage"

@@ -114,6 +114,17 @@ def test_times_within_noise_are_one_and_the_commoner_config_comes_first(tmp_path
     assert first_settings(exact.table, (512, 64))["BLOCK_M"] != 64
 
 
+def test_what_takes_long_weighs_more(tmp_path: Path) -> None:
+    def time(config: Mapping[str, Any], _: Mapping[str, Any], key: tuple[int, int]) -> float:
+        behind = 1.3 if (config["BLOCK_M"] == 64) == (key[0] == 4096) else 1.0
+        # three small problems and a large one; what is not BLOCK_M = 64 is best for the large one alone
+        return (1e6 if key[0] == 4096 else 2.0) * behind
+
+    narrow = Bounds(loss=0.0, configs=1)
+    table = chosen(write_database(tmp_path / "db", time=time), narrow).table
+    assert dict(table.configs[0].settings)["BLOCK_M"] != 64
+
+
 def test_a_later_rung_counts_and_an_early_one_is_told(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", keys=[(512, 64)])
     with open_database(path) as database:
