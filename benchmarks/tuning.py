@@ -3,10 +3,11 @@
     python benchmarks/tuning.py BUNDLE --out FOLDER [--steps tune,held_out,repeat] [--budgets 180,150,180] [--kernel K]
 
 BUNDLE is a tuning bundle for this GPU (`nojit build --tuning`). The steps: `tune` measures the problems that tables are
-made of (FOLDER/tune.db), `held_out` all configs of other problems (the same file), `repeat` does `tune` once more into
-FOLDER/repeat.db: what it picks must be as fast. Budgets are in seconds, one for each step. A step goes on where it was
-stopped. Exits 1 if nothing was measured, a kernel of less than 100 us was slower than 20 pairs a second, or a pick of the
-repeat is more than 2 % behind.
+made of (FOLDER/tune.db), `held_out`, `fresh` and `bars` all configs of other problems (the same file; a new draw of
+`fresh` belongs into a folder of its own), `repeat` does `tune` once more into FOLDER/repeat.db, and `duel` times what the
+two picked, side by side, into FOLDER/duel.db: they must be as fast. Budgets are in seconds, one for each step. A step goes
+on where it was stopped. Exits 1 if nothing was measured, a kernel of less than 100 us was slower than 20 pairs a second,
+or one of two picks is more than 2 % behind the other.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import time
 from pathlib import Path
 
 from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.events import Event, Fault, Listed, Lost
+from nojit.aot.tune.events import Candidate, Event, Fault, Listed, Lost
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun
-from nojit.aot.tune.records import Device, Measurement
+from nojit.aot.tune.records import Device
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
 
 FAMILIES = ("pointwise", "flash_attention", "block_sparse")
 STAGE = "nojit.aot.tune.torch_stage:open_stage"
-STEPS = ("tune", "held_out", "fresh", "repeat")
+STEPS = ("tune", "held_out", "fresh", "repeat", "bars", "duel")
 PAIRS_PER_S = 20
 APART = 0.02
 SAID_S = 20.0
@@ -70,11 +71,12 @@ class Said:
 def run(step: str, bundle: Path, budget_s: float, kernels: tuple[str, ...], folder: Path) -> bool:
     """Do one step and print its figures; say whether it keeps the bar of throughput."""
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
-    use = "tune" if step == "repeat" else step
+    use = "tune" if step in {"repeat", "duel"} else step
     setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in FAMILIES), kernels)
     said = Said()
-    with open_database(folder / ("repeat.db" if step == "repeat" else "tune.db"), create=True) as database:
-        order = Order(setup, budget_s, exhaustive=use != "tune", seed=STEPS.index(step))
+    only = {name: pair for name, pair in pairs_of(folder).items() if len(pair) > 1} if step == "duel" else None
+    with open_database(folder / (f"{step}.db" if step in {"repeat", "duel"} else "tune.db"), create=True) as database:
+        order = Order(setup, budget_s, use != "tune" or step == "duel", STEPS.index(step), only)
         done = tune(order, database, said)
         show(done, said, database)
     return bool(done.known or done.pairs) and (done.quick_pairs_per_s or PAIRS_PER_S) >= PAIRS_PER_S
@@ -106,40 +108,49 @@ def show(done: TuneRun, said: Said, database: Database) -> None:
         print(f"  {kernel}: {status} x {count}: {words}")
 
 
-def picks(database: Database) -> dict[tuple[str, str, str], dict[str, Measurement]]:
-    """Return what the last rung measured, by problem and by config."""
+def pick(database: Database) -> dict[tuple[str, str, str], str]:
+    """Return what was fastest in the last rung, by problem: a config by its identity."""
+    return {name: min(times, key=lambda one: times[one]) for name, times in timed(database, {2}).items()}
+
+
+def timed(database: Database, rungs: set[int]) -> dict[tuple[str, str, str], dict[str, float]]:
+    """Return what was measured in some rungs, by problem and by config."""
     kernels, problems, configs = database.kernels(), database.problems(), database.configs()
-    found: dict[tuple[str, str, str], dict[str, Measurement]] = {}
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
     for item in database.measurements(use="tune"):
-        problem = problems[item.problem]
-        name = (kernels[problem.kernel].name, problem.name, problem.dtype)
-        if item.status == "ok" and item.rung == 2:
-            found.setdefault(name, {})[str(configs[item.config].settings)] = item
+        if item.status == "ok" and item.rung in rungs and item.median_us is not None:
+            problem, config = problems[item.problem], configs[item.config]
+            name = (kernels[problem.kernel].name, problem.name, problem.dtype)
+            found.setdefault(name, {})[Candidate(config.settings, config.requires, "").identity] = item.median_us
     return found
 
 
-def compare(folder: Path) -> bool:
-    """Time what the repeat picks by the first run, and print how far behind it is; say whether that is little enough."""
+def pairs_of(folder: Path) -> dict[tuple[str, str, str], frozenset[str]]:
+    """Return what the two runs picked, of the problems that both measured: one config, if they agree."""
     with open_database(folder / "tune.db") as first, open_database(folder / "repeat.db") as second:
-        before, after = picks(first), picks(second)
-    behind: dict[str, list[tuple[float, str]]] = {}
-    unseen = 0
-    for name in before.keys() & after.keys():
-        mine, theirs = (min(found[name], key=lambda one: found[name][one].median_us) for found in (before, after))
-        if theirs not in before[name]:
-            unseen += 1
-            continue
-        ratio = before[name][theirs].median_us / before[name][mine].median_us - 1
-        behind.setdefault(name[0], []).append((ratio, name[1]))
-    for kernel, ratios in sorted(behind.items()):
+        before, after = pick(first), pick(second)
+    return {name: frozenset({before[name], after[name]}) for name in before.keys() & after.keys()}
+
+
+def compare(folder: Path) -> bool:
+    """Print how far apart the two picks of each problem are, timed side by side; say whether that is little enough."""
+    pairs = pairs_of(folder)
+    with open_database(folder / "duel.db") as duel:
+        times = timed(duel, {3})
+    apart: dict[str, list[tuple[float, str]]] = {}
+    for name, pair in pairs.items():
+        both = [times[name][config] for config in pair if config in times.get(name, {})]
+        if len(pair) == 1 or len(both) == 2:
+            apart.setdefault(name[0], []).append((max(both) / min(both) - 1 if len(pair) > 1 else 0.0, name[1]))
+    for kernel, ratios in sorted(apart.items()):
         worst, where = max(ratios)
-        count = sum(ratio > APART for ratio, _ in ratios)
+        agreed, count = sum(not ratio for ratio, _ in ratios), sum(ratio > APART for ratio, _ in ratios)
         print(
-            f"  {kernel:26s} {len(ratios)} problems, {count} more than {APART:.0%} behind, worst {worst:.2%}: {where}"
+            f"  {kernel:26s} {len(ratios)} problems, {agreed} picked alike, {count} more than {APART:.0%} apart, worst"
+            f" {worst:.2%}: {where}"
         )
-    if unseen:
-        print(f"  {unseen} picks of the repeat that the first run dropped before its last rung")
-    return not any(ratio > APART for ratios in behind.values() for ratio, _ in ratios)
+    print(f"  {len(pairs) - sum(map(len, apart.values()))} pairs of picks were not timed side by side")
+    return not any(ratio > APART for ratios in apart.values() for ratio, _ in ratios)
 
 
 def main() -> int:
@@ -156,7 +167,7 @@ def main() -> int:
     good = True
     for step, budget_s in zip(steps, budgets, strict=False):
         good &= run(step, given.bundle, budget_s, tuple(given.kernel), given.out)
-    if all((given.out / name).exists() for name in ("tune.db", "repeat.db")):
+    if all((given.out / name).exists() for name in ("tune.db", "repeat.db", "duel.db")):
         print("== repeat against tune")
         good &= compare(given.out)
     return 0 if good else 1

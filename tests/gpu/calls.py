@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tests.gpu.attention_calls import attention_calls, attention_gradient_calls
 from tests.gpu.call import DTYPES, Call, Outputs, view
+from tests.gpu.pointwise_calls import generated_calls, huge_rectangle_calls
 
 # -- pointwise -------------------------------------------------------------------------------------------------------
 
@@ -62,6 +63,8 @@ def huge_pointwise_calls() -> Iterator[Call]:
                 lambda torchs=torchs, inputs=inputs, part=part: (torchs(*(x[part].clone() for x in inputs())),),
                 (2.0,),
             )
+
+    yield from huge_rectangle_calls()
 
 
 def _pointwise_call(name, functions, dtype, size, offset, count) -> Call:  # noqa: PLR0917 - a case has six facts
@@ -156,6 +159,7 @@ def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
 
 def all_calls() -> Iterator[Call]:
     yield from pointwise_calls()
+    yield from generated_calls()
     yield from attention_calls()
     yield from attention_gradient_calls()
     yield from sparse_calls()

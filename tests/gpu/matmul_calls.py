@@ -156,11 +156,11 @@ def cases() -> Iterator[Case]:
         for tile in _TILES[dtype]:
             if tile[0] >= block:
                 yield from _both_ways("sdd", dtype, block, tile, offset, tf32)
-    for dtype, mode in itertools.product((torch.float16, torch.bfloat16), ("dsd", "dds")):
+    for dtype, mode, block in itertools.product((torch.float16, torch.bfloat16), ("dsd", "dds"), (32, 64)):
         for turned in (False, True):
             # as wide as a head
             trans = (turned, False, False) if mode == "dsd" else (False, turned, False)
-            yield Case(mode, dtype, 64, (128, 128), trans, free=64)
+            yield Case(mode, dtype, block, (128, 128), trans, free=64)
     for dtype, mode in itertools.product(_HEIGHTS, ("sdd", "dsd", "dds")):
         for free in (1, 40, 799):
             yield Case(mode, dtype, 64, (64, 128), (False, True, True), free=free)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,25 @@ from nojit.kernels.block_sparse import reference as sparse_reference
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.block_sparse.problems import Problem as SparseShape
 from nojit.kernels.block_sparse.problems import SoftmaxProblem
+from nojit.kernels.bmm.problems import GemmProblem
 from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem, MappedGradientProblem
 from nojit.kernels.flash_attention.problems import Problem as AttentionShape
 from nojit.kernels.flash_attention.reference import flash_attention
+from nojit.kernels.gemm.shapes import Shape
+from nojit.kernels.mm_plus_mm.problems import PairProblem
 from nojit.kernels.pointwise.problems import PointwiseProblem
-from nojit.kernels.problem import recorded
+from nojit.kernels.problem import recorded, spread
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = ("pointwise", "flash_attention", "block_sparse")
+FAMILIES = ("pointwise", "flash_attention", "block_sparse", "bmm", "mm_plus_mm")
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
-KERNELS = [(family, kernel) for family, module in MODULES.items() for kernel in module.ROLES]
+# what has neither a tuning space nor a problem runs as its manifest says
+KERNELS = [
+    (family, spec.name)
+    for family, module in MODULES.items()
+    for spec in load_manifest(ROOT / f"manifests/{family}.toml").kernel
+    if spec.tuning or any(problem.kernel == spec.name for problem in module.problems("tune"))
+]
 
 
 def key(problem) -> tuple[object, ...]:
@@ -48,6 +58,20 @@ def test_names_are_keys_and_draws_repeat(family, use):
     assert len({(problem.kernel, problem.name, problem.dtype) for problem in problems}) == len(problems)
     assert MODULES[family].problems(use) == problems
     assert all(problem.shape_class for problem in problems)
+
+
+def test_what_fills_gaps_lies_farther_from_all_than_what_is_drawn():
+    def nearest(points):
+        return min(abs(one - other) for place, one in enumerate(points) for other in points[:place])
+
+    def drawn():
+        return random.Random(0).random
+
+    filled = spread([0.5], drawn(), lambda one, other: abs(one - other), 20)
+    draw = drawn()
+    assert filled == spread([0.5], drawn(), lambda one, other: abs(one - other), 20)
+    assert nearest([0.5, *filled]) > 4 * nearest([0.5, *(draw() for _ in range(20))])
+    assert spread([], drawn(), lambda one, other: abs(one - other), 1) == (drawn()(),)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -195,6 +219,33 @@ def test_softmax(kernel, is_causal, dtype):
         dx.copy_(sparse_reference.to_sparse(wide * (grad - (wide * grad).sum(-1, keepdim=True)) * 0.125, layout))
 
     check(SoftmaxProblem(shape, kernel, dtype, is_causal), write)
+
+
+@pytest.mark.parametrize("kernel", ["bmm", "bmm_merge", "bmm_sm90"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_gemm(kernel, trans_b):
+    deep = kernel == "bmm_merge"
+    shape = Shape("some", 1 if deep else 8, 72, 128, 4096 if deep else 256, trans_b)
+
+    def write(work):
+        if deep:
+            parts, out, *_ = work.args
+            out.copy_(parts.sum(0)[:, :, :128])
+            return
+        a, b, out = (value.base if kernel == "bmm_sm90" else value for value in work.args[:3])
+        out.copy_(a.double() @ b.double())
+
+    check(GemmProblem(shape, kernel, "bf16"), write)
+
+
+@pytest.mark.parametrize("kernel", ["mm_plus_mm", "mm_plus_mm_sm90"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_pairs(kernel, trans_b):
+    def write(work):
+        a, b, c, d, out = (value.base if kernel.endswith("_sm90") else value for value in work.args[:5])
+        out.copy_(a.double() @ b.double() + c.double() @ d.double())
+
+    check(PairProblem(Shape("some", 1, 72, 128, 256, trans_b), 64, kernel, "bf16"), write)
 
 
 def test_a_recording_wants_one_launch():

@@ -1,0 +1,111 @@
+"""Time what operators cost on the host above the bare launch of their kernels, without gradients.
+
+    python benchmarks/operators.py BUNDLES [--rounds 40]
+
+BUNDLES is a file or folder that holds the kernels. Operator and launch take turns, 200 calls of each after a
+synchronization, on operands so small that the device keeps up; medians of the rounds. The launch gets the operator's own
+arguments, made beforehand: the difference is checks, look-ups, and the allocation of the result. Exits 1 if it is more
+than 3 us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+BAR_US = 3.0
+CALLS = 200
+
+
+def calls() -> dict[str, Callable[[], Any]]:
+    """List a call of each operator."""
+    from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax
+    from nojit.kernels.bmm import baddbmm, bmm, mm
+    from nojit.kernels.flash_attention import flash_attention
+    from nojit.kernels.mm_plus_mm import mm_plus_mm
+    from nojit.kernels.pointwise import gelu, swiglu, vector_add
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+    x, y = random(1024), random(1024)
+    q, k, v = (random(1, 2, 64, 64) for _ in range(3))
+    m, batch = random(64, 64), random(2, 64, 64)
+    layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
+    a, s = random(1, 2, 128, 64), random(1, layout.nnz, 64, 64)
+    return {
+        "vector_add": lambda: vector_add(x, y),
+        "vector_add, out=": lambda: vector_add(x, x, out=y),
+        "gelu": lambda: gelu(x),
+        "swiglu": lambda: swiglu(x, y),
+        "flash_attention": lambda: flash_attention(q, k, v),
+        "flash_attention, causal": lambda: flash_attention(q, k, v, is_causal=True),
+        "mm": lambda: mm(m, m),
+        "bmm": lambda: bmm(batch, batch),
+        "baddbmm, gelu": lambda: baddbmm(m, batch, batch, activation="gelu"),
+        "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
+        "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),
+        "block_sparse_matmul, sdd": lambda: block_sparse_matmul(a, a, layout, "sdd", trans_b=True),
+        "block_sparse_matmul, dsd": lambda: block_sparse_matmul(s, a, layout, "dsd"),
+    }
+
+
+def microseconds(call: Callable[[], Any]) -> float:
+    """Time a call, one of many that the device has not to be waited for."""
+    torch.cuda.synchronize()
+    start = time.perf_counter_ns()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter_ns() - start) / CALLS / 1e3
+
+
+def measure(call: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """Return the medians of an operator and of the bare launch."""
+    from nojit.kernels import library
+    from nojit.kernels.problem import recorded
+
+    call()
+    launch, result = recorded(call)
+    kernel = library.get(launch.kernel)
+    args, named = launch.args, dict(launch.named)
+
+    def bare() -> None:
+        kernel(*args, **named)
+
+    times: dict[Callable[[], Any], list[float]] = {call: [], bare: []}
+    for _ in range(rounds):
+        for contender, found in times.items():
+            found.append(microseconds(contender))
+    del result
+    return statistics.median(times[call]), statistics.median(times[bare])
+
+
+def main() -> None:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles")
+    parser.add_argument("--rounds", type=int, default=40)
+    given = parser.parse_args()
+    os.environ["NOJIT_BUNDLES"] = given.bundles
+    slow = []
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(f"{'operator':<28} {'operator us':>12} {'launch us':>10} {'above us':>9}")
+    with torch.no_grad():
+        for name, call in calls().items():
+            operator, bare = measure(call, given.rounds)
+            print(f"{name:<28} {operator:>12.2f} {bare:>10.2f} {operator - bare:>9.2f}", flush=True)
+            if operator - bare > BAR_US:
+                slow.append(name)
+    print(f"more than {BAR_US:g} us above the launch: {', '.join(slow) or 'none'}")
+    sys.exit(1 if slow else 0)
+
+
+if __name__ == "__main__":
+    main()

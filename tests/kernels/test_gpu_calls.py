@@ -1,0 +1,24 @@
+"""What the tests on a GPU will call can be listed without one: a name they lost is noticed here."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from tests.gpu import calls, gemm_calls, matmul_calls
+
+LISTS = {
+    "operators": calls.all_calls,
+    "huge": calls.huge_pointwise_calls,
+    "products": matmul_calls.cases,
+    "dense products": gemm_calls.cases,
+}
+
+
+@pytest.mark.parametrize("listed", LISTS.values(), ids=LISTS.keys())
+def test_calls_have_labels_of_their_own(listed):
+    labels = [call.label for call in listed()]
+
+    assert labels
+    assert len(set(labels)) == len(labels)
