@@ -61,6 +61,20 @@ def activate(x, activation):
 
 
 @triton.jit
+def add_product(acc, a, b, PRECISION: tl.constexpr):
+    """Add ``a @ b``, a step of the depth, to `acc`.
+
+    Sums of fp32 products are made for the step alone and then added: the error grows with the steps and not with the depth.
+    """
+    # that the inner sums may be imprecise is said only lest Triton fold the addition into them
+    if a.dtype == tl.float32 and PRECISION == "ieee":
+        acc += tl.dot(a, b, input_precision=PRECISION, max_num_imprecise_acc=a.shape[1])
+    else:
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+    return acc
+
+
+@triton.jit
 def multiply(
     acc, a_ptrs, b_ptrs, in_rows, in_cols, depth, stride_ak, stride_bk, PRECISION: tl.constexpr, BLOCK_K: tl.constexpr
 ):
@@ -71,7 +85,7 @@ def multiply(
     for _ in range(depth // BLOCK_K):
         a = tl.load(a_ptrs, mask=in_rows, other=0)
         b = tl.load(b_ptrs, mask=in_cols, other=0)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+        acc = add_product(acc, a, b, PRECISION)
         a_ptrs += BLOCK_K * stride_ak
         b_ptrs += BLOCK_K * stride_bk
     left = depth % BLOCK_K
@@ -79,7 +93,7 @@ def multiply(
         lanes = tl.arange(0, BLOCK_K)
         a = tl.load(a_ptrs, mask=in_rows & (lanes < left)[None, :], other=0)
         b = tl.load(b_ptrs, mask=in_cols & (lanes < left)[:, None], other=0)
-        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=acc.dtype)
+        acc = add_product(acc, a, b, PRECISION)
     return acc
 
 

@@ -76,8 +76,10 @@ class Case:
         return source.to(self.dtype), a, b
 
     def call(self, *, gradients: bool = False) -> Call:
-        def run(functions: tuple[object, object], wide: torch.dtype | None = None) -> Outputs:
-            values = [x if wide is None or self.dtype == torch.int8 else x.to(wide) for x in self.inputs()]
+        def run(functions: tuple[object, object], wide: torch.dtype | None = None, *, cut: bool = False) -> Outputs:
+            source, *factors = self.inputs()
+            values = [source, *map(as_tf32, factors)] if cut else [source, *factors]
+            values = [x if wide is None or self.dtype == torch.int8 else x.to(wide) for x in values]
             operands = values if self.added else values[1:]
             words = {"activation": self.activation}
             if self.added:
@@ -97,7 +99,11 @@ class Case:
             f"bmm {self.label}",
             lambda: run((bmm, baddbmm)),
             lambda: run((reference.bmm, reference.baddbmm), torch.float64),
-            lambda: run((reference.bmm, reference.baddbmm)),
+            lambda: (
+                in_fp32(run((reference.bmm, reference.baddbmm), torch.float64, cut=True))
+                if self.tf32
+                else run((reference.bmm, reference.baddbmm))
+            ),
             (2.0, *(3.0,) * count) if gradients else (factor,),
         )
 
@@ -134,8 +140,9 @@ class PairCase:
         return made
 
     def call(self, *, gradients: bool = False) -> Call:
-        def run(function: Callable[..., Tensor], wide: torch.dtype | None = None) -> Outputs:
-            values = [value if wide is None else value.to(wide) for value in self.inputs()]
+        def run(function: Callable[..., Tensor], wide: torch.dtype | None = None, *, cut: bool = False) -> Outputs:
+            values = [as_tf32(value) if cut else value for value in self.inputs()]
+            values = [value if wide is None else value.to(wide) for value in values]
             with switched(self.tf32 and wide is None), prepared_anew(pair_op, pair_prepared, self.maps):
                 if not gradients:
                     return (function(*values),)
@@ -148,7 +155,11 @@ class PairCase:
             f"mm_plus_mm {self.label}",
             lambda: run(mm_plus_mm),
             lambda: run(pair_reference.mm_plus_mm, torch.float64),
-            lambda: run(pair_reference.mm_plus_mm),
+            lambda: (
+                in_fp32(run(pair_reference.mm_plus_mm, torch.float64, cut=True))
+                if self.tf32
+                else run(pair_reference.mm_plus_mm)
+            ),
             (2.0, *(3.0,) * 4) if gradients else (factor,),
         )
 
@@ -162,6 +173,20 @@ def prepared_anew(operator: ModuleType, preparing: ModuleType, maps: bool) -> It
         if not maps:
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
         yield
+
+
+def as_tf32(value: Tensor) -> Tensor:
+    """Round to the nearest TF32.
+
+    What TF32 costs by itself is the yardstick of products in it: whether cuBLAS uses it depends on shapes.
+    """
+    bits = value.contiguous().view(torch.int32)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & ~0x1FFF
+    return torch.empty_like(value).copy_(rounded.view(torch.float32))
+
+
+def in_fp32(values: Outputs) -> Outputs:
+    return tuple(value.float() for value in values)
 
 
 def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
