@@ -69,6 +69,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "verify": run("verify", bundle, damaged, code=3),
         "diff": run("diff", bundle, bundle),
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
+        "wheel": run("wheel", bundle, "--out", tmp_path / "dist"),
         "completion": run("completion", "bash"),
         **tuning_documents(tmp_path),
     }
@@ -90,6 +91,8 @@ def test_the_page_names_what_is_inside(bundle: Path, tmp_path: Path) -> None:
     facts = json.loads(Path(file["facts"]).read_text(encoding="utf-8"))
     for field in facts.keys() - set(VariantFacts.__slots__):
         assert f"`{field}`" in TEXT.partition("`extract` writes")[2].partition("\n\n")[0]
+    for field in run("wheel", bundle, "--out", tmp_path / "dist")["files"][0]:
+        assert f"`{field}`" in SAID["wheel"]
     one = run("inspect", bundle, "--kernel", "scale")["kernel"]
     assert one.keys() == {*KernelFacts.__slots__, *definition(TABLE)}
     for field in definition(TABLE):

@@ -1,0 +1,146 @@
+"""``nojit wheel``: bundles to wheels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from nojit.aot.cli.console import Output, counted, output_options, size
+from nojit.aot.pack import write_file
+from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
+from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
+from nojit.aot.wheel.metadata import Facts
+from nojit.aot.wheel.names import normalized
+from nojit.runtime.errors import PackageError
+
+__all__ = ["command"]
+
+_ARTIFACTS = Path("artifacts")
+_DIST = Path("dist")
+# what the Python Package Index takes
+_MAX_MB = 100.0
+
+
+@click.command("wheel")
+@click.argument("places", metavar="[BUNDLE|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--out", "folder", type=click.Path(path_type=Path), default=_DIST, help="Folder of the wheels; default dist."
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["providers", "variants"]),
+    default="providers",
+    help="A distribution for each architecture, or wheel variants of one; default providers.",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the wheels; default: the bundles' own.")
+@click.option("--version", default="", metavar="V", help="Version of the wheels; default: the bundles' own.")
+@click.option(
+    "--max-size",
+    type=click.FloatRange(0, min_open=True),
+    default=_MAX_MB,
+    metavar="MB",
+    help="Refuse larger wheels; default 100.",
+)
+@click.option("--license", "license_", default="", metavar="SPDX", help="Licence of the kernels, such as Apache-2.0.")
+@click.option(
+    "--license-file", "license_files", multiple=True, type=click.Path(path_type=Path), help="Its text; repeatable."
+)
+@click.option("--url", "urls", multiple=True, metavar="LABEL=URL", help="Where to read on; repeatable.")
+@click.option(
+    "--runtime", default="", metavar="REQ", help="Requirement that brings the runtime; default: this nojit or later."
+)
+@click.option("--require", "requires", multiple=True, metavar="REQ", help="Require this as well; repeatable.")
+@output_options
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    places: tuple[Path, ...],
+    folder: Path,
+    layout: str,
+    name: str,
+    version: str,
+    max_size: float,
+    license_: str,
+    license_files: tuple[Path, ...],
+    urls: tuple[str, ...],
+    runtime: str,
+    requires: tuple[str, ...],
+) -> None:
+    """Pack bundles into wheels that pip and uv install and nojit.runtime finds.
+
+    Without arguments: every bundle in artifacts/. With --layout providers each architecture is a distribution of its own,
+    <name>-sm90, and <name> is a thin wheel with the extras sm90 and so on, and all. With --layout variants they are wheel variants
+    of <name>, which uv can choose by the GPU, beside a plain wheel with every bundle, and the file that an index needs.
+
+    Bundles of several names make distributions of several names, unless --name gathers them in one. A signed
+    statement beside a bundle goes with it. The same bundles and statements give the same bytes.
+    """
+    bundles = [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))]
+    facts = Facts(
+        runtime=runtime or f"nojit>={version_of('nojit')}",
+        requires=requires,
+        license=license_,
+        license_files=_read_licenses(license_files),
+        urls=tuple(map(_url, urls)),
+    )
+    generator = f"nojit {version_of('nojit')}"
+    files = [
+        file
+        for together in _gathered(bundles, name)
+        for file in make_files(
+            release_of(together, name, version), cast("Layout", layout), facts, generator, round(max_size * 1e6)
+        )
+    ]
+    for file in files:
+        write_file(folder / file.name, file.data)
+    out.emit("wheel", {"layout": layout, "files": [_document(file, folder) for file in files]})
+    _show(out, files, folder)
+
+
+def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:
+    """Put together what is released together."""
+    if name:
+        return [list(bundles)]
+    groups: dict[str, list[BundleContent]] = {}
+    for bundle in bundles:
+        groups.setdefault(normalized(bundle.index.name), []).append(bundle)
+    return list(groups.values())
+
+
+def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
+    texts: dict[str, bytes] = {}
+    for path in paths:
+        if path.name in texts:
+            raise PackageError("expected licence files of different names", got=f"{path.name} twice")
+        try:
+            texts[path.name] = path.read_bytes()
+        except OSError as error:
+            raise PackageError("expected a licence file", got=str(error), where=str(path)) from None
+    return texts
+
+
+def _url(text: str) -> str:
+    label, equals, url = text.partition("=")
+    if not (label and equals and url.startswith(("https://", "http://"))):
+        raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
+    return f"{label}, {url}"
+
+
+def _document(file: MadeFile, folder: Path) -> dict[str, Any]:
+    return {
+        "path": str(folder / file.name),
+        "kind": file.kind,
+        "archs": list(file.archs),
+        "size_bytes": len(file.data),
+        "sha256": file.sha256,
+        "bundles": [bundle.digest for bundle in file.bundles],
+    }
+
+
+def _show(out: Output, files: Sequence[MadeFile], folder: Path) -> None:
+    rows = [(file.kind, ", ".join(file.archs), size(len(file.data)), file.sha256[:12], file.name) for file in files]
+    out.table(("kind", "archs", ">size", "sha256", "file"), rows)
+    total = sum(len(file.data) for file in files)
+    out.line(f"{counted(len(files), 'file')}, {size(total)}, in {folder}")

@@ -1,0 +1,132 @@
+"""What goes into wheels: bundles, opened and checked, and what of them takes how much room."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nojit.aot.inspection import open_bundle
+from nojit.aot.target import ARCHS
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError, PackageError
+from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
+
+__all__ = ["BundleContent", "KernelSize", "find_bundles", "largest_kernels", "read_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSize:
+    """What one kernel of a bundle takes."""
+
+    name: str
+    variants: int
+    stored_bytes: int
+    """Of its table and its images, compressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContent:
+    """One bundle, as it goes into a wheel."""
+
+    path: Path
+    """Where it was read from."""
+    data: bytes
+    index: BundleIndex
+    digest: str
+    """SHA-256 of the index: the bundle's identity."""
+    kernels: tuple[KernelSize, ...]
+    """In the index's order."""
+    statement: bytes | None
+    """What was signed of it, from the file beside it; None if there is none."""
+
+    @property
+    def arch(self) -> str:
+        """What it was built for."""
+        return self.index.target.arch
+
+    @property
+    def file_name(self) -> str:
+        """How it is called in a wheel, whatever its file was called."""
+        return f"{self.index.name}-{self.index.version}-{self.arch}{SUFFIX}"
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What goes into a wheel, by name."""
+        beside = {} if self.statement is None else {_statement_name(self.file_name): self.statement}
+        return {self.file_name: self.data, **beside}
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the whole file."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def find_bundles(places: Iterable[Path]) -> list[Path]:
+    """List bundle files: a folder stands for every bundle in it.
+
+    Raises:
+        BundleError: a folder holds none, or nothing is there.
+    """
+    found: list[Path] = []
+    for place in places:
+        inside = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
+        if not inside:
+            raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
+        found += inside
+    # by the path it leads to, since places overlap
+    return list({path.resolve(): path for path in found}.values())
+
+
+def read_bundle(path: Path) -> BundleContent:
+    """Read a bundle whole; every byte of it is checked against its hashes.
+
+    Raises:
+        BundleError: it is no whole, unaltered bundle.
+        PackageError: it is for an arch that nobody builds for.
+    """
+    with open_bundle(path) as bundle:
+        bundle.verify()
+        index = bundle.index
+        if index.target.arch not in ARCHS:
+            raise PackageError(
+                f"expected a bundle for one of {', '.join(ARCHS)}", got=index.target.arch, where=str(path)
+            )
+        data, kernels = path.read_bytes(), tuple(_sizes(bundle))
+    # a rebuild may have put another one in its place since
+    if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
+        raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
+    return BundleContent(path, data, index, bundle.digest, kernels, _statement(path))
+
+
+def _sizes(bundle: BundleFile) -> Iterable[KernelSize]:
+    groups = bundle.groups()
+    counted: set[int] = set()
+    for entry in bundle.index.kernels:
+        used = {bundle.place(image).group for image in set(bundle.table(entry.name).columns["image"])}
+        stored = sum(groups[number].stored_bytes for number in used - counted)
+        counted |= used
+        yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + stored)
+
+
+def _statement_name(bundle: str) -> str:
+    return f"{bundle.removesuffix(SUFFIX)}.intoto.jsonl"
+
+
+def _statement(path: Path) -> bytes | None:
+    try:
+        return path.with_name(_statement_name(path.name)).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:
+    """List the kernels that take the most room, over all bundles."""
+    total: dict[str, KernelSize] = {}
+    for kernel in (kernel for bundle in bundles for kernel in bundle.kernels):
+        known = total.get(kernel.name, KernelSize(kernel.name, 0, 0))
+        total[kernel.name] = KernelSize(
+            kernel.name, known.variants + kernel.variants, known.stored_bytes + kernel.stored_bytes
+        )
+    return sorted(total.values(), key=lambda kernel: (-kernel.stored_bytes, kernel.name))[:count]

@@ -1,0 +1,242 @@
+"""From bundles to wheels: which wheels there are, what is in each, whether they fit their budget. Writes nothing.
+
+Two layouts. *Providers*: one wheel for each arch under a name of its own (``acme-kernels-sm90``), and a thin one
+(``acme-kernels``) with an extra for each. *Variants*: one wheel for each arch under one name and version, told apart by
+variant labels, and beside them a plain wheel with every bundle, for installers that know no variants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+from nojit.aot.wheel.archive import Wheel, pack_wheel
+from nojit.aot.wheel.content import BundleContent, largest_kernels
+from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
+from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
+from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file
+from nojit.runtime.errors import PackageError
+from nojit.runtime.target import arch_number
+
+__all__ = ["Layout", "MadeFile", "Release", "make_files", "release_of"]
+
+Layout: TypeAlias = Literal["providers", "variants"]
+_ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What one distribution's wheels are made of."""
+
+    name: str
+    """As indexes spell it."""
+    version: str
+    bundles: tuple[BundleContent, ...]
+    """By arch, then by name."""
+
+    def by_arch(self) -> dict[str, tuple[BundleContent, ...]]:
+        """Return the bundles of each arch."""
+        archs = dict.fromkeys(bundle.arch for bundle in self.bundles)
+        return {arch: tuple(bundle for bundle in self.bundles if bundle.arch == arch) for arch in archs}
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFile:
+    """One file of a release: a wheel, or what an index keeps beside variant wheels."""
+
+    name: str
+    kind: str
+    """``provider``, ``meta``, ``variant``, ``plain`` or ``index``."""
+    archs: tuple[str, ...]
+    """Whose bundles it holds, or tells of."""
+    data: bytes
+    bundles: tuple[BundleContent, ...]
+    """What it holds."""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the file."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def release_of(bundles: Sequence[BundleContent], name: str = "", version: str = "") -> Release:
+    """Gather bundles under one name and version.
+
+    Args:
+        bundles: at least one.
+        name: of the distribution; the bundles' own if empty.
+        version: likewise.
+
+    Raises:
+        PackageError: they have no one name or version, none that a wheel can have, or hold a kernel twice for one arch.
+    """
+    name = name or _common({bundle.index.name for bundle in bundles}, "name", "--name")
+    version = version or _common({bundle.index.version for bundle in bundles}, "version", "--version")
+    _check_distinct(bundles)
+    ordered = sorted(bundles, key=lambda bundle: (arch_number(bundle.arch), bundle.index.name))
+    return Release(check_name(name), check_version(version, str(ordered[0].path)), tuple(ordered))
+
+
+def _common(found: set[str], what: str, option: str) -> str:
+    if len(found) > 1:
+        raise PackageError(f"expected bundles of one {what}, or {option}", got=", ".join(sorted(found)))
+    return found.pop()
+
+
+def _check_distinct(bundles: Sequence[BundleContent]) -> None:
+    """Refuse what the runtime would: one kernel in two bundles for one arch."""
+    homes: dict[tuple[str, str], BundleContent] = {}
+    for bundle in bundles:
+        for kernel in bundle.kernels:
+            other = homes.setdefault((bundle.arch, kernel.name), bundle)
+            if other is not bundle:
+                what = f"expected kernel {kernel.name} once for {bundle.arch}"
+                raise PackageError(what, got=f"{other.path} and {bundle.path}")
+
+
+def make_files(release: Release, layout: Layout, facts: Facts, generator: str, max_bytes: int) -> list[MadeFile]:
+    """Make the files of a release.
+
+    Args:
+        release: what to pack.
+        layout: which wheels.
+        facts: what the wheels say of themselves.
+        generator: who made them.
+        max_bytes: how large a wheel may be.
+
+    Raises:
+        PackageError: a wheel is larger; the message names the kernels that take the most room.
+    """
+    made = _providers(release, facts, generator) if layout == "providers" else _variants(release, facts, generator)
+    files = list(made)
+    for file in files:
+        if len(file.data) > max_bytes:
+            raise _too_large(file, max_bytes)
+    return files
+
+
+def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:
+    extras: dict[str, tuple[str, ...]] = {}
+    for arch, bundles in release.by_arch().items():
+        label = arch_label(arch)
+        name = f"{release.name}-{label}"
+        wheel = _holding(
+            replace(release, name=name), bundles, facts, entry=release.name, summary=_summary(release, bundles)
+        )
+        extras[label] = (f"{name}=={release.version}",)
+        yield _made(wheel, "provider", bundles, generator)
+    extras[_ALL] = tuple(requirement for requirements in extras.values() for requirement in requirements)
+    archs = tuple(release.by_arch())
+    yield replace(_made(_meta(release, extras, facts), "meta", (), generator), archs=archs)
+
+
+def _variants(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:
+    by_arch = release.by_arch()
+    # the same in every wheel of a version: installers read one and take it for all
+    extras = [*map(arch_label, by_arch), _ALL]
+    hold = partial(
+        _holding,
+        release,
+        facts=facts,
+        entry=release.name,
+        summary=_summary(release, release.bundles),
+        extras=extras,
+        described=release.bundles,
+    )
+    for arch, bundles in by_arch.items():
+        wheel = hold(bundles)
+        marks = {**wheel.dist_info, "variant.json": variant_file(arch, bundles)}
+        yield _made(replace(wheel, dist_info=marks, label=label_of(arch)), "variant", bundles, generator)
+    yield _made(hold(release.bundles), "plain", release.bundles, generator)
+    name = index_file_name(release.name, release.version)
+    yield MadeFile(name, "index", tuple(by_arch), index_file(by_arch), ())
+
+
+def _holding(
+    distribution: Release,
+    bundles: Sequence[BundleContent],
+    facts: Facts,
+    *,
+    entry: str,
+    summary: str,
+    extras: Sequence[str] = (),
+    described: Sequence[BundleContent] = (),
+) -> Wheel:
+    """Describe a wheel that holds bundles.
+
+    Args:
+        distribution: its name and version.
+        bundles: what it holds.
+        facts: of the builder.
+        entry: what programs call the bundles by.
+        summary: one line.
+        extras: that may be asked for; what they stand for is in the wheel already.
+        described: the bundles that its description lists, if others than those in it.
+    """
+    package = escaped(distribution.name)
+    files = {f"{package}/__init__.py": f'"""{summary}. `nojit.runtime` finds it through its entry point."""\n'.encode()}
+    for bundle in bundles:
+        files |= {f"{package}/{file}": content for file, content in bundle.files.items()}
+    about = dist_info(
+        distribution.name,
+        distribution.version,
+        described or bundles,
+        facts,
+        summary=summary,
+        requires=(facts.runtime, *facts.requires),
+        extras=extras,
+        body=f'Load it with `nojit.runtime.load("{entry}")`.',
+    )
+    about |= {"entry_points.txt": entry_points(entry, package), "nojit.json": provenance(bundles, package)}
+    return Wheel(distribution.name, distribution.version, files, about)
+
+
+def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -> Wheel:
+    """Describe the thin wheel, whose extras bring the others."""
+    package = escaped(release.name)
+    summary = f"{release.name} {release.version}: the extras {', '.join(extras)} bring its kernels"
+    optional = [
+        f'{requirement}; extra == "{extra}"' for extra, requirements in extras.items() for requirement in requirements
+    ]
+    about = dist_info(
+        release.name,
+        release.version,
+        (),
+        facts,
+        summary=summary,
+        requires=(facts.runtime, *facts.requires, *optional),
+        extras=tuple(extras),
+        body=f"`pip install '{release.name}[{next(iter(extras))}]'` brings the kernels for one GPU architecture, "
+        f'`{release.name}[{_ALL}]` those for every one. Load them with `nojit.runtime.load("{release.name}")`.',
+    )
+    files = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
+    return Wheel(release.name, release.version, files, about)
+
+
+def _summary(release: Release, bundles: Sequence[BundleContent]) -> str:
+    archs = ", ".join(dict.fromkeys(bundle.arch for bundle in bundles))
+    kernels = len({kernel.name for bundle in bundles for kernel in bundle.kernels})
+    variants = sum(kernel.variants for bundle in bundles for kernel in bundle.kernels)
+    noun = "kernel" if kernels == 1 else "kernels"
+    return f"{release.name} for {archs}: {kernels} Triton {noun} in {variants:,} variants, compiled ahead of time"
+
+
+def _made(wheel: Wheel, kind: str, bundles: Sequence[BundleContent], generator: str) -> MadeFile:
+    archs = tuple(dict.fromkeys(bundle.arch for bundle in bundles))
+    return MadeFile(wheel.file_name, kind, archs, pack_wheel(wheel, generator), tuple(bundles))
+
+
+def _too_large(file: MadeFile, max_bytes: int) -> PackageError:
+    largest = ", ".join(
+        f"{kernel.name} {_megabytes(kernel.stored_bytes)} in {kernel.variants:,} variants"
+        for kernel in largest_kernels(file.bundles, 5)
+    )
+    what = f"expected wheels of at most {_megabytes(max_bytes)}"
+    return PackageError(what, got=f"{_megabytes(len(file.data))}; the largest kernels are {largest}", where=file.name)
+
+
+def _megabytes(length: int) -> str:
+    return f"{length / 1e6:.1f} MB" if length >= 1e5 else f"{length:,} bytes"

@@ -1,0 +1,139 @@
+"""What a wheel says of itself: to installers, to people, and to whoever asks where its bytes came from. Pure.
+
+Source: the packaging specification "Core metadata", version 2.4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nojit.aot.wheel.content import BundleContent
+from nojit.runtime.discover import ENTRY_POINTS
+from nojit.runtime.errors import PackageError
+
+__all__ = ["Facts", "dist_info", "entry_points", "provenance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What all wheels of one run share, and the wheels' builder says."""
+
+    runtime: str
+    """The requirement that brings what launches: ``nojit>=0.1.0``."""
+    requires: tuple[str, ...] = ()
+    """More requirements."""
+    license: str = ""
+    """SPDX expression; empty if nobody said."""
+    license_files: Mapping[str, bytes] = field(default_factory=dict)
+    """By file name."""
+    urls: tuple[str, ...] = ()
+    """``label, URL`` each."""
+
+
+def dist_info(
+    name: str,
+    version: str,
+    bundles: Sequence[BundleContent],
+    facts: Facts,
+    *,
+    summary: str,
+    requires: Sequence[str],
+    extras: Sequence[str] = (),
+    body: str = "",
+) -> dict[str, bytes]:
+    """Write the files of a ``.dist-info`` folder, but for WHEEL, RECORD and the entry points.
+
+    Args:
+        name: of the distribution.
+        version: likewise.
+        bundles: what it holds; perhaps nothing.
+        facts: what the builder said.
+        summary: one line.
+        requires: requirements, with markers.
+        extras: which there are.
+        body: of the description, above the table of bundles.
+
+    Raises:
+        PackageError: what the builder said is not of one line.
+    """
+    headers = [
+        "Metadata-Version: 2.4",
+        f"Name: {name}",
+        f"Version: {version}",
+        f"Summary: {summary}",
+        *([f"License-Expression: {facts.license}"] if facts.license else []),
+        *(f"License-File: {file}" for file in sorted(facts.license_files)),
+        *(f"Project-URL: {url}" for url in facts.urls),
+        "Keywords: triton,gpu,cuda,kernels,ahead-of-time",
+        "Classifier: Environment :: GPU :: NVIDIA CUDA",
+        "Classifier: Operating System :: POSIX :: Linux",
+        "Requires-Python: >=3.11",
+        *(f"Requires-Dist: {requirement}" for requirement in requires),
+        *(f"Provides-Extra: {extra}" for extra in extras),
+        "Description-Content-Type: text/markdown",
+    ]
+    for header in headers:
+        # a line break would begin another field
+        if not header.isprintable():
+            raise PackageError("expected metadata of one line each, without control characters", got=repr(header))
+    description = "\n\n".join(filter(None, [body, *_tables(bundles)]))
+    files = {"METADATA": "\n".join([*headers, "", description, ""]).encode()}
+    files |= {f"licenses/{file}": content for file, content in facts.license_files.items()}
+    return files
+
+
+def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
+    """Describe bundles and their kernels as tables in Markdown."""
+    if not bundles:
+        return
+    rows = ["| bundle | images | driver for CUDA | toolchain | size | digest |", "|---|---|---|---|---|---|"]
+    for bundle in bundles:
+        index = bundle.index
+        tools = ", ".join(f"{tool} {version}" for tool, version in index.toolchain)
+        rows.append(
+            f"| {bundle.file_name} | {index.target.image_arch} | {_cuda(index.min_driver)} or newer | {tools} "
+            f"| {len(bundle.data):,} bytes | `{bundle.digest[:12]}` |"
+        )
+    yield "\n".join(rows)
+    rows = ["| kernel | variants |", "|---|---|"]
+    counts: dict[str, list[int]] = {}
+    for kernel in (kernel for bundle in bundles for kernel in bundle.kernels):
+        counts.setdefault(kernel.name, []).append(kernel.variants)
+    rows += [f"| {name} | {' + '.join(map(str, variants))} |" for name, variants in sorted(counts.items())]
+    yield "\n".join(rows)
+
+
+def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
+    """Say in JSON what the bundles of a wheel are and what made them: what inputs and tools determine, and nothing else."""
+    documents = [
+        {
+            "file": f"{package}/{bundle.file_name}",
+            "sha256": bundle.sha256,
+            "size_bytes": len(bundle.data),
+            "name": bundle.index.name,
+            "version": bundle.index.version,
+            "digest": bundle.digest,
+            "inputs": bundle.index.inputs,
+            "arch": bundle.arch,
+            "image_arch": bundle.index.target.image_arch,
+            "min_driver": bundle.index.min_driver,
+            "toolchain": dict(bundle.index.toolchain),
+            "kernels": {
+                kernel.name: {"variants": kernel.variants, "stored_bytes": kernel.stored_bytes}
+                for kernel in bundle.kernels
+            },
+        }
+        for bundle in bundles
+    ]
+    return json.dumps({"schema": 1, "bundles": documents}, indent=2).encode() + b"\n"
+
+
+def entry_points(name: str, package: str) -> bytes:
+    """Write what `nojit.runtime.discover` finds a package by."""
+    return f"[{ENTRY_POINTS}]\n{name} = {package}\n".encode()
+
+
+def _cuda(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
