@@ -1,0 +1,234 @@
+"""Block masks: torch's own `BlockMask`, what makes one, and the tables that kernels read of it.
+
+``create_block_mask`` takes what torch's takes and returns torch's object: both libraries' ``flex_attention`` accept it. The
+tables of kernels (`nojit.kernels.flex.tables`) ride on the object as an attribute; a `BlockMask` that torch made gets
+them at its first use here, by `tables_of`.
+
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any will do: it is evaluated, in blocks, and stored as data.
+`Causal`, `Window`, `Prefix` and `Documents` are such functions, and know their intervals without being evaluated; so do
+those that ``and_masks`` makes of them.
+"""
+
+# ruff: noqa: PLR0917 - torch's own order
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import check_int, refuse_type, refuse_value
+from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states
+from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
+from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
+from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+__all__ = [
+    "BlockMask",
+    "Causal",
+    "Documents",
+    "MaskTables",
+    "Prefix",
+    "Window",
+    "and_masks",
+    "create_block_mask",
+    "or_masks",
+    "tables_of",
+]
+
+DEFAULT_BLOCK: Final = 128
+NARROW_BLOCK: Final = 64
+_ENDLESS: Final = 1 << 30
+"""The block size of the mask that torch makes where there is none."""
+_NAME: Final = "_nojit_tables"
+
+
+def create_block_mask(
+    mask_mod: MaskMod,
+    B: int | None,  # noqa: N803 - torch's names
+    H: int | None,  # noqa: N803
+    Q_LEN: int,  # noqa: N803
+    KV_LEN: int,  # noqa: N803
+    device: torch.device | str | None = None,
+    BLOCK_SIZE: int | tuple[int, int] = DEFAULT_BLOCK,  # noqa: N803
+) -> BlockMask:
+    """Make a block mask, as torch's function of this name does, without a dense mask of all queries and keys.
+
+    Args:
+        mask_mod: whether a query sees a key; any function that torch's `vmap` takes, over numbers on `device`.
+        B: how many batches differ; None if all are alike.
+        H: how many query heads differ; None likewise.
+        Q_LEN: the number of queries, M.
+        KV_LEN: the number of keys, N.
+        device: where it is used; the current accelerator by default.
+        BLOCK_SIZE: queries and keys of a block; kernels skip the blocks where nothing is seen. They know 64 and 128: for
+            another size tables are made of the larger of these that divides it, else of 64.
+
+    Returns:
+        torch's `BlockMask`, with kernels' tables attached. It copies nothing at a later use on `device`.
+
+    Raises:
+        ArgumentError: a type that does not fit.
+        ValueError: a size below 1.
+    """
+    where = _device_of(device)
+    if not callable(mask_mod):
+        refuse_type("mask_mod", "a function of (b, h, q_idx, kv_idx)", type(mask_mod).__name__)
+    q_block, kv_block = BLOCK_SIZE if isinstance(BLOCK_SIZE, tuple) else (BLOCK_SIZE, BLOCK_SIZE)
+    batches, heads = 1 if B is None else B, 1 if H is None else H
+    sizes = {"B": batches, "H": heads, "Q_LEN": Q_LEN, "KV_LEN": KV_LEN, "BLOCK_SIZE": min(q_block, kv_block)}
+    for name, size in sizes.items():
+        check_int(name, size)
+        if size < 1:
+            refuse_value(name, "at least 1", size)
+    with torch.inference_mode(False):
+        tables, states = _make(mask_mod, batches, heads, (Q_LEN, KV_LEN), where, (q_block, kv_block))
+        result = _block_mask(states, mask_mod, (Q_LEN, KV_LEN), (q_block, kv_block))
+    _attach(result, tables)
+    return result
+
+
+def _device_of(device: torch.device | str | None) -> torch.device:
+    if device is not None:
+        return torch.device(device)
+    return torch.accelerator.current_accelerator() or torch.device("cpu")
+
+
+def table_block(q_block: int, kv_block: int) -> int:
+    """Return the block size of the tables for a mask of some block size."""
+    return DEFAULT_BLOCK if q_block % DEFAULT_BLOCK == 0 == kv_block % DEFAULT_BLOCK else NARROW_BLOCK
+
+
+def _make(
+    mask_mod: MaskMod, batches: int, heads: int, lengths: tuple[int, int], device: torch.device, sizes: tuple[int, int]
+) -> tuple[MaskTables, Tensor]:
+    """Return the tables of a mask, and the states of blocks of `sizes`."""
+    known = _known_spans(mask_mod, batches, lengths, device)
+    if known is not None:
+        states = torch.stack([block_states(Spans(*each), *sizes) for each in zip(*known, strict=True)])
+        if is_compact(states):
+            spans = Spans(*(each[:, None].expand(-1, heads, -1, -1) for each in known))
+            return interval_tables(_narrowed(spans)), states[:, None].expand(-1, heads, -1, -1)
+    block = table_block(*sizes)
+    found = evaluate(mask_mod, batches, heads, *lengths, device, block)
+    states = found.states
+    if sizes != (block, block):
+        states = evaluate_states(mask_mod, batches, heads, *lengths, device, sizes)
+    return _tables(found, block), states
+
+
+def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], device: torch.device) -> Spans | None:
+    """Return the intervals of a mask that knows them: rows [Bm, M, 2] and columns [Bm, N, 2]."""
+    if not knows_intervals(mask_mod):
+        return None
+    found = [mask_mod.spans(batch, *lengths, device) for batch in range(batches)]
+    known = [each for each in found if each is not None]
+    return Spans(*map(torch.stack, zip(*known, strict=True))) if len(known) == len(found) else None
+
+
+def _narrowed(spans: Spans) -> Spans:
+    """Keep one batch and one head of those that are all alike."""
+    for dim in (0, 1):
+        if all(torch.equal(each, each.narrow(dim, 0, 1).expand_as(each)) for each in spans):
+            spans = Spans(*(each.narrow(dim, 0, 1) for each in spans))
+    return spans
+
+
+def _tables(found: Evaluated, block: int) -> MaskTables:
+    """Choose the mode of an evaluated mask: intervals, unless tiles between the first and the last would be idle."""
+    if found.spans is not None and is_compact(found.states):
+        return interval_tables(_narrowed(found.spans))
+    return bitmap_tables(found.states, found.numbers, found.bits, block)
+
+
+def _block_mask(states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int]) -> BlockMask:
+    """Make torch's object of the states of blocks."""
+    kv, full_kv, q, full_q = (
+        _ordered(side == kind) for side in (states, states.transpose(2, 3)) for kind in (PARTIAL, FULL)
+    )
+    return BlockMask(
+        seq_lengths=lengths,
+        kv_num_blocks=kv[0],
+        kv_indices=kv[1],
+        full_kv_num_blocks=full_kv[0],
+        full_kv_indices=full_kv[1],
+        q_num_blocks=q[0],
+        q_indices=q[1],
+        full_q_num_blocks=full_q[0],
+        full_q_indices=full_q[1],
+        BLOCK_SIZE=sizes,
+        mask_mod=mask_mod,
+    )
+
+
+def _ordered(there: Tensor) -> tuple[Tensor, Tensor]:
+    """List the columns of each row that are there, in order, and after them the others: torch's format."""
+    order = there.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
+    return there.sum(-1).to(torch.int32), order.to(torch.int32).contiguous()
+
+
+def _attach(mask: BlockMask, tables: MaskTables) -> None:
+    # a caller may give the object another function or other lists, and the tables must not outlive what they were made of
+    setattr(mask, _NAME, (mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables))
+
+
+def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
+    """Return the tables of a block mask, made at its first use if torch made the mask.
+
+    Args:
+        mask: the mask, or None for one that hides nothing.
+        q_len: the number of queries of the call.
+        kv_len: the number of its keys.
+        device: where its operands lie.
+
+    Raises:
+        ArgumentError: `mask` is no block mask, or lies on another device.
+        ValueError: it was made for other lengths.
+        RuntimeError: it was sliced, which leaves it without its function (torch's own error).
+    """
+    if mask is None:
+        return no_mask(q_len, kv_len, device)
+    if not isinstance(mask, BlockMask):
+        refuse_type("block_mask", "a BlockMask", type(mask).__name__)
+    if mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS):
+        return no_mask(q_len, kv_len, device)
+    if tuple(mask.seq_lengths) != (q_len, kv_len):
+        refuse_value("block_mask", f"a mask for {q_len} queries and {kv_len} keys", f"one for {mask.seq_lengths}")
+    if mask.kv_indices.device != device:
+        refuse_type("block_mask", f"a mask on {device} as query is", mask.kv_indices.device)
+    known = getattr(mask, _NAME, None)
+    if known is None or not (
+        known[0] is mask.mask_mod and known[1] is mask.kv_indices and known[2] is mask.full_kv_indices
+    ):
+        with torch.inference_mode(False):
+            _attach(mask, _tables_of_lists(mask))
+        known = getattr(mask, _NAME)
+    tables: MaskTables = known[3]
+    return tables
+
+
+def _tables_of_lists(mask: BlockMask) -> MaskTables:
+    """Evaluate a mask that torch made: full blocks are seen whole, and partial ones as its function says."""
+    if mask.kv_indices.dim() != 4:
+        refuse_value("block_mask", "lists of [B, H, queries / block, keys / block]", tuple(mask.kv_indices.shape))
+    states = _dense(mask.kv_num_blocks, mask.kv_indices)
+    if mask.full_kv_num_blocks is not None and mask.full_kv_indices is not None:
+        states = torch.where(_dense(mask.full_kv_num_blocks, mask.full_kv_indices) > 0, FULL, states)
+    q_block, kv_block = mask.BLOCK_SIZE
+    mask_mod = mask.mask_mod
+
+    def seen(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        state = states[b, h, q_idx // q_block, kv_idx // kv_block]
+        return (state == FULL) | ((state == PARTIAL) & mask_mod(b, h, q_idx, kv_idx))
+
+    block = table_block(q_block, kv_block)
+    batches, heads = states.shape[:2]
+    q_len, kv_len = mask.seq_lengths
+    return _tables(evaluate(seen, batches, heads, q_len, kv_len, states.device, block), block)
+
+
+def _dense(counts: Tensor, indices: Tensor) -> Tensor:
+    """Return int8 of the shape of `indices`: 1 where a block is listed among the first `counts` of its row, else 0."""
+    listed = torch.arange(indices.shape[-1], device=indices.device) < counts[..., None]
+    return torch.zeros_like(indices, dtype=torch.int8).scatter_add_(-1, indices.long(), listed.to(torch.int8))

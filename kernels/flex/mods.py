@@ -1,0 +1,288 @@
+"""Score modifications: functions of scores that kernels were built with.
+
+Each is one object: it names its ``@triton.jit`` function, which gives its derivative too (`nojit.kernels.flex.kernel_mods`),
+carries the tensors that the function captures, and is itself the same in torch: called as
+``mod(score, batch, head, q_idx, k_idx)`` it is a `score_mod` of torch's ``flex_attention``.
+
+All that come with the library, and chains of two of them, are one function of kernels, `LISTED`, which branches on their
+numbers: they cost no variants. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of
+the kernels of flex attention, and named by `CustomMod`:
+
+    SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
+
+What a function captures travels in two *slots*, each of them a table of fp32 and three numbers, and one dense *bias* of the
+queries' dtype; what a modification does not need is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import torch
+from nojit.kernels.arguments import check_dtype, check_int, check_number, refuse_type, refuse_value
+from nojit.runtime.values import FunctionRef
+from torch import Tensor
+
+__all__ = [
+    "LISTED",
+    "NO_SLOT",
+    "Alibi",
+    "Chain",
+    "CustomMod",
+    "DenseBias",
+    "RelativeBias",
+    "ScoreMod",
+    "Slot",
+    "SoftCap",
+    "alibi_slopes",
+]
+
+LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
+"""The function of all modifications of the library."""
+ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
+"""The number of each, as `kernel_mods.listed` knows it."""
+
+
+class Slot(NamedTuple):
+    """What one modification captures."""
+
+    kind: int
+    """Which one it is; 0 where there is none, and in the slots of users' own functions."""
+    table: Tensor | None = None
+    """Fp32, [H], [B, H], [H, L] or [B, H, L], the last stride of L being 1."""
+    stride_batch: int = 0
+    """From one batch of the table to the next, in elements; 0 if all share it."""
+    stride_head: int = 0
+    """From one head to the next; 0 likewise."""
+    value: float = 0.0
+    """A number that is multiplied with, divided by, or the like."""
+    reach: int = 0
+    """A number of places."""
+
+
+NO_SLOT: Final = Slot(0)
+
+
+class ScoreMod(Protocol):
+    """What ``flex_attention`` takes for `score_mod`."""
+
+    @property
+    def function(self) -> FunctionRef:
+        """The function of kernels."""
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """What it captures."""
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The dense bias that it captures, [B, H, M, N] with 1 for whatever is shared, in the queries' dtype."""
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+
+
+class _Listed:
+    """A modification of the library."""
+
+    __slots__ = ()
+
+    @property
+    def function(self) -> FunctionRef:
+        return LISTED
+
+    @property
+    def slot(self) -> Slot:
+        raise NotImplementedError
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        return self.slot, NO_SLOT
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def alibi_slopes(heads: int, device: torch.device | str | None = None) -> Tensor:
+    """Return the slopes of Press et al. 2021 (https://arxiv.org/abs/2108.12409): fp32 [H], 2^(-8 (h + 1) / H)."""
+    places = torch.arange(1, heads + 1, device=device, dtype=torch.float32)
+    return torch.exp2(places * (-8.0 / heads))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alibi(_Listed):
+    """``score + slopes[h] * (k_idx - q_idx)``."""
+
+    slopes: Tensor
+    """Fp32 [H] or [B, H]."""
+
+    def __post_init__(self) -> None:
+        _check_table("slopes", self.slopes, (1, 2))
+
+    @property
+    def slot(self) -> Slot:
+        """The slopes."""
+        by_batch = 0 if self.slopes.dim() == 1 else self.slopes.stride(0)
+        return Slot(ALIBI, self.slopes, by_batch, self.slopes.stride(-1))
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+        slope = self.slopes[head] if self.slopes.dim() == 1 else self.slopes[batch, head]
+        return score + slope * (k_idx - q_idx)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelativeBias(_Listed):
+    """``score + table[h, clamp(k_idx - q_idx, -R, R) + R]``, R being the greatest distance that is told apart."""
+
+    table: Tensor
+    """Fp32 [H, 2 R + 1] or [B, H, 2 R + 1]; H may be 1, if all heads share it."""
+
+    def __post_init__(self) -> None:
+        _check_table("table", self.table, (2, 3))
+        length = self.table.shape[-1]
+        if length % 2 == 0:
+            refuse_value("table", "an odd number of distances, 2 R + 1", length)
+        if self.table.stride(-1) != 1 and length > 1:
+            refuse_value("table", "a last stride of 1 (try .contiguous())", self.table.stride(-1))
+
+    @property
+    def slot(self) -> Slot:
+        """The table, and how far it reaches."""
+        table = self.table
+        by_batch = 0 if table.dim() == 2 else table.stride(0)
+        by_head = 0 if table.shape[-2] == 1 else table.stride(-2)
+        return Slot(RELATIVE, table, by_batch, by_head, reach=table.shape[-1] // 2)
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+        reach = self.table.shape[-1] // 2
+        place = (k_idx - q_idx).clamp(-reach, reach) + reach
+        head = torch.zeros_like(head) if self.table.shape[-2] == 1 else head
+        return score + (self.table[head, place] if self.table.dim() == 2 else self.table[batch, head, place])
+
+
+@dataclass(frozen=True, slots=True)
+class SoftCap(_Listed):
+    """``cap * tanh(score / cap)``."""
+
+    cap: float
+
+    def __post_init__(self) -> None:
+        if check_number("cap", self.cap) <= 0.0:
+            refuse_value("cap", "a number above 0", self.cap)
+
+    @property
+    def slot(self) -> Slot:
+        """The cap."""
+        return Slot(CAP, value=float(self.cap))
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
+        """Modify a score, in torch."""
+        return self.cap * torch.tanh(score / self.cap)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseBias(_Listed):
+    """``score + values[b, h, q_idx, k_idx]``."""
+
+    values: Tensor
+    """[B, H, M, N] in the queries' dtype, of any strides; a dimension of 1 is shared."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, Tensor):
+            refuse_type("values", "a tensor", type(self.values).__name__)
+        if self.values.dim() != 4:
+            refuse_value("values", "4 dimensions [B, H, M, N]", f"shape {tuple(self.values.shape)}")
+
+    @property
+    def slot(self) -> Slot:
+        """That there is a bias."""
+        return Slot(BIAS)
+
+    @property
+    def bias(self) -> Tensor:
+        """The bias."""
+        return self.values
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+        places = (
+            torch.zeros_like(place) if size == 1 else place
+            for size, place in zip(self.values.shape, (batch, head, q_idx, k_idx), strict=True)
+        )
+        return score + self.values[tuple(places)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain(_Listed):
+    """``second(first(score))``, of two modifications of the library; one of them at most is a dense bias."""
+
+    first: ScoreMod
+    second: ScoreMod
+
+    def __post_init__(self) -> None:
+        for name, mod in (("first", self.first), ("second", self.second)):
+            if not isinstance(mod, _Listed) or isinstance(mod, Chain):
+                refuse_type(name, "one modification of the library", type(mod).__name__)
+        if self.first.bias is not None and self.second.bias is not None:
+            refuse_value("second", "no second dense bias (add them up)", "one")
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """What the first and the second capture."""
+        return self.first.slots[0], self.second.slots[0]
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The dense bias of either."""
+        return self.second.bias if self.first.bias is None else self.first.bias
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+        return self.second(self.first(score, batch, head, q_idx, k_idx), batch, head, q_idx, k_idx)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CustomMod:
+    """A user's own modification: a ``@triton.jit`` function that a manifest builds, and the same in torch.
+
+    The function takes what `kernel_mods.listed` takes and returns the modified score and its derivative by the score. It
+    finds what it captures in the slots that it is given here.
+    """
+
+    source: str
+    """``module:function`` or ``file.py:function``, as the manifest spells it."""
+    twin: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+    """The same as a `score_mod` of torch."""
+    slots: tuple[Slot, Slot] = (NO_SLOT, NO_SLOT)
+    """What it captures."""
+    bias: Tensor | None = None
+    """A dense bias, as that of `DenseBias`."""
+    function: FunctionRef = field(init=False)
+    """The function of kernels."""
+
+    def __post_init__(self) -> None:
+        for place, slot in enumerate(self.slots):
+            if slot.table is not None:
+                _check_table(f"slots[{place}].table", slot.table, (1, 2, 3))
+            check_int(f"slots[{place}].reach", slot.reach)
+        object.__setattr__(self, "function", FunctionRef(self.source))
+
+    def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
+        """Modify a score, in torch."""
+        return self.twin(score, batch, head, q_idx, k_idx)
+
+
+def _check_table(argument: str, table: object, dims: tuple[int, ...]) -> None:
+    if not isinstance(table, Tensor):
+        refuse_type(argument, "a tensor", type(table).__name__)
+    check_dtype(argument, table, (torch.float32,))
+    if table.dim() not in dims:
+        refuse_value(argument, f"{' or '.join(map(str, dims))} dimensions", f"shape {tuple(table.shape)}")

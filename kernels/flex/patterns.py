@@ -1,0 +1,180 @@
+"""Mask functions that know their intervals, and what combines mask functions.
+
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``, as torch's are; these are functions too, that need not be
+evaluated to be known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeGuard, runtime_checkable
+
+import torch
+from nojit.kernels.arguments import refuse_type
+from nojit.kernels.flex.evaluation import MaskMod
+from nojit.kernels.flex.intervals import Spans, clip, intersect
+from torch import Tensor
+
+__all__ = ["Causal", "Documents", "Intervals", "Prefix", "Window", "and_masks", "knows_intervals", "or_masks"]
+
+
+@runtime_checkable
+class Intervals(Protocol):
+    """A mask function that knows its intervals."""
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        """Say whether a query sees a key."""
+
+    def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
+        """Return rows [M, 2] and columns [N, 2] of a batch, the same for every head; None if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Query m sees the keys from m + shift - left to m + shift + right; None is without end.
+
+    With `shift` N - M the last query stands at the last key.
+    """
+
+    left: int | None
+    right: int | None
+    shift: int = 0
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
+        """Say whether a query sees a key."""
+        place = q_idx + self.shift
+        seen = torch.ones_like(place == kv_idx)
+        if self.left is not None:
+            seen = seen & (kv_idx >= place - self.left)
+        if self.right is not None:
+            seen = seen & (kv_idx <= place + self.right)
+        return seen
+
+    def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans:  # noqa: ARG002 - the protocol's
+        """Return the band's rows and columns."""
+        left = -q_len if self.left is None else max(self.shift - self.left, -q_len)
+        right = kv_len if self.right is None else min(self.shift + self.right, kv_len)
+        rows, cols = (torch.arange(count, device=device) for count in (q_len, kv_len))
+        return Spans(
+            clip(rows + left, rows + right + 1, kv_len),
+            clip(cols - right, cols - left + 1, q_len),
+        )
+
+
+class Causal(Window):
+    """Query m sees the keys up to m + shift: shift 0 for the top left corner, N - M for the bottom right one."""
+
+    __slots__ = ()
+
+    def __init__(self, shift: int = 0) -> None:
+        super().__init__(None, 0, shift)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Query m sees the keys up to m, and those of the prefix: a language model whose prompt sees all of itself."""
+
+    lengths: Tensor
+    """Keys in the prefix, integers [B] or one."""
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
+        """Say whether a query sees a key."""
+        length = self.lengths[b] if self.lengths.dim() else self.lengths
+        return (kv_idx <= q_idx) | (kv_idx < length)
+
+    def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans:
+        """Return the rows, which all start at the first key, and the columns, which all end at the last query."""
+        length = (self.lengths[batch] if self.lengths.dim() else self.lengths).to(device)
+        rows, cols = (torch.arange(count, device=device) for count in (q_len, kv_len))
+        return Spans(
+            clip(torch.zeros_like(rows), torch.maximum(rows + 1, length), kv_len),
+            clip(torch.where(cols < length, 0, cols), torch.full_like(cols, q_len), q_len),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Documents:
+    """A query sees the keys of its own document: several sequences packed into one."""
+
+    ids: Tensor
+    """The document of each position, integers [L] or [B, L], for queries and keys alike; neighbours if they are equal, or
+    the mask is stored as bitmaps."""
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
+        """Say whether a query sees a key."""
+        if self.ids.dim() == 1:
+            return self.ids[q_idx] == self.ids[kv_idx]
+        return self.ids[b, q_idx] == self.ids[b, kv_idx]
+
+    def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
+        """Return the documents' ends, for queries and keys alike; None if one is in pieces."""
+        ids = (self.ids if self.ids.dim() == 1 else self.ids[batch]).to(device)[: max(q_len, kv_len)]
+        names, places, counts = ids.unique_consecutive(return_inverse=True, return_counts=True)
+        if len(names.unique()) < len(names):
+            return None
+        ends = counts.cumsum(0)
+        first, end = (ends - counts)[places], ends[places]
+        return Spans(clip(first[:q_len], end[:q_len], kv_len), clip(first[:kv_len], end[:kv_len], q_len))
+
+
+@dataclass(frozen=True, slots=True)
+class _And:
+    masks: tuple[MaskMod, ...]
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        seen = b.new_ones((), dtype=torch.bool)
+        for mask in self.masks:
+            seen = seen & mask(b, h, q_idx, kv_idx)
+        return seen
+
+    def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
+        """Intersect what the masks let through; None if one has no intervals."""
+        found = [mask.spans(batch, q_len, kv_len, device) if knows_intervals(mask) else None for mask in self.masks]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
+            return None
+        result = known[0]
+        for each in known[1:]:
+            result = intersect(result, each)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Or:
+    masks: tuple[MaskMod, ...]
+
+    def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        seen = b.new_zeros((), dtype=torch.bool)
+        for mask in self.masks:
+            seen = seen | mask(b, h, q_idx, kv_idx)
+        return seen
+
+
+def knows_intervals(mask: MaskMod) -> TypeGuard[Intervals]:
+    """Say whether a mask function can be asked for its intervals."""
+    return isinstance(mask, Intervals)
+
+
+def and_masks(*mask_mods: MaskMod) -> MaskMod:
+    """Return the mask of what all of `mask_mods` let through; of none, everything.
+
+    Raises:
+        ArgumentError: one cannot be called.
+    """
+    return _And(_checked(mask_mods))
+
+
+def or_masks(*mask_mods: MaskMod) -> MaskMod:
+    """Return the mask of what any of `mask_mods` lets through; of none, nothing.
+
+    Raises:
+        ArgumentError: one cannot be called.
+    """
+    return _Or(_checked(mask_mods))
+
+
+def _checked(mask_mods: tuple[MaskMod, ...]) -> tuple[MaskMod, ...]:
+    for mask in mask_mods:
+        if not callable(mask):
+            refuse_type("mask_mods", "functions of (b, h, q_idx, kv_idx)", type(mask).__name__)
+    return mask_mods

@@ -1,0 +1,137 @@
+"""Masks as kernels read them.
+
+`MaskTables` holds one mask in one of three *modes*:
+
+``"band"``      query m sees the keys from m + `left` to m + `right`: no mask, causal of any alignment, sliding windows. No
+                table is read.
+``"interval"``  each query sees the keys of one interval, and each key is seen by one of queries: documents, prefixes. `spans`
+                of a `Side` has their first place and the one behind the last, int32 [Bm, Hm, length, 2]; what is empty has
+                (count, 0). `blocks` is not read.
+``"bitmap"``    anything else, as blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
+                a block row starts in `blocks`, how many full blocks stand there first, and how many blocks there are.
+                `blocks` is int32 [entries, 2]: the block column, and the number of its bitmap (-1 if it is full). `bits` is
+                int32 [bitmaps, block, block / 32]: bit ``n % 32`` of the word ``n // 32`` of row m says whether query m of the
+                block sees its key n. Whatever is past the end of queries or keys is not seen, so a full block has neither.
+
+A table has two sides: `by_query` lists what queries see, for the forward pass and the gradient of queries, and `by_key` what
+sees keys, for the gradients of keys and values; there rows and columns are swapped, but bitmaps are the same, with queries in
+rows. Bm and Hm are 1, if all batches or heads are alike, or the number of them. Equal bitmaps are stored once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import torch
+from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
+from torch import Tensor
+
+__all__ = [
+    "MODES",
+    "WORD",
+    "MaskTables",
+    "Side",
+    "band_tables",
+    "bitmap_tables",
+    "interval_tables",
+    "no_mask",
+    "packed",
+]
+
+MODES: Final = ("band", "interval", "bitmap")
+WORD: Final = 32
+"""Keys in a word of a bitmap."""
+
+
+class Side(NamedTuple):
+    """What is seen, from one side."""
+
+    spans: Tensor
+    blocks: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskTables:
+    """A mask on one device, as the module says."""
+
+    mode: str
+    """One of `MODES`."""
+    left: int
+    """The bounds of a band; 0 in other modes."""
+    right: int
+    block: int
+    """Rows and columns of a block of bitmaps, 64 or 128; in other modes 128, and of no meaning."""
+    batches: int
+    """Bm: 1, or how many batches differ."""
+    heads: int
+    """Hm: 1, or how many heads differ."""
+    by_query: Side
+    by_key: Side
+    bits: Tensor
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The five tensors: spans and blocks by query, spans and blocks by key, bits."""
+        return [*self.by_query, *self.by_key, self.bits]
+
+
+def no_mask(q_len: int, kv_len: int, device: torch.device) -> MaskTables:
+    """Return the mask that hides nothing."""
+    return band_tables(-q_len, kv_len, device)
+
+
+def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
+    """Return the tables of a band."""
+    unread = torch.zeros(1, dtype=torch.int32, device=device)
+    side = Side(unread, unread)
+    return MaskTables("band", left, right, 128, 1, 1, side, side, unread)
+
+
+def interval_tables(spans: Spans) -> MaskTables:
+    """Return the tables of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2], or of the band that they are."""
+    rows, cols = spans
+    band = band_of(rows, cols.shape[2])
+    if band is not None:
+        return band_tables(*band, rows.device)
+    unread = torch.zeros(1, dtype=torch.int32, device=rows.device)
+    batches, heads = rows.shape[:2]
+    by_query, by_key = (Side(table.contiguous(), unread) for table in spans)
+    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, by_key, unread)
+
+
+def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:
+    """Return the tables of blocks.
+
+    Args:
+        states: int8 [Bm, Hm, block rows, block columns]: 0 absent, 1 partial, 2 full.
+        numbers: integers of the same shape: the bitmap of each partial block.
+        bits: int32 [bitmaps, block, block / 32].
+        block: rows and columns of a block, 64 or 128.
+    """
+    numbers = torch.where(states == FULL, -1, numbers)
+    by_query, by_key = _side(states, numbers), _side(states.transpose(2, 3), numbers.transpose(2, 3))
+    batches, heads = states.shape[:2]
+    if not bits.numel():
+        bits = bits.new_zeros(1, block, block // WORD)
+    return MaskTables("bitmap", 0, 0, block, batches, heads, by_query, by_key, bits)
+
+
+def _side(states: Tensor, numbers: Tensor) -> Side:
+    """List the blocks of each row, full ones first."""
+    full, partial = states == FULL, states == PARTIAL
+    fulls, alls = full.sum(-1), (states > 0).sum(-1)
+    starts = alls.flatten().cumsum(0).view_as(alls) - alls
+    spans = torch.stack([starts, fulls, alls], -1).to(torch.int32).contiguous()
+    # full ones count twice, so that stable sorting puts them first, each kind in the order of columns
+    order = (2 * full.to(torch.int8) + partial.to(torch.int8)).argsort(dim=-1, descending=True, stable=True)
+    listed = torch.arange(states.shape[-1], device=states.device) < alls[..., None]
+    blocks = torch.stack([order, numbers.gather(-1, order)], -1)[listed].to(torch.int32).contiguous()
+    return Side(spans, blocks if blocks.numel() else blocks.new_zeros(1, 2))
+
+
+def packed(seen: Tensor) -> Tensor:
+    """Pack bools [..., N], N a multiple of 32, into words, int32 [..., N / 32]."""
+    shifts = torch.arange(WORD, device=seen.device)
+    words = (seen.unflatten(-1, (-1, WORD)).long() << shifts).sum(-1)
+    return words.to(torch.int32)
