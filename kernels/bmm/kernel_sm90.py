@@ -10,42 +10,16 @@ from nojit.kernels.gemm.kernel_sm90 import (
     OWNED,
     allocate,
     barriers_for,
-    copy_steps,
     multiply_steps,
     operands_of,
+    piece_at,
+    pieces_of,
+    produce,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
-
-
-@gluon.jit
-def _pieces(sizes, TILE: gl.constexpr):
-    """Count the pieces of work: tiles of all matrices, and of each as many as its depth has parts."""
-    batch, m_len, n_len, _, splits = sizes
-    return batch * splits * gl.cdiv(m_len, TILE[0]) * gl.cdiv(n_len, TILE[1])
-
-
-@gluon.jit
-def _piece(number, sizes, TILE: gl.constexpr):
-    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps."""
-    _, m_len, n_len, k_len, splits = sizes
-    rest, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEPTH))
-    return (rest % splits, rest // splits, row, col), first, last
-
-
-@gluon.jit
-def _produce(maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr):
-    """Copy the rows of a and the columns of b that each tile needs."""
-    copied = 0
-    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
-        place, first, last = _piece(number, sizes, TILE)
-        _, index_z, row, col = place
-        sources = (index_z * steps_z[0], index_z * steps_z[1], row, col)
-        copied = copy_steps(maps[0], maps[1], memory, barriers, sources, first, last, copied, TILE, TRANS)
 
 
 @gluon.jit
@@ -56,8 +30,8 @@ def _consume(
     """Write the rows of number `OWN` of every tile."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     used = 0
-    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
-        place, first, last = _piece(number, sizes, TILE)
+    for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
+        place, first, last = piece_at(number, sizes, DEPTH, TILE)
         split, index_z, row, col = place
         acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
         before = gl.to_tensor(-1)
@@ -122,7 +96,7 @@ def bmm_sm90_kernel(
             [
                 (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
                 (_consume, (1, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
-                (_produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
+                (produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
             ],
             [4, 1],
             [232, 40],
@@ -131,7 +105,7 @@ def bmm_sm90_kernel(
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
-                (_produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
+                (produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
             ],
             [1],
             [40],

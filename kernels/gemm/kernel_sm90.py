@@ -6,6 +6,9 @@ Results go through shared memory, a panel of 128 bytes of columns at a time, fro
 
 Tensor maps have four dimensions, [parts, batch, rows, columns]; they pad with zeros, and leave out what is stored outside.
 
+Boxes are 64 rows of 128 bytes: what their columns count, a step is deep. Matrices of 8 bits are copied as they lie, as wgmma wants
+them: a by rows, b by columns.
+
 Two tuples of constexprs go through all functions: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``,
 which of both operands are described as their transposes, and lie in shared memory so.
 """
@@ -20,7 +23,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     halves_of,
     reinterpret,
 )
-from nojit.kernels.gemm.kernel_tiles import activate
+from nojit.kernels.gemm.kernel_tiles import activate, part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -29,9 +32,9 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 OWNED = gl.constexpr(64)
 """The rows of a tile that a consumer owns."""
 BOX = gl.constexpr(64)
-"""The rows and the columns of an operand that are copied at once."""
+"""The rows of an operand that are copied at once, and of 16 bits the columns."""
 DEPTH = gl.constexpr(64)
-"""How deep a step is."""
+"""How deep a step is of 16 bits."""
 
 
 @gluon.jit
@@ -54,8 +57,9 @@ def lanes_of(acc):
 @gluon.jit
 def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
     """Allocate what both operands are copied to, the rows of each consumer apart from the others'."""
-    a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEPTH, BOX)
-    b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEPTH, DEPTH if TRANS[1] else TILE[1], BOX)
+    DEEP: gl.constexpr = a_map.block_type.shape[3]
+    a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEEP, DEEP)
+    b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEEP, DEEP if TRANS[1] else TILE[1], DEEP)
     return a_memory, b_memory
 
 
@@ -77,6 +81,34 @@ def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
 
 
 @gluon.jit
+def pieces_of(sizes, TILE: gl.constexpr):
+    """Count the pieces of work: tiles of all matrices, and of each as many as its depth has parts."""
+    batch, m_len, n_len, _, splits = sizes
+    return batch * splits * gl.cdiv(m_len, TILE[0]) * gl.cdiv(n_len, TILE[1])
+
+
+@gluon.jit
+def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr):
+    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps."""
+    _, m_len, n_len, k_len, splits = sizes
+    rest, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEEP))
+    return (rest % splits, rest // splits, row, col), first, last
+
+
+@gluon.jit
+def produce(maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for what all products share, else 1."""
+    DEEP: gl.constexpr = maps[0].block_type.shape[3]
+    copied = 0
+    for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
+        place, first, last = piece_at(number, sizes, DEEP, TILE)
+        _, index_z, row, col = place
+        sources = (index_z * steps_z[0], index_z * steps_z[1], row, col)
+        copied = copy_steps(maps[0], maps[1], memory, barriers, sources, first, last, copied, TILE, TRANS)
+
+
+@gluon.jit
 def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr):
     """Copy the steps from `first` to before `last` of a tile; return how many were copied so far.
 
@@ -87,8 +119,9 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
     a_index, b_index, row, col = sources
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // BOX
+    DEEP: gl.constexpr = a_map.block_type.shape[3]
     for step in range(first, last):
-        start = step * DEPTH
+        start = step * DEEP
         stage = copied % TILE[3]
         mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
         mbarrier.expect(full.index(stage), a_map.block_type.nbytes * DOWN + b_map.block_type.nbytes * ACROSS)
@@ -155,15 +188,21 @@ def store_rows(
         store_rows(OWN, out_map, out_memory, left, place, epilogue, STORED, PANEL, EPILOGUE)
         store_rows(OWN, out_map, out_memory, right, place, epilogue, STORED + HALF, PANEL, EPILOGUE)
     else:
-        split, index_z, row, col = place
         if EPILOGUE:
-            acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
-        # what was stored from this piece before must have left
-        if STORED == 0:
-            tma.store_wait(0)
-        else:
-            tma.store_wait(1)
-        piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
-        piece.store(acc.to(out_memory.dtype))
-        fence_async_shared()
-        copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))
+            acc = scale_and_add(acc, epilogue, place[1], place[2], place[3] + STORED)
+        store_panel(OWN, out_map, out_memory, acc, place, STORED, PANEL)
+
+
+@gluon.jit
+def store_panel(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr, PANEL: gl.constexpr):
+    """Store a panel of a consumer's rows; `STORED` columns of them were stored before."""
+    split, index_z, row, col = place
+    # what was stored from this piece before must have left
+    if STORED == 0:
+        tma.store_wait(0)
+    else:
+        tma.store_wait(1)
+    piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+    piece.store(acc.to(out_memory.dtype))
+    fence_async_shared()
+    copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))

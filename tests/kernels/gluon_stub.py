@@ -42,7 +42,7 @@ class Map:
         self.shape = value.shape
         self.dtype = value.dtype
         self.box = box
-        self.block_type = SimpleNamespace(nbytes=box[0] * box[1] * value.element_size())
+        self.block_type = SimpleNamespace(nbytes=box[0] * box[1] * value.element_size(), shape=(1, 1, *box))
 
     def window(self, place: Sequence[int]) -> tuple[Tensor | None, tuple[slice, slice]]:
         """Return what of the tensor a box covers, and which part of the box that is."""
