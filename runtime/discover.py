@@ -1,28 +1,29 @@
 """Where bundles are found: the environment, installed wheels, a checkout's build output; in this order.
 
-Nothing is opened, and no installed package is imported.
+No installed package is imported. Bundles are opened only to read what they are called, where a name is looked for.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.runtime.errors import BundleError
+from nojit.runtime.errors import BundleError, did_you_mean
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.record import Record
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find", "survey"]
+__all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find", "named", "survey"]
 
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
-# each entry point names a package whose folder holds bundles
+# each entry point names a package whose folder holds bundles, and is called as programs ask for them
 ENTRY_POINTS = "nojit.bundles"
 
 
@@ -32,6 +33,15 @@ class Found(Record):
     path: Path
     origin: str
     """``NOJIT_BUNDLES``, ``wheel <distribution>`` or ``checkout``."""
+
+
+class _Place(Record):
+    """Somewhere that bundles can be."""
+
+    look: Callable[[], list[Found]]
+    """Lists them, or raises `BundleError`."""
+    names: tuple[str, ...] = ()
+    """What all of them are called; empty if each is called what it calls itself."""
 
 
 def bundles() -> list[Path]:
@@ -53,19 +63,73 @@ def find(environment: Mapping[str, str], checkout: Path | None = None) -> list[F
     Raises:
         BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles.
     """
-    return _each_once([found for look in _places(environment, checkout) for found in look()])
+    return _each_once([found for place in _places(environment, checkout) for found in place.look()])
 
 
 def survey(environment: Mapping[str, str], checkout: Path | None = None) -> tuple[list[Found], list[BundleError]]:
     """List the bundle files as `find` does, and what is wrong with places that were named: it goes on after each."""
     files: list[Found] = []
     problems: list[BundleError] = []
-    for look in _places(environment, checkout):
+    for place in _places(environment, checkout):
         try:
-            files += look()
+            files += place.look()
         except BundleError as error:
             problems.append(error)
     return _each_once(files), problems
+
+
+def named(name: str, environment: Mapping[str, str], checkout: Path | None = None) -> list[Found]:
+    """List the bundle files that a name stands for, first come first, each once.
+
+    In the environment and in a checkout these are the bundles that are called so. Of installed wheels these are all
+    bundles of those whose entry point, or whose distribution, is called so. Case counts for nothing, and ``-``, ``_`` and ``.``
+    are one.
+
+    Args:
+        name: ``acme-kernels``, say.
+        environment: as for `find`.
+        checkout: likewise.
+
+    Raises:
+        BundleError: a place that the environment names, or a wheel of that name, is missing or without bundles.
+        FileNotFoundError: there is no bundle of that name; the message says which there are.
+    """
+    wanted = _normalized(name)
+    files: list[Found] = []
+    known: list[str] = []
+    for place in _places(environment, checkout):
+        if not place.names:
+            called = [(found, _own_name(found.path)) for found in place.look()]
+            files += [found for found, own in called if _normalized(own) == wanted]
+            known += [own for _, own in called]
+            continue
+        # a wheel of another name may be broken: it is not asked for
+        if wanted in map(_normalized, place.names):
+            files += place.look()
+        known += place.names
+    if not files:
+        raise FileNotFoundError(_none_such(name, known))
+    return _each_once(files)
+
+
+def _none_such(name: str, known: Iterable[str]) -> str:
+    names = sorted(set(known))
+    there = f"; there are {', '.join(names)}" if names else ""
+    return (
+        f"expected a bundle file, a folder of them, or what a bundle is called that is installed or in {VARIABLE}, "
+        f"got {name!r}{did_you_mean(name, names)}{there}"
+    )
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _own_name(path: Path) -> str:
+    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - to list files needs none
+
+    with BundleFile(path) as bundle:
+        return bundle.index.name
 
 
 def _each_once(files: Iterable[Found]) -> list[Found]:
@@ -75,18 +139,23 @@ def _each_once(files: Iterable[Found]) -> list[Found]:
     return list(unique.values())
 
 
-def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[Callable[[], list[Found]]]:
-    """Yield for each place, in order, what lists its bundles."""
+def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_Place]:
+    """Yield the places in order."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import
 
     for place in environment.get(VARIABLE, "").split(os.pathsep):
         if place:
-            yield partial(_in_environment, Path(place))
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: (entry.name, entry.value)):
-        yield partial(_in_wheel, entry)
+            yield _Place(partial(_in_environment, Path(place)))
+    entries = entry_points(group=ENTRY_POINTS)
+    for entry in sorted(entries, key=lambda entry: (entry.name, _distribution(entry), entry.value)):
+        yield _Place(partial(_in_wheel, entry), (entry.name, _distribution(entry)))
     root = _own_checkout() if checkout is None else checkout
     if root is not None:
-        yield partial(_in_checkout, root)
+        yield _Place(partial(_in_checkout, root))
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.name
 
 
 def _in_environment(path: Path) -> list[Found]:
@@ -100,7 +169,7 @@ def _in_environment(path: Path) -> list[Found]:
 
 
 def _in_wheel(entry: EntryPoint) -> list[Found]:
-    origin = f"wheel {entry.dist.name if entry.dist else entry.name}"
+    origin = f"wheel {_distribution(entry)}"
     folder = _package_folder(entry.module)
     where = f"{origin}, package {entry.module}"
     if folder is None:

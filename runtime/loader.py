@@ -1,4 +1,7 @@
-"""Load bundles: a file, or a folder of them for several archs. No driver is touched until the first launch."""
+"""Load bundles: a file, a folder of them for several archs, or those that are installed under a name.
+
+No driver is touched until the first launch.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ __all__ = ["Bundle", "load"]
 
 
 def load(path: str | os.PathLike[str]) -> Bundle:
-    """Open a bundle file, or every ``*.nojit`` in a folder.
+    """Open a bundle file, every ``*.nojit`` in a folder, or the bundles of a name.
 
     Args:
-        path: a folder may hold the bundles of several archs, and of several sets of kernels.
+        path: a folder may hold the bundles of several archs, and of several sets of kernels. A string that is no path to
+            anything is a name: of what ``NOJIT_BUNDLES`` names, wheels hold, and a checkout has built, each kernel is
+            taken for each arch from the bundle that comes first (`nojit.runtime.discover.named`).
 
     Raises:
-        FileNotFoundError: nothing is there, or the folder holds no bundle.
-        BundleError: a file is no whole, unaltered bundle, or two of them hold the same kernel for one arch.
+        FileNotFoundError: nothing is there, or the folder holds no bundle, or none has this name.
+        BundleError: a file is no whole, unaltered bundle, or two of a folder hold the same kernel for one arch.
         TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
     """
     place = os.fsdecode(path)
@@ -36,10 +41,20 @@ def load(path: str | os.PathLike[str]) -> Bundle:
         names = os.listdir(place)  # noqa: PTH208
     except NotADirectoryError:
         return Bundle([place])
+    except FileNotFoundError:
+        if not isinstance(path, str) or os.sep in path or path.endswith(SUFFIX):
+            raise
+        return _load_named(path)
     paths = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
         raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none")
     return Bundle(paths)
+
+
+def _load_named(name: str) -> Bundle:
+    from nojit.runtime.discover import named  # noqa: PLC0415 - what is loaded by its path needs no metadata of packages
+
+    return Bundle([found.path for found in named(name, os.environ)], first_wins=True)
 
 
 class Bundle:
@@ -47,17 +62,19 @@ class Bundle:
 
     Attributes:
         files: the bundle files, in the order given.
+        passed_over: of what is not used because an earlier file has it too, the file and the reason.
 
     Args:
         paths: the files.
+        first_wins: of several files that hold the same kernel for one arch, use the first; otherwise they are refused.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], *, first_wins: bool = False) -> None:
         self.files: tuple[BundleFile, ...] = ()
         try:
             for path in paths:
                 self.files += (BundleFile(path),)
-            self._sources = _merge(self.files)
+            self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
         except BaseException:
@@ -143,16 +160,24 @@ def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str
     return overrides
 
 
-def _merge(files: tuple[BundleFile, ...]) -> dict[str, list[Source]]:
-    """List the sources of each kernel, by its name."""
+def _merge(
+    files: tuple[BundleFile, ...], *, first_wins: bool
+) -> tuple[dict[str, list[Source]], tuple[tuple[str, str], ...]]:
+    """List the sources of each kernel, by its name, and the files of which some kernels are passed over, with reasons."""
     sources: dict[str, list[Source]] = {}
+    # by the file that is passed over and the one that is used instead
+    beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
         source = Source.of(Images(file))
         for kernel in file.kernels:
             known = sources.setdefault(kernel, [])
-            for other in known:
-                if other.image_arch == source.image_arch:
-                    what = f"expected kernel {kernel} once for {source.image_arch}"
-                    raise BundleError(what, got=f"{other.images.file.path} and {file.path}")
-            known.append(source)
-    return dict(sorted(sources.items()))
+            rival = next((other for other in known if other.image_arch == source.image_arch), None)
+            if rival is None:
+                known.append(source)
+            elif first_wins:
+                beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)
+            else:
+                what = f"expected kernel {kernel} once for {source.image_arch}"
+                raise BundleError(what, got=f"{rival.images.file.path} and {file.path}")
+    passed_over = tuple([(path, f"{', '.join(names)} of {used} comes first") for (path, used), names in beaten.items()])
+    return dict(sorted(sources.items())), passed_over

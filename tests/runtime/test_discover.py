@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 import pytest
 from nojit.runtime import discover
 from nojit.runtime.errors import BundleError
+
+from tests.support.bundles import kernel, make_bundle
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +102,63 @@ def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     _install(monkeypatch, ("demo", value))
     with pytest.raises(BundleError, match=value):
         discover.find({}, tmp_path)
+
+
+# by name
+
+
+def _bundle(folder: Path, name: str, file: str = "b.nojit") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return make_bundle(folder / file, kernel("add", {"n": "i32"}), name=name)
+
+
+def test_a_name_is_looked_for_everywhere_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = _bundle(tmp_path / "named", "Acme_Kernels")
+    _bundle(tmp_path / "named", "other", "other.nojit")
+    # what is installed goes by its entry point; nothing of it is opened
+    (wheel,) = _touch(tmp_path / "site" / "wheel_package", "w.nojit")
+    _touch(tmp_path / "site" / "other_package", "o.nojit")
+    built = _bundle(tmp_path / "artifacts", "acme-kernels")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    _install(monkeypatch, ("acme.kernels", "wheel_package"), ("other", "other_package"))
+    found = discover.named("acme-kernels", {"NOJIT_BUNDLES": str(tmp_path / "named")}, tmp_path)
+    assert [(one.path, one.origin) for one in found] == [
+        (named, "NOJIT_BUNDLES"),
+        (wheel, "wheel acme.kernels"),
+        (built, "checkout"),
+    ]
+
+
+def test_a_distribution_is_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (wheel,) = _touch(tmp_path / "acme_kernels_sm90", "w.nojit")
+    about = tmp_path / "acme_kernels_sm90-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-kernels-sm90\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[nojit.bundles]\nacme-kernels = acme_kernels_sm90\n")
+    points = [point for one in distributions(path=[str(tmp_path)]) for point in one.entry_points]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("acme-kernels", "acme_kernels_sm90"):
+        assert [one.path for one in discover.named(name, {}, tmp_path)] == [wheel]
+
+
+def test_a_name_that_nothing_has_lists_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _bundle(tmp_path / "artifacts", "acme-kernels")
+    _install(monkeypatch, ("more-kernels", "no_such_package"))
+    with pytest.raises(FileNotFoundError) as raised:
+        discover.named("acme-kernel", {}, tmp_path)
+    message = str(raised.value)
+    assert "did you mean 'acme-kernels'?" in message
+    assert "there are acme-kernels, more-kernels" in message
+    # the wheel that is broken is not asked for, and asked for it is told
+    with pytest.raises(BundleError, match="no_such_package"):
+        discover.named("more-kernels", {}, tmp_path)
+
+
+def test_a_missing_place_is_named_whatever_is_looked_for(tmp_path: Path) -> None:
+    _bundle(tmp_path / "artifacts", "acme-kernels")
+    with pytest.raises(BundleError, match="NOJIT_BUNDLES"):
+        discover.named("acme-kernels", {"NOJIT_BUNDLES": str(tmp_path / "missing")}, tmp_path)
 
 
 def test_bundles_reads_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

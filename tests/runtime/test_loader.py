@@ -72,6 +72,73 @@ def test_nothing_there_is_a_file_not_found(tmp_path: Path) -> None:
         loader.load(tmp_path)
 
 
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Two folders of ``NOJIT_BUNDLES`` that both hold bundles of one name; nothing else is found."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    monkeypatch.setenv("NOJIT_BUNDLES", ":".join(map(str, folders)))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    return folders
+
+
+def test_a_name_is_every_bundle_of_that_name_the_first_wins(named: list[Path], fakecuda: FakeCuda) -> None:
+    first, second = named
+    used = make_bundle(first / "a.nojit", ADD, name="acme-kernels")
+    passed = make_bundle(second / "a.nojit", ADD, MUL, name="acme-kernels", version="2.0")
+    on = target("sm_80")
+    make_bundle(second / "b.nojit", kernel("add", {"n": "i32"}, on=on), name="acme-kernels", on=on)
+    make_bundle(second / "c.nojit", kernel("other", {"n": "i32"}), name="other")
+    bundle = loader.load("Acme.Kernels")
+    assert bundle.kernels == ("add", "mul")
+    assert repr(bundle.kernel("add")) == "Kernel('add', sm_90a, sm_80)"
+    assert bundle.passed_over == ((str(passed), f"add of {used} comes first"),)
+    add = bundle.kernel("add")
+    # the first of equals, and of several archs the one that fits best
+    assert str(used) in str(add._source_for(90))
+    assert "b.nojit" in str(add._source_for(86))
+    add[(1,)](1)
+    assert fakecuda.launch_count() == 1
+    assert loader.load(first).passed_over == ()
+
+
+def test_what_is_on_disk_is_no_name(named: list[Path], tmp_path: Path) -> None:
+    make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
+    (tmp_path / "acme-kernels").mkdir()
+    make_bundle(tmp_path / "acme-kernels" / "x.nojit", MUL, name="mine")
+    assert loader.load("acme-kernels").kernels == ("mul",)
+
+
+@pytest.mark.parametrize("path", ["./acme-kernels", "some/acme-kernels", "acme-kernels.nojit", Path("acme-kernels")])
+def test_what_is_spelled_as_a_path_is_no_name(named: list[Path], path: str | Path) -> None:
+    make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        loader.load(path)
+
+
+def test_an_unknown_name_says_which_there_are(named: list[Path]) -> None:
+    for folder in named:
+        make_bundle(folder / "a.nojit", ADD, name="acme-kernels")
+    with pytest.raises(FileNotFoundError, match="got 'acme-kernel'; did you mean 'acme-kernels'"):
+        loader.load("acme-kernel")
+
+
+def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "a.nojit", ADD)
+    # a checkout's own finder brings some of it before
+    code = (
+        "import sys; before = set(sys.modules); from nojit import runtime; "
+        "runtime.load(sys.argv[1]).kernel('add'); print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    brought = set(done.stdout.split())
+    assert "nojit.runtime.loader" in brought
+    assert not {"importlib.metadata", "nojit.runtime.discover", "pathlib"} & brought
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
