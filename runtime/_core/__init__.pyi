@@ -97,8 +97,16 @@ class Spec:
 class Geometry:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    box: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
 
-    def __new__(cls, strides: Sequence[int], shape: Sequence[int]) -> Self: ...
+    def __new__(
+        cls,
+        strides: Sequence[int],
+        shape: Sequence[int],
+        box: Sequence[int] | None = None,
+        steps: Sequence[int] | None = None,
+    ) -> Self: ...
     def __call__(self, base: Any, /) -> Described: ...
 
 class Described:
@@ -108,7 +116,14 @@ class Described:
     block_shape: None
     geometry: Geometry
 
-    def __new__(cls, base: Any, strides: Sequence[int], shape: Sequence[int] | None = None) -> Self: ...
+    def __new__(
+        cls,
+        base: Any,
+        strides: Sequence[int],
+        shape: Sequence[int] | None = None,
+        box: Sequence[int] | None = None,
+        steps: Sequence[int] | None = None,
+    ) -> Self: ...
 
 class Plain:
     def __new__(

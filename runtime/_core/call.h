@@ -39,6 +39,8 @@ typedef struct {
     int64_t shape[NJ_RANK_MAX];
     int64_t strides[NJ_RANK_MAX]; /* in elements */
     uint32_t block[NJ_RANK_MAX];
+    uint16_t box[NJ_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
+    uint8_t steps[NJ_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
     uint8_t rank;
     bool pads_nan;
     bool rounds_tf32;

@@ -27,8 +27,14 @@ static PyObject *geometry_call(PyObject *self, PyObject *const *arguments, size_
     return describe((nj_geometry *)self, arguments[0]);
 }
 
+static PyObject *tuple_or_none(PyObject *sequence)
+{
+    return sequence == Py_None ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
+}
+
 /* A geometry, new; NULL with an exception raised. */
-static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject *strides)
+static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject *strides, PyObject *box,
+                                  PyObject *steps)
 {
     nj_geometry *self = (nj_geometry *)type->tp_alloc(type, 0);
     if (self == NULL) {
@@ -37,7 +43,10 @@ static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject 
     self->vectorcall = geometry_call;
     self->shape = PySequence_Tuple(shape);
     self->strides = self->shape == NULL ? NULL : PySequence_Tuple(strides);
-    if (self->strides == NULL || nj_descriptor_set(self->shape, self->strides, &self->numbers) < 0) {
+    self->box = self->strides == NULL ? NULL : tuple_or_none(box);
+    self->steps = self->box == NULL ? NULL : tuple_or_none(steps);
+    if (self->steps == NULL || nj_descriptor_set(self->shape, self->strides, &self->numbers) < 0 ||
+        nj_descriptor_set_box(self->box, self->steps, &self->numbers) < 0) {
         Py_CLEAR(self);
     }
     return self;
@@ -45,12 +54,12 @@ static nj_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject 
 
 static PyObject *geometry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"strides", "shape", NULL};
-    PyObject *shape, *strides;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Geometry", names, &strides, &shape)) {
+    static char *names[] = {"strides", "shape", "box", "steps", NULL};
+    PyObject *shape, *strides, *box = Py_None, *steps = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:Geometry", names, &strides, &shape, &box, &steps)) {
         return NULL;
     }
-    return (PyObject *)make_geometry(type, shape, strides);
+    return (PyObject *)make_geometry(type, shape, strides, box, steps);
 }
 
 static void geometry_dealloc(nj_geometry *self)
@@ -58,19 +67,21 @@ static void geometry_dealloc(nj_geometry *self)
     PyTypeObject *type = Py_TYPE(self);
     Py_XDECREF(self->shape);
     Py_XDECREF(self->strides);
+    Py_XDECREF(self->box);
+    Py_XDECREF(self->steps);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
 static PyObject *described_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"base", "strides", "shape", NULL};
-    PyObject *base, *strides, *shape = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|O:Described", names, &base, &strides, &shape)) {
+    static char *names[] = {"base", "strides", "shape", "box", "steps", NULL};
+    PyObject *base, *strides, *shape = Py_None, *box = Py_None, *steps = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOO:Described", names, &base, &strides, &shape, &box, &steps)) {
         return NULL;
     }
     shape = shape == Py_None ? PyObject_GetAttrString(base, "shape") : Py_NewRef(shape);
-    nj_geometry *geometry = shape == NULL ? NULL : make_geometry(geometry_type, shape, strides);
+    nj_geometry *geometry = shape == NULL ? NULL : make_geometry(geometry_type, shape, strides, box, steps);
     PyObject *self = geometry == NULL ? NULL : describe(geometry, base);
     Py_XDECREF((PyObject *)geometry);
     Py_XDECREF(shape);
@@ -113,11 +124,14 @@ static PyMemberDef geometry_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_geometry, vectorcall), READONLY, NULL},
     {"shape", T_OBJECT, offsetof(nj_geometry, shape), READONLY, NULL},
     {"strides", T_OBJECT, offsetof(nj_geometry, strides), READONLY, NULL},
+    {"box", T_OBJECT, offsetof(nj_geometry, box), READONLY, NULL},
+    {"steps", T_OBJECT, offsetof(nj_geometry, steps), READONLY, NULL},
     {NULL},
 };
 
 static PyType_Slot geometry_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Geometry(strides, shape)\n--\n\nDescribes the tensors that it is called with.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Geometry(strides, shape, box=None, steps=None)\n--\n\n"
+                                  "Describes the tensors that it is called with.")},
     {Py_tp_new, geometry_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, geometry_dealloc},
@@ -146,8 +160,10 @@ static PyGetSetDef described_attributes[] = {
 };
 
 static PyType_Slot described_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Described(base, strides, shape=None)\n--\n\n"
-                                  "A tensor as kernels over tensor maps take it, its blocks left to the kernel.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Described(base, strides, shape=None, box=None, steps=None)\n--\n\n"
+                                  "A tensor as kernels over tensor maps take it, its blocks left to the kernel.\n\n"
+                                  "A box says how many elements of each dimension a copy takes instead of a block, as\n"
+                                  "many in all and as many of the last; steps say how far apart they lie.")},
     {Py_tp_new, described_new},
     {Py_tp_traverse, described_traverse},
     {Py_tp_dealloc, described_dealloc},

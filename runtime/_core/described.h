@@ -10,6 +10,8 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *shape;   /* tuple of ints */
     PyObject *strides; /* likewise */
+    PyObject *box;     /* likewise, or None */
+    PyObject *steps;   /* likewise */
     nj_descriptor numbers; /* all but the base */
 } nj_geometry;
 

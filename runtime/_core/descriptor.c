@@ -3,9 +3,13 @@
 #include "described.h"
 #include "errors.h"
 
+/* what the copy engine can do (cuda.h, cuTensorMapEncodeTiled) */
+#define BOX_MAX 256
+#define STEP_MAX 8
+
 /* Set once by `nj_descriptor_init` under the import lock. */
 static struct {
-    PyObject *base, *shape, *strides, *block_shape, *padding, *round_f32_to_tf32;
+    PyObject *base, *shape, *strides, *block_shape, *padding, *round_f32_to_tf32, *box, *steps;
 } names;
 
 int nj_descriptor_init(void)
@@ -20,6 +24,8 @@ int nj_descriptor_init(void)
         {&names.block_shape, "block_shape"},
         {&names.padding, "padding"},
         {&names.round_f32_to_tf32, "round_f32_to_tf32"},
+        {&names.box, "box"},
+        {&names.steps, "steps"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
@@ -134,6 +140,36 @@ int nj_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descrip
     return 0;
 }
 
+int nj_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor)
+{
+    int64_t sizes[NJ_RANK_MAX], apart[NJ_RANK_MAX];
+    int rank = descriptor->rank;
+    int count = box == Py_None ? rank : take_ints(Py_NewRef(box), names.box, sizes);
+    int others = count < 0 ? -1 : steps == Py_None ? rank : take_ints(Py_NewRef(steps), names.steps, apart);
+    if (others < 0) {
+        return -1;
+    }
+    if (count != rank || others != rank) {
+        PyErr_Format(PyExc_ValueError, "expected a box and steps of %d dimensions, as the shape has, got %d and %d", rank,
+                     count, others);
+        return -1;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (box != Py_None && (sizes[i] < 1 || sizes[i] > BOX_MAX)) {
+            PyErr_Format(PyExc_ValueError, "box: expected sizes of 1 to %d, got %lld", BOX_MAX, (long long)sizes[i]);
+            return -1;
+        }
+        if (steps != Py_None && (apart[i] < 1 || apart[i] > STEP_MAX || (i == rank - 1 && apart[i] != 1))) {
+            PyErr_Format(PyExc_ValueError, "steps: expected 1 to %d, and 1 in the last dimension, got %lld", STEP_MAX,
+                         (long long)apart[i]);
+            return -1;
+        }
+        descriptor->box[i] = box == Py_None ? 0 : (uint16_t)sizes[i];
+        descriptor->steps[i] = steps == Py_None ? 0 : (uint8_t)apart[i];
+    }
+    return 0;
+}
+
 /* What is read if the attribute is missing: zero padding, no rounding. */
 static int read_options(PyObject *object, nj_descriptor *descriptor)
 {
@@ -179,6 +215,8 @@ static PyObject *read_parts(PyObject *object, nj_descriptor *descriptor)
         *descriptor = ((nj_described *)object)->geometry->numbers;
         return check_geometry(descriptor) < 0 ? NULL : Py_NewRef(((nj_described *)object)->base);
     }
+    memset(descriptor->box, 0, sizeof descriptor->box);
+    memset(descriptor->steps, 0, sizeof descriptor->steps);
     bool read = read_geometry(object, descriptor) == 0 && read_options(object, descriptor) == 0;
     return read ? PyObject_GetAttr(object, names.base) : NULL;
 }

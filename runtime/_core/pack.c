@@ -74,7 +74,12 @@ static int pack_part(const nj_slot *slot, const nj_signature *signature, const n
         return refuse_shape(slot, signature, "a descriptor of the rank that the kernel was built for");
     }
     switch (slot->part) {
-    case NJ_PART_BASE: *cell = (uint64_t)descriptor->base.bits; return 0;
+    case NJ_PART_BASE:
+        if (descriptor->box[0] != 0 || descriptor->steps[0] != 0) {
+            return refuse_shape(slot, signature, "a descriptor without a box of its own: the kernel uses no tensor maps");
+        }
+        *cell = (uint64_t)descriptor->base.bits;
+        return 0;
     case NJ_PART_SHAPE: return pack_shape(slot, signature, descriptor->shape[slot->index], cell);
     case NJ_PART_STRIDE: *cell = (uint64_t)descriptor->strides[slot->index]; return 0;
     case NJ_PART_PADS_NAN: *cell = descriptor->pads_nan; return 0;

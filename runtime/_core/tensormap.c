@@ -6,6 +6,7 @@
 #define ADDRESS_ALIGN 16
 #define DIMENSION_MAX (INT64_C(1) << 32)
 #define STRIDE_BYTES_MAX (INT64_C(1) << 40)
+#define BOX_MAX 256
 
 /* Up to CUDA 13.1 the driver sets this bit of a map's second word for tensors that are too small for it. */
 #define FIXED_SINCE 13020
@@ -51,6 +52,8 @@ int nj_map_read(PyObject *facts, Py_ssize_t argument_count, nj_map *map)
 typedef struct {
     uint64_t dimensions[NJ_RANK_MAX];
     uint64_t stride_bytes[NJ_RANK_MAX];
+    uint32_t box[NJ_RANK_MAX]; /* steps included */
+    uint32_t steps[NJ_RANK_MAX];
 } encoding;
 
 static int refuse(PyObject *kernel, PyObject *argument, const char *what, int64_t got)
@@ -80,6 +83,33 @@ static int reverse(const nj_map *map, const nj_descriptor *descriptor, PyObject 
                           stride);
         }
         out->stride_bytes[i - 1] = (uint64_t)stride * map->element_bytes;
+    }
+    return 0;
+}
+
+/* Reads what a copy takes: the kernel's block, or as many elements in another box, of as many neighbours. */
+static int reverse_box(const nj_map *map, const nj_descriptor *descriptor, PyObject *kernel, PyObject *argument,
+                       encoding *out)
+{
+    uint64_t wanted = 1, count = 1;
+    uint16_t width = descriptor->box[map->rank - 1];
+    if (width != 0 && width != map->box[0]) {
+        return refuse(kernel, argument, "expected a descriptor's box to be as wide as the kernel's block", width);
+    }
+    for (int i = 0; i < map->rank; i++) {
+        int given = map->rank - 1 - i;
+        uint32_t size = descriptor->box[given] == 0 ? map->box[i] : descriptor->box[given];
+        out->steps[i] = descriptor->steps[given] == 0 ? 1 : descriptor->steps[given];
+        out->box[i] = size * out->steps[i];
+        if (out->box[i] > BOX_MAX) {
+            return refuse(kernel, argument, "expected a descriptor's box to reach over at most 256 elements", out->box[i]);
+        }
+        wanted *= map->box[i];
+        count *= size;
+    }
+    if (count != wanted) {
+        return refuse(kernel, argument, "expected a descriptor's box of as many elements as the kernel's block",
+                      (int64_t)count);
     }
     return 0;
 }
@@ -127,7 +157,6 @@ static nj_outcome encode_there(void *facts)
     const nj_encoding *it = facts;
     const nj_map *map = it->map;
     const nj_descriptor *descriptor = it->descriptor;
-    static const uint32_t steps[NJ_RANK_MAX] = {1, 1, 1, 1, 1};
     int type = descriptor->rounds_tf32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : map->element_type;
     int fill = descriptor->pads_nan ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : 0;
     bool pushed;
@@ -136,8 +165,8 @@ static nj_outcome encode_there(void *facts)
         return outcome;
     }
     outcome = NJ_TRY(cuTensorMapEncodeTiled, it->out, type, (uint32_t)map->rank, (void *)(uintptr_t)descriptor->base.bits,
-                     it->numbers->dimensions, it->numbers->stride_bytes, map->box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                     map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill);
+                     it->numbers->dimensions, it->numbers->stride_bytes, it->numbers->box, it->numbers->steps,
+                     CU_TENSOR_MAP_INTERLEAVE_NONE, map->swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, fill);
     nj_context_leave(pushed);
     return outcome;
 }
@@ -165,6 +194,8 @@ static nj_map_key key_of(const nj_descriptor *descriptor)
     key.address = (uint64_t)descriptor->base.bits;
     memcpy(key.shape, descriptor->shape, descriptor->rank * sizeof *key.shape);
     memcpy(key.strides, descriptor->strides, descriptor->rank * sizeof *key.strides);
+    memcpy(key.box, descriptor->box, sizeof key.box);
+    memcpy(key.steps, descriptor->steps, sizeof key.steps);
     key.pads_nan = descriptor->pads_nan;
     key.rounds_tf32 = descriptor->rounds_tf32;
     key.used = 1;
@@ -183,6 +214,7 @@ int nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descripto
     }
     encoding numbers;
     if (check(map, descriptor, kernel, argument) < 0 || reverse(map, descriptor, kernel, argument, &numbers) < 0 ||
+        reverse_box(map, descriptor, kernel, argument, &numbers) < 0 ||
         encode(map, device, descriptor, &numbers, where, out) < 0) {
         return -1;
     }

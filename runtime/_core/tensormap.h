@@ -1,4 +1,4 @@
-/* Tensor maps: descriptors encoded for the copy engine, kept by address, shape and strides. */
+/* Tensor maps: descriptors encoded for the copy engine, kept by address, shape, strides and what a copy takes. */
 #ifndef NOJIT_TENSORMAP_H
 #define NOJIT_TENSORMAP_H
 
@@ -13,10 +13,12 @@ typedef struct {
     uint64_t address;
     int64_t shape[NJ_RANK_MAX];
     int64_t strides[NJ_RANK_MAX];
+    uint16_t box[NJ_RANK_MAX];
+    uint8_t steps[NJ_RANK_MAX];
     uint8_t pads_nan;
     uint8_t rounds_tf32;
     uint8_t used;
-    uint8_t unused[5];
+    uint8_t unused[6];
 } nj_map_key;
 
 /* How one descriptor of a plan is encoded, and the maps made so far. */

@@ -69,6 +69,45 @@ def test_a_geometry_that_no_map_has_is_refused_by_the_launch(
         copy(_core.Described(tensor(0x1000), strides, shape))
 
 
+def test_a_copy_takes_the_box_that_a_geometry_says(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    copy = make({"x": "tensordesc<fp16[64,64]>"}, grid=["1"])
+    strides, shape = (640, 64, 1), (5, 10, 64)
+    spread = make({"x": "tensordesc<fp16[1,64,64]>"}, grid=["1"])
+    for box, steps in (((16, 4, 64), None), ((8, 8, 64), (1, 3, 1)), (None, (1, 4, 1)), ((16, 4, 64), (1, 1, 1))):
+        spread(_core.Described(tensor(0x1000), strides, shape, box, steps))
+        made = fakecuda.last_launch().tensor_map(0)
+        sizes, apart = box or (1, 64, 64), steps or (1, 1, 1)
+        assert made.box == tuple(size * step for size, step in zip(sizes[::-1], apart[::-1], strict=True))
+        assert made.steps == apart[::-1]
+    for box, what in (
+        ((16, 8, 64), "as many elements as the kernel's block, got 8192"),
+        ((32, 4, 32), "as wide as the kernel's block, got 32"),
+    ):
+        with pytest.raises(ArgumentError, match=what):
+            spread(_core.Described(tensor(0x1000), strides, shape, box))
+    with pytest.raises(ArgumentError, match="over at most 256 elements, got 320"):
+        spread(_core.Described(tensor(0x1000), strides, shape, (1, 64, 64), (1, 5, 1)))
+    copy(_core.Described(tensor(0x1000), STRIDES, (5, 64), (64, 64)))
+    assert _core.Geometry(STRIDES, (5, 64), [64, 64]).box == (64, 64)
+    assert _core.Geometry(STRIDES, (5, 64)).steps is None
+
+
+@pytest.mark.parametrize(
+    ("box", "steps", "what"),
+    [
+        ((64,), None, "of 2 dimensions"),
+        ((64, 64), (1,), "of 2 dimensions"),
+        ((0, 64), None, "box: expected sizes of 1 to 256, got 0"),
+        ((257, 64), None, "got 257"),
+        (None, (9, 1), "steps: expected 1 to 8"),
+        (None, (1, 2), "1 in the last dimension, got 2"),
+    ],
+)
+def test_a_box_that_no_map_has_is_refused(box: Any, steps: Any, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        _core.Geometry(STRIDES, (5, 64), box, steps)
+
+
 @pytest.mark.parametrize(("strides", "shape"), [((1,), (2, 2)), ((1,) * 6, (1,) * 6), ((), ()), ((2**70,), (1,))])
 def test_a_geometry_has_as_many_strides_as_sizes(strides: tuple[int, ...], shape: tuple[int, ...]) -> None:
     with pytest.raises((ValueError, OverflowError)):
