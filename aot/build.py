@@ -25,7 +25,7 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import Tuning
 
-__all__ = ["BuildResult", "build", "report_path"]
+__all__ = ["BuildResult", "build", "inputs_of", "report_path", "toolchain_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,26 @@ class _Work:
     """The report of the bundle in place, if that is the one to build."""
 
 
-def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
-    toolchain = (*compiler.toolchain(plan.arch), ("zstandard", packer_version()))
-    jobs = tuple(
+def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
+    """Name the tools that a bundle is made with, and their versions."""
+    return (*compiler.toolchain(plan.arch), ("zstandard", packer_version()))
+
+
+def inputs_of(plan: Plan, compiler: Compiler) -> str:
+    """Return the digest of everything that a whole bundle is a function of, as its index holds it."""
+    return _inputs_digest(plan, toolchain_of(plan, compiler), _jobs(plan, compiler))
+
+
+def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
+    return tuple(
         Job(variant, kernel.place, compiler.variant_key(variant, kernel.source, kernel.place))
         for kernel in plan.kernels
         for variant in kernel.variants
     )
+
+
+def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
+    toolchain, jobs = toolchain_of(plan, compiler), _jobs(plan, compiler)
     inputs = _inputs_digest(plan, toolchain, jobs)
     return _Work(plan, path, toolchain, jobs, inputs, _existing(path, inputs))
 

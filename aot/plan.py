@@ -73,6 +73,8 @@ class Plan:
     """Sorted by name; those without a variant for this arch and profile left out."""
     tuning: bool = False
     """Whether it is a tuning bundle: configs that turn out not to be worth measuring are pruned, and are no failures."""
+    manifests: tuple[Path, ...] = ()
+    """The files that say what is in it."""
 
     @property
     def file_name(self) -> str:
@@ -120,7 +122,9 @@ def make_plans(
         wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
         for arch in dict.fromkeys(archs or bundle.archs):
             expanded = [_expand(entry, arch, profile, tuning=tuning) for entry in wanted]
-            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, _planned(expanded, compiler), tuning))
+            planned = _planned(expanded, compiler)
+            files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
+            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files))
     return plans
 
 
@@ -134,6 +138,7 @@ class _Entry:
 
     spec: KernelSpec
     place: SourcePlace
+    manifest: Path
     tuned: list[TunedTable] = field(default_factory=list)
 
 
@@ -167,7 +172,8 @@ def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleS
                     got=f"it in {other} too",
                     where=str(path),
                 )
-            entries.append(_Entry(spec, SourcePlace(spec.source, path.parent, f"{path} kernel {spec.name}")))
+            place = SourcePlace(spec.source, path.parent, f"{path} kernel {spec.name}")
+            entries.append(_Entry(spec, place, path))
     if tuned:
         _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests)
     return bundles

@@ -6,8 +6,8 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Iterator
-from typing import Self
+from collections.abc import Callable, Iterator
+from typing import Self, TypeAlias
 
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean
 from nojit.runtime.format import (
@@ -24,7 +24,10 @@ from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
 
-__all__ = ["BundleFile", "ImagePlace"]
+__all__ = ["Accept", "BundleFile", "ImagePlace"]
+
+Accept: TypeAlias = Callable[[str, str], None]
+"""Raises if a bundle is not to be used, by its path and its digest."""
 
 # the first that a process makes is slow to make
 _HASHER = hashlib.sha256()
@@ -53,15 +56,16 @@ class BundleFile:
 
     Args:
         path: the bundle.
+        accept: told of the path and the digest before anything of the index is parsed; raises to refuse the bundle.
 
     Raises:
         FileNotFoundError: there is no such file.
-        BundleError: it is not a whole, unaltered bundle of a known format.
+        BundleError: it is not a whole, unaltered bundle of a known format, or `accept` refuses it.
     """
 
     _fd = -1
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], accept: Accept | None = None) -> None:
         self.path = os.fsdecode(path)
         # a finalizer that reads the bundle may run while this thread holds it
         self._lock = threading.RLock()
@@ -71,12 +75,12 @@ class BundleFile:
         self._groups: Groups | None = None
         self._last_group: tuple[int, bytes] = (-1, b"")
         try:
-            self._open()
+            self._open(accept)
         except BaseException:
             self.close()
             raise
 
-    def _open(self) -> None:
+    def _open(self, accept: Accept | None) -> None:
         where = self.path
         status = os.fstat(self._fd)
         if not stat.S_ISREG(status.st_mode):
@@ -90,6 +94,8 @@ class BundleFile:
                 f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
             )
         self.digest = digest.hex()
+        if accept is not None:
+            accept(where, self.digest)
         raw = decompress(packed, header.index_raw_bytes, where)
         self.index: BundleIndex = decode_index(raw, f"{where} index")
         expected = self.index.file_bytes(header)

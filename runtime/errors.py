@@ -10,6 +10,7 @@
     +-- BundleError          (ValueError)
     |   +-- BundleFormatError                the bytes break a rule of the format
     |   +-- BundleIntegrityError             the bytes are not the ones that were built
+    |   +-- BundleTrustError                 the policy asks for a signature that is not there, or not right
     +-- KernelNotFoundError  (LookupError)   no bundle at hand holds that kernel
     +-- NoMatchingVariantError (LookupError) the kernel is there, no variant serves this call
     +-- ArgumentError        (TypeError)     an argument the kernel cannot take
@@ -28,6 +29,7 @@ __all__ = [
     "BundleError",
     "BundleFormatError",
     "BundleIntegrityError",
+    "BundleTrustError",
     "CompileError",
     "DriverError",
     "KernelNotFoundError",
@@ -117,6 +119,18 @@ class BundleFormatError(BundleError):
 
 class BundleIntegrityError(BundleError):
     """The bytes are not the ones that were built: a hash differs, or something is missing."""
+
+
+class BundleTrustError(BundleError):
+    """The policy asks for signed bundles, and this one is not signed as it wants.
+
+    Attributes:
+        reason: the short name of the refusal, as in ``docs/trust.md``.
+    """
+
+    def __init__(self, what: str, *, got: str = "", where: str = "", reason: str = "") -> None:
+        super().__init__(what, got=got, where=where)
+        self.reason = reason
 
 
 class KernelNotFoundError(NojitError, LookupError):

@@ -17,6 +17,7 @@ from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
 
 if TYPE_CHECKING:
+    from nojit.runtime.bundle import Accept
     from nojit.runtime.tuning_source import TuningSource
 
 __all__ = ["Bundle", "load"]
@@ -33,6 +34,7 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     Raises:
         FileNotFoundError: nothing is there, or the folder holds no bundle, or none has this name.
         BundleError: a file is no whole, unaltered bundle, or two of a folder hold the same kernel for one arch.
+        BundleTrustError: ``NOJIT_TRUST`` asks for a signature, and a file has none, or not a right one.
         TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
     """
     place = os.fsdecode(path)
@@ -71,9 +73,11 @@ class Bundle:
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]], *, first_wins: bool = False) -> None:
         self.files: tuple[BundleFile, ...] = ()
+        policy = os.environ.get("NOJIT_TRUST")
+        accept = _accept(policy) if policy else None
         try:
             for path in paths:
-                self.files += (BundleFile(path),)
+                self.files += (BundleFile(path, accept),)
             self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
@@ -145,6 +149,13 @@ class Bundle:
 
     def __repr__(self) -> str:
         return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
+
+
+def _accept(policy: str) -> Accept | None:
+    """Return what refuses the bundles that the policy does not allow; None if it allows all."""
+    from nojit.runtime.trust import accept_of  # noqa: PLC0415 - seldom set
+
+    return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))
 
 
 def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -24,6 +25,7 @@ from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
 from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.pool import WorkerPool
+from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.target import ARCHS
 from nojit.runtime.errors import ManifestError
 
@@ -49,6 +51,8 @@ class _Request:
     keep_going: bool
     tuning: bool
     tuned: bool
+    build_number: int
+    builder: str
 
 
 @click.command("build")
@@ -76,6 +80,10 @@ class _Request:
     metavar="S",
     help="Give up on a variant after S seconds; default 300.",
 )
+@click.option(
+    "--build-number", type=click.IntRange(0), default=0, metavar="N", help="Release, for the statement; default 0."
+)
+@click.option("--builder", default=LOCAL_BUILDER, metavar="URI", help="Who builds, for the statement.")
 @click.option("--cache-dir", type=click.Path(path_type=Path), help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
@@ -91,12 +99,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     keep_going: bool,
     dry_run: bool,
     timeout: float,
+    build_number: int,
+    builder: str,
     cache_dir: Path | None,
 ) -> int:
     """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
 
     Without arguments: every manifest in manifests/, for the architectures that the manifests name. What the cache has
-    is not compiled again, and a bundle that is up to date is left alone. Needs no GPU.
+    is not compiled again, and a bundle that is up to date is left alone. Needs no GPU. Beside each bundle lie a report
+    and a provenance statement, which `nojit sign` signs.
 
     Kernels with tuned tables, in a folder tuned/ beside their manifest, are built with the configs of these tables. With
     --tuning each kernel that has a space is built with all its configs, aligned calls only, into a bundle
@@ -116,8 +127,10 @@ def command(  # noqa: PLR0917 - click passes each by name
         keep_going=keep_going,
         tuning=tuning,
         tuned=not untuned,
+        build_number=build_number,
+        builder=builder,
     )
-    started = time.monotonic()
+    started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
     with contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
         plans = _plan(request, out)
@@ -126,6 +139,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         out.emit("build", plan_document(plans))
         show_plans(out, plans)
         return 0
+    _attest(request, plans, result, clock)
     seconds = time.monotonic() - started
     out.emit("build", build_document(result, request.folder, seconds))
     show_build(out, result, request.folder, seconds)
@@ -178,6 +192,20 @@ def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
         keep_going=request.keep_going,
         on_event=on_event,
     )
+
+
+def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, started: datetime) -> None:
+    invocation = Invocation(
+        profile=request.profile,
+        kernels=request.kernels,
+        tuned=request.tuned,
+        keep_going=request.keep_going,
+        build_number=request.build_number,
+        builder=request.builder,
+        started=started,
+        finished=datetime.now(UTC),
+    )
+    attest(plans, result.reports, request.folder, invocation)
 
 
 class _Pool(WorkerPool):

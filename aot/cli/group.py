@@ -16,6 +16,7 @@ from nojit.aot.cli.lazy import LazyGroup
 from nojit.runtime.errors import (
     BundleFormatError,
     BundleIntegrityError,
+    BundleTrustError,
     NojitError,
     NoMatchingVariantError,
 )
@@ -32,6 +33,7 @@ COMMANDS = {
     "build": "Compile manifests into bundles.",
     "inspect": "Show what a bundle holds.",
     "verify": "Check bundles down to the last byte.",
+    "sign": "Vouch for bundles with a key.",
     "diff": "Show what differs between two bundles.",
     "extract": "Write a kernel's cubins as files.",
     "wheel": "Pack bundles into wheels that pip and uv install.",
@@ -43,15 +45,17 @@ COMMANDS = {
 }
 # what is not installed with the runtime alone, and the extra that brings it
 _EXTRAS = {
+    "cryptography": "sign",
     "msgspec": "build",
     "numpy": "tune",
     "rich": "cli",
+    "securesystemslib": "sign",
     "sklearn": "tune",
     "triton": "build",
     "zstandard": "build",
 }
 # what an error's JSON repeats of its attributes
-_ERROR_FACTS = ("what", "got", "where", "rule", "log")
+_ERROR_FACTS = ("what", "got", "where", "rule", "reason", "log")
 
 
 class _Commands(LazyGroup):
@@ -85,7 +89,7 @@ class _Commands(LazyGroup):
 
 
 def _exit_code(error: Exception) -> int:
-    if isinstance(error, BundleFormatError | BundleIntegrityError):
+    if isinstance(error, BundleFormatError | BundleIntegrityError | BundleTrustError):
         return EXIT_UNVERIFIED
     return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +13,62 @@ import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import EXIT_UNVERIFIED
 from nojit.aot.inspection import open_bundle
+from nojit.aot.sign import read_only_key, verify_signed
 from nojit.aot.verification import verify_bundle
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
-__all__ = ["command"]
+__all__ = ["bundles_of", "command"]
+
+# as `nojit build` gives up on a variant unless told otherwise
+_TIMEOUT_S = 300.0
 
 
 @click.command("verify")
 @click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--key", type=click.Path(path_type=Path), help="Public key in PEM that must have signed them.")
+@click.option("--trusted-keys", "keys", type=click.Path(path_type=Path), help="File of keys, one of which must have.")
+@click.option("--rebuild", is_flag=True, help="Build each again from its sources, and compare the bytes.")
+@click.option(
+    "--sources",
+    type=click.Path(path_type=Path),
+    default=".",
+    help="With --rebuild: root of the checkout; default the current folder.",
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: how many compile at once; default: every CPU."
+)
 @output_options
-def command(out: Output, places: tuple[Path, ...]) -> int:
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output,
+    places: tuple[Path, ...],
+    key: Path | None,
+    keys: Path | None,
+    rebuild: bool,
+    sources: Path,
+    jobs: int | None,
+) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
     A folder stands for every bundle in it. Exits 3 if any bundle fails. That the bytes are the ones that were built
-    says nothing of who built them.
+    says nothing of who built them: with --key or --trusted-keys the provenance statement beside each bundle must be
+    signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must come out of its sources again, byte
+    for byte; nothing is taken from the cache.
     """
+    if key is not None and keys is not None:
+        raise click.UsageError("expected one of --key and --trusted-keys")
+    trusted = _trusted(key, keys)
     results = []
-    for path in _bundles(places):
-        result = _verify(path)
+    for path in bundles_of(places):
+        result = _verify(path, trusted, (lambda bundle: _rebuild(bundle, sources, jobs)) if rebuild else None)
         results.append(result)
         if result["ok"]:
+            by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
             out.line(
                 f"OK      {path}  {result['digest'][:12]}, {counted(result['variants'], 'variant')}, "
-                f"{counted(result['images'], 'image')}"
+                f"{counted(result['images'], 'image')}{by}{', rebuilt' if rebuild else ''}"
             )
         else:
             out.warn(f"FAILED  {path}  {result['error']['message']}")
@@ -41,7 +76,30 @@ def command(out: Output, places: tuple[Path, ...]) -> int:
     return 0 if all(result["ok"] for result in results) else EXIT_UNVERIFIED
 
 
-def _bundles(places: Sequence[Path]) -> Iterator[Path]:
+def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
+    if key is not None:
+        return read_only_key(key)
+    return None if keys is None else read_trusted_keys(str(keys))
+
+
+def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None) -> None:
+    # these need Triton and msgspec, and nothing else of this command does
+    from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
+    from nojit.aot.pool import WorkerPool  # noqa: PLC0415
+    from nojit.aot.rebuild import rebuild  # noqa: PLC0415
+
+    workers = jobs or len(os.sched_getaffinity(0))
+    # kernel sources are imported, and what they print has no place between our lines
+    with contextlib.redirect_stdout(sys.stderr):
+        rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S))
+
+
+def bundles_of(places: Sequence[Path]) -> Iterator[Path]:
+    """Name the bundles that places stand for: files, and every bundle in a folder.
+
+    Raises:
+        BundleError: a folder holds none.
+    """
     for place in places:
         if not place.is_dir():
             yield place
@@ -52,15 +110,24 @@ def _bundles(places: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _verify(path: Path) -> dict[str, Any]:
+def _verify(path: Path, trusted: TrustedKeys | None, rebuild: Callable[[BundleFile], None] | None) -> dict[str, Any]:
     try:
         with open_bundle(path) as bundle:
+            claim = None if trusted is None else verify_signed(bundle, trusted)
             verify_bundle(bundle)
             variants = sum(entry.variants for entry in bundle.index.kernels)
             facts = {"digest": bundle.digest, "variants": variants, "images": bundle.index.image_count}
+            if rebuild is not None:
+                rebuild(bundle)
     except BundleError as error:
         # the path stands before the message already
         error.where = error.where.removeprefix(str(path)).strip()
-        failure = {"type": type(error).__name__, "message": str(error), "rule": getattr(error, "rule", "")}
+        failure = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "rule": getattr(error, "rule", ""),
+            "reason": getattr(error, "reason", ""),
+        }
         return {"path": str(path), "ok": False, "error": failure}
-    return {"path": str(path), "ok": True, **facts}
+    said = {"signed_by": claim.key_name if claim else None, "build_number": claim.build_number if claim else None}
+    return {"path": str(path), "ok": True, **facts, **said, "rebuilt": rebuild is not None}

@@ -1,0 +1,51 @@
+"""``nojit sign``: vouch for bundles with a key."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.verify import bundles_of
+from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
+
+__all__ = ["command"]
+
+
+@click.command("sign")
+@click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--key", "key_path", type=click.Path(path_type=Path), help="Private Ed25519 key in PEM.")
+@click.option("--new-key", "new_key", type=click.Path(path_type=Path), help="Make a key there first; also PATH.pub.")
+@output_options
+def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_key: Path | None) -> None:
+    """Check bundles, and sign the provenance statement beside each: <bundle>.intoto.jsonl.
+
+    A folder stands for every bundle in it. The statement, which `nojit build` wrote, pins every byte of the bundle; a
+    process with NOJIT_TRUST=signed loads only what a trusted key signed so. NOJIT_KEY_PASSWORD decrypts the key, and
+    encrypts a new one.
+    """
+    if (key_path is None) == (new_key is None):
+        raise click.UsageError("expected either --key or --new-key")
+    if key_path is not None and not places:
+        raise click.UsageError("expected bundles to sign")
+    password = os.environ.get("NOJIT_KEY_PASSWORD", "").encode() or None
+    made = None if new_key is None else make_key(new_key, password)
+    signed = []
+    if places:
+        signer = read_signer(key_path or Path(str(new_key)), password)
+        for path in bundles_of(places):
+            one = sign_bundle(path, signer)
+            signed.append(one)
+            out.line(f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}, in {one.statement}")
+    out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
+    if made is not None:
+        _show_key(out, made)
+
+
+def _show_key(out: Output, made: NewKey) -> None:
+    """Show a new key as the file of trusted keys wants it."""
+    out.line(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
+    pem = Path(made.public).read_text(encoding="ascii")
+    out.block(f'schema = 1\n\n[[key]]\nname = "{Path(made.private).stem}"\npublic = """\n{pem}"""\n')

@@ -1,0 +1,179 @@
+"""The provenance statement beside a bundle: where it came from, who built it and with what.
+
+An in-toto statement v1 with SLSA provenance v1. What differs from build to build (commit, builder, time) stands here and
+never in the bundle, whose bytes hold only what its inputs determine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from nojit.aot.checkout import Checkout, read_checkout
+from nojit.aot.pack import write_file
+from nojit.runtime.strict import Json
+from nojit.runtime.trust import INDEX_DIGEST
+
+if TYPE_CHECKING:
+    # whoever signs or verifies reads statements without msgspec
+    from nojit.aot.plan import Plan
+    from nojit.aot.report import BundleReport
+
+__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "make_statement", "statement_path"]
+
+BUILD_TYPE: Final = "nojit:build/1"
+LOCAL_BUILDER: Final = "nojit:builder/local"
+"""The builder where none is named: somebody's own machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What a build was asked for, by whom and when."""
+
+    profile: str
+    kernels: tuple[str, ...]
+    """Of which kernels; empty if of all."""
+    tuned: bool
+    """Whether tuned tables beside the manifests count."""
+    keep_going: bool
+    build_number: int
+    """What release it is: the higher, the later."""
+    builder: str
+    """URI of who vouches for how it was built."""
+    started: datetime
+    finished: datetime
+
+
+def statement_path(bundle: Path) -> Path:
+    """Name the statement that lies beside a bundle, not signed."""
+    return bundle.with_suffix(".provenance.json")
+
+
+def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:
+    """Write the statement of each bundle of a build that has none, or one of other bytes or of another build number.
+
+    Args:
+        plans: what was built.
+        reports: what came of each of them.
+        folder: where the bundles are.
+        invocation: how.
+
+    Returns:
+        The statements that were written.
+
+    Raises:
+        PackageError: one cannot be written.
+    """
+    checkouts: dict[Path, Checkout | None] = {}
+    written = []
+    for plan, report in zip(plans, reports, strict=True):
+        bundle = folder / report.path
+        place = statement_path(bundle)
+        if not report.digest or (report.up_to_date and _stands(place, report.digest, invocation.build_number)):
+            continue
+        origin = plan.manifests[0].resolve().parent
+        if origin not in checkouts:
+            checkouts[origin] = read_checkout(origin)
+        sha256 = _sha256(bundle)
+        statement = make_statement(plan, report, sha256, invocation, checkouts[origin])
+        write_file(place, json.dumps(statement, indent=1).encode() + b"\n")
+        written.append(place)
+    return written
+
+
+def _stands(place: Path, digest: str, build_number: int) -> bool:
+    """Say whether a statement is there already, so that what was signed of it stays right."""
+    try:
+        statement = json.loads(place.read_bytes())
+        (subject,) = statement["subject"]
+        said = statement["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"]
+    except (OSError, ValueError, LookupError, TypeError):
+        # absent or damaged: writing it anew is the answer to both
+        return False
+    return bool(subject["digest"].get(INDEX_DIGEST) == digest and said == build_number)
+
+
+def make_statement(
+    plan: Plan, report: BundleReport, sha256: str, invocation: Invocation, checkout: Checkout | None
+) -> dict[str, Json]:
+    """Say where a bundle came from.
+
+    Args:
+        plan: what was built.
+        report: what came of it.
+        sha256: of the bundle file.
+        invocation: how it was asked for.
+        checkout: where the manifests come from; None if that is not known.
+    """
+    root = checkout.root if checkout else Path.cwd()
+    asked: dict[str, Json] = {
+        "bundle": {"name": plan.bundle.name, "version": plan.bundle.version},
+        "arch": plan.arch,
+        "manifests": [_name(path, root) for path in plan.manifests],
+        "profile": invocation.profile,
+        "kernels": list(invocation.kernels),
+        "tuning": plan.tuning,
+        "tuned": invocation.tuned,
+        "keepGoing": invocation.keep_going,
+    }
+    inside: dict[str, Json] = {"buildNumber": invocation.build_number, "failures": len(report.failures)}
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": report.path, "digest": {"sha256": sha256, INDEX_DIGEST: report.digest}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": BUILD_TYPE,
+                "externalParameters": asked,
+                "internalParameters": inside,
+                "resolvedDependencies": list(_dependencies(plan, report, root, checkout)),
+            },
+            "runDetails": {
+                "builder": {
+                    "id": invocation.builder,
+                    "version": {"nojit": version("nojit"), "python": platform.python_version()},
+                },
+                "metadata": {"startedOn": _time(invocation.started), "finishedOn": _time(invocation.finished)},
+            },
+        },
+    }
+
+
+def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checkout | None) -> Iterator[dict[str, Json]]:
+    if checkout is not None:
+        state: dict[str, Json] = {"name": "source", "digest": {"gitCommit": checkout.commit}}
+        if checkout.uri:
+            state["uri"] = checkout.uri
+        yield state | {"annotations": {"dirty": checkout.dirty}}
+    tables = [Path(table.path) for kernel in plan.kernels for table in kernel.tuned]
+    for path in dict.fromkeys([*plan.manifests, *tables]):
+        yield {"name": _name(path, root), "digest": {"sha256": _sha256(path)}}
+    for kernel in plan.kernels:
+        # of the function and of all that it reaches: what the file says beside them does not count
+        digest: dict[str, Json] = {"nojitSource": kernel.source.digest}
+        yield {"name": kernel.spec.name, "digest": digest, "annotations": {"source": kernel.spec.source}}
+    for tool, number in report.toolchain:
+        kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
+        yield {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
+
+
+def _name(path: Path, root: Path) -> str:
+    """Name a file from the root of its checkout; one that lies elsewhere by its last part, for paths are a machine's."""
+    whole = path.resolve()
+    return whole.relative_to(root.resolve()).as_posix() if whole.is_relative_to(root.resolve()) else whole.name
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,121 @@
+"""Build a bundle once more from its sources, and compare the bytes: whether it is what its statement says it is."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from nojit.aot.build import build, inputs_of, toolchain_of
+from nojit.aot.cache import Cache
+from nojit.aot.plan import Compiler, Plan, make_plans
+from nojit.aot.provenance import statement_path
+from nojit.aot.statement import Recipe, read_statement
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleIntegrityError, PackageError
+
+__all__ = ["rebuild"]
+
+
+def rebuild(
+    bundle: BundleFile, sources: Path, compiler: Compiler, open_executor: Callable[[], AbstractContextManager[Executor]]
+) -> None:
+    """Build a bundle anew, with nothing taken from a cache, and hold it against the one that is there.
+
+    Args:
+        bundle: its provenance statement lies beside it and says what to build.
+        sources: the folder that the statement names manifests from: the root of the checkout.
+        compiler: makes images.
+        open_executor: starts the workers.
+
+    Raises:
+        PackageError: there is no statement, or it is of another bundle.
+        ManifestError: what it names cannot be built from `sources`.
+        BundleIntegrityError: the bytes differ; says in what, as far as that can be known.
+    """
+    recipe = read_statement(statement_path(Path(bundle.path))).recipe()
+    if recipe.digest != bundle.digest:
+        what = f"expected the provenance statement of bundle {bundle.id}"
+        raise PackageError(what, got=f"that of {recipe.digest[:12]}", where=str(statement_path(Path(bundle.path))))
+    plan = _plan(recipe, sources, compiler)
+    _compare_inputs(bundle, plan, compiler, recipe, sources)
+    with tempfile.TemporaryDirectory(prefix="nojit-rebuild-") as folder:
+        result = build(
+            [plan],
+            Path(folder) / "out",
+            compiler,
+            Cache(Path(folder) / "cache"),
+            open_executor,
+            keep_going=recipe.keep_going,
+        )
+        made = Path(folder) / "out" / plan.file_name
+        if not made.exists():
+            failed = result.failures[0].message if result.failures else "nothing to build"
+            raise BundleIntegrityError("expected to build the bundle again", got=failed, where=bundle.path)
+        _compare_bytes(bundle, made)
+
+
+def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
+    plans = make_plans(
+        [sources / name for name in recipe.manifests],
+        [recipe.arch],
+        recipe.profile,
+        compiler,
+        recipe.kernels,
+        tuning=recipe.tuning,
+        tuned=recipe.tuned,
+    )
+    named = [plan for plan in plans if plan.bundle.name == recipe.name]
+    if len(named) != 1:
+        names = ", ".join(plan.bundle.name for plan in plans)
+        raise PackageError(f"expected manifests of bundle {recipe.name}", got=names or "none", where=str(sources))
+    return named[0]
+
+
+def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:
+    """Refuse what cannot come out alike before anything is compiled."""
+    toolchain = toolchain_of(plan, compiler)
+    if dict(toolchain) != dict(bundle.index.toolchain):
+        what = f"expected the toolchain that made it: {_words(bundle.index.toolchain)}"
+        raise BundleIntegrityError(what, got=_words(toolchain), where=bundle.path)
+    if not recipe.failures and inputs_of(plan, compiler) != bundle.index.inputs:
+        what = "expected sources, manifests and options that it was made of"
+        changed = _changed(recipe, plan, sources)
+        raise BundleIntegrityError(
+            what, got=f"others: {', '.join(changed) or 'what cannot be told'}", where=bundle.path
+        )
+
+
+def _words(toolchain: Any) -> str:
+    return ", ".join(f"{tool} {version}" for tool, version in sorted(toolchain))
+
+
+def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
+    """Name the files and kernels that are others than the statement says."""
+    digests = {kernel.spec.name: kernel.source.digest for kernel in plan.kernels}
+    changed = []
+    for name, sha256 in recipe.files.items():
+        path = sources / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+            changed.append(name)
+    changed += [name for name, digest in recipe.kernel_sources.items() if digests.get(name) != digest]
+    return changed + [name for name in digests if name not in recipe.kernel_sources]
+
+
+def _compare_bytes(bundle: BundleFile, made: Path) -> None:
+    before, after = Path(bundle.path).read_bytes(), made.read_bytes()
+    if before == after:
+        return
+    with BundleFile(made) as other:
+        if other.digest == bundle.digest:
+            # the digest pins every byte: the file is not whole, and verifying it says where
+            what = "expected a whole file"
+            raise BundleIntegrityError(what, got="other bytes under the same digest", where=bundle.path)
+        pairs = zip(bundle.images(), other.images(), strict=False)
+        differing = sum(one != two for one, two in pairs)
+        got = f"bundle {other.id} with {other.index.image_count} images, {differing} of them others in their place"
+    raise BundleIntegrityError(f"expected to build bundle {bundle.id} again", got=got, where=bundle.path)

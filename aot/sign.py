@@ -1,0 +1,189 @@
+"""Sign the provenance statements of bundles with Ed25519, as DSSE envelopes; make keys.
+
+Needs the extra ``sign`` (securesystemslib and cryptography). An envelope has one signature and lies beside its bundle as
+one line of in-toto's attestation format; what a Sigstore bundle calls ``dsseEnvelope`` is that line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nojit.aot.pack import write_file
+from nojit.aot.provenance import statement_path
+from nojit.aot.statement import read_statement
+from nojit.aot.verification import verify_bundle
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleTrustError, PackageError
+from nojit.runtime.trust import PAYLOAD_TYPE, Claim, check_envelope, check_signed, encode_envelope, signed_path
+from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from securesystemslib.signer import CryptoSigner
+
+__all__ = [
+    "NewKey",
+    "SignedBundle",
+    "make_key",
+    "only_key",
+    "read_only_key",
+    "read_signer",
+    "sign_bundle",
+    "verify_signed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key pair that was made."""
+
+    private: str
+    """File of the private key, in PEM, for its owner's eyes only."""
+    public: str
+    """File of the public key, in PEM."""
+    key_id: str
+    """SHA-256 of the public key in DER."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedBundle:
+    """A bundle whose statement was signed."""
+
+    path: str
+    statement: str
+    """File of the signed statement."""
+    digest: str
+    """Of the bundle."""
+    build_number: int
+    key_id: str
+
+
+def make_key(path: Path, password: bytes | None = None) -> NewKey:
+    """Make an Ed25519 key pair: the private key at `path`, the public one beside it with the suffix ``.pub``.
+
+    Args:
+        path: of the private key; nothing may be there yet.
+        password: encrypts the private key, if given.
+
+    Raises:
+        PackageError: a file is there already, or cannot be written.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - likewise
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    key = Ed25519PrivateKey.generate()
+    secrecy = BestAvailableEncryption(password) if password else NoEncryption()
+    public = path.with_name(f"{path.name}.pub")
+    _create(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secrecy), 0o600)
+    _create(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), 0o644)
+    return NewKey(str(path), str(public), key_id(key.public_key()))
+
+
+def _create(path: Path, content: bytes, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise PackageError("expected to write a new key", got=error.strerror or str(error), where=str(path)) from None
+
+
+def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
+    """Read a private key.
+
+    Args:
+        path: of the key, in PEM.
+        password: that it is encrypted with.
+
+    Raises:
+        PackageError: it cannot be read, or is no Ed25519 key.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - likewise
+    from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - likewise
+
+    try:
+        key = load_pem_private_key(path.read_bytes(), password)
+    except OSError as error:
+        raise PackageError("expected a private key", got=error.strerror or str(error), where=str(path)) from None
+    except (ValueError, TypeError) as error:
+        # a wrong password, none, or one too many: the library says which
+        got = (str(error).splitlines() or [""])[0]
+        raise PackageError("expected an Ed25519 private key in PEM", got=got, where=str(path)) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise PackageError("expected an Ed25519 private key", got=type(key).__name__, where=str(path))
+    return CryptoSigner(key, SSlibKey.from_crypto(key.public_key(), keyid=key_id(key.public_key())))
+
+
+def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
+    """Check a bundle, and sign the statement that lies beside it.
+
+    Raises:
+        BundleError: the bundle is not whole, or the statement is missing or not of this bundle.
+        PackageError: the signed statement cannot be written.
+    """
+    from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
+
+    with BundleFile(path) as bundle:
+        verify_bundle(bundle)
+        digest = bundle.digest
+    payload = read_statement(statement_path(path)).canonical()
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    key = signer.public_key.keyid
+    raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
+    place = signed_path(str(path))
+    # what no loader would take must not lie there
+    claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), place)
+    _check_file(path, claim)
+    write_file(Path(place), raw)
+    return SignedBundle(str(path), place, digest, claim.build_number, key)
+
+
+def _public_key(signer: CryptoSigner) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of the extra
+
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer.public_key.keyval["public"]))
+
+
+def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
+    """Trust one key, for bundles of any name and number."""
+    return TrustedKeys(name, {key_id(public): TrustedKey(name, public, None)}, {})
+
+
+def read_only_key(path: Path) -> TrustedKeys:
+    """Trust the public key in a PEM file, for bundles of any name and number.
+
+    Raises:
+        BundleTrustError: it is none.
+        OSError: it cannot be read.
+    """
+    return only_key(read_public_key(path.read_bytes(), str(path)), str(path))
+
+
+def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:
+    """Check that a trusted key vouches for a bundle, down to the last byte of the file.
+
+    Raises:
+        BundleTrustError: it does not.
+    """
+    claim = check_signed(bundle.path, bundle.digest, trusted)
+    _check_file(Path(bundle.path), claim)
+    return claim
+
+
+def _check_file(path: Path, claim: Claim) -> None:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != claim.sha256:
+        what = f"expected a file with SHA-256 {claim.sha256}"
+        raise BundleTrustError(what, got=sha256, where=str(path), reason="other-bundle")

@@ -1,0 +1,104 @@
+"""Reads provenance statements: what was built, of what, to build it again or to show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nojit.runtime.errors import PackageError
+from nojit.runtime.strict import Json, canonical_json, parse_json
+from nojit.runtime.trust import INDEX_DIGEST
+
+__all__ = ["Recipe", "Statement", "read_statement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What to build a bundle from."""
+
+    name: str
+    digest: str
+    """Of the bundle that came of it."""
+    arch: str
+    manifests: tuple[str, ...]
+    """Files, from the root of the checkout."""
+    profile: str
+    kernels: tuple[str, ...]
+    """Of which kernels; empty if of all."""
+    tuning: bool
+    tuned: bool
+    keep_going: bool
+    failures: int
+    """How many variants could not be compiled, and so are not in it."""
+    files: Mapping[str, str]
+    """SHA-256 of manifests and tuned tables."""
+    kernel_sources: Mapping[str, str]
+    """Digest of each kernel's source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that has the shape of one."""
+
+    path: Path
+    document: Json
+
+    def canonical(self) -> bytes:
+        """Spell it as it is signed."""
+        return canonical_json(self.document)
+
+    def recipe(self) -> Recipe:
+        """Say what was built.
+
+        Raises:
+            PackageError: the statement does not say.
+        """
+        try:
+            return _recipe(self.document)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            what = "expected a statement that nojit build wrote"
+            raise PackageError(what, got=f"one without {error}", where=str(self.path)) from None
+
+
+def read_statement(path: Path) -> Statement:
+    """Read the statement beside a bundle.
+
+    Raises:
+        PackageError: there is none.
+        BundleFormatError: it is no JSON without floats.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        what = "expected the bundle's provenance statement, which nojit build writes"
+        raise PackageError(what, got=error.strerror or str(error), where=str(path)) from None
+    return Statement(path, parse_json(raw, str(path)))
+
+
+def _recipe(document: Any) -> Recipe:
+    (subject,) = document["subject"]
+    definition = document["predicate"]["buildDefinition"]
+    asked = definition["externalParameters"]
+    digests = [(each["name"], each.get("digest", {})) for each in definition["resolvedDependencies"]]
+    return Recipe(
+        name=_text(asked["bundle"]["name"]),
+        digest=_text(subject["digest"][INDEX_DIGEST]),
+        arch=_text(asked["arch"]),
+        manifests=tuple(map(_text, asked["manifests"])),
+        profile=_text(asked["profile"]),
+        kernels=tuple(map(_text, asked["kernels"])),
+        tuning=asked["tuning"] is True,
+        tuned=asked["tuned"] is True,
+        keep_going=asked["keepGoing"] is True,
+        failures=int(definition["internalParameters"]["failures"]),
+        files={name: _text(digest["sha256"]) for name, digest in digests if "sha256" in digest},
+        kernel_sources={name: _text(digest["nojitSource"]) for name, digest in digests if "nojitSource" in digest},
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a string for {value!r}")
+    return value

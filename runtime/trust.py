@@ -1,0 +1,237 @@
+"""Whether a bundle may be loaded: the policy, the keys that are trusted, and signed provenance statements.
+
+The statement of a bundle lies beside it, as one line: a DSSE envelope around an in-toto statement that pins the
+bundle's digest. It has one spelling only, and is parsed once its signature has been checked, never before. Nothing here
+is imported where the policy is ``any``; Ed25519 comes from `cryptography`, which only the policy ``signed`` needs.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from nojit.runtime.errors import BundleError, BundleTrustError
+from nojit.runtime.format import SUFFIX
+from nojit.runtime.record import Record
+from nojit.runtime.strict import Json, load_json
+from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
+
+if TYPE_CHECKING:
+    from nojit.runtime.bundle import Accept
+
+__all__ = [
+    "INDEX_DIGEST",
+    "PAYLOAD_TYPE",
+    "REASONS",
+    "Claim",
+    "accept_of",
+    "check_envelope",
+    "check_signed",
+    "encode_envelope",
+    "pre_authentication",
+    "signed_path",
+]
+
+PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+INDEX_DIGEST: Final = "nojitIndex"
+"""What a subject's digest calls the digest of a bundle: SHA-256 of the index, which pins every other byte."""
+
+REASONS: Final = {
+    "policy": "`NOJIT_TRUST` or the file of trusted keys says something wrong, or `cryptography` is not installed",
+    "unsigned": "no signed statement lies beside the bundle",
+    "envelope": "the signed statement is not spelled in the one way that it has",
+    "unknown-key": "the key that signed is not among the trusted ones",
+    "signature": "the signature is not of this statement: one of the two was changed",
+    "statement": "what was signed is no provenance statement of a bundle",
+    "other-bundle": "the statement is of other bytes: the bundle was changed, or the statement is another's",
+    "key-scope": "the key may not sign bundles of this name",
+    "rolled-back": "the bundle is older than the least build number that is trusted",
+}
+
+_STATEMENT_BYTES_MAX: Final = 4 << 20
+_BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+_ENVELOPE: Final = re.compile(
+    rb'\{"payload":"(%b)","payloadType":"%b","signatures":\[\{"keyid":"([0-9a-f]{64})","sig":"(%b)"\}\]\}\n'
+    % (_BASE64, re.escape(PAYLOAD_TYPE.encode()), _BASE64)
+)
+
+
+class Claim(Record):
+    """What a signed statement says of a bundle."""
+
+    name: str
+    version: str
+    build_number: int
+    digest: str
+    """Of the index."""
+    sha256: str
+    """Of the whole file."""
+    key_id: str
+    key_name: str
+
+
+def accept_of(policy: str, keys_path: str | None) -> Accept | None:
+    """Return what refuses the bundles that a policy does not allow; None if it allows all.
+
+    Args:
+        policy: ``any``, or ``signed``.
+        keys_path: the file of trusted keys, for ``signed``.
+
+    Raises:
+        BundleTrustError: there is no such policy, or it lacks what it needs.
+    """
+    if policy == "any":
+        return None
+    if policy != "signed":
+        _refuse("policy", "expected any or signed", got=repr(policy), where="NOJIT_TRUST")
+    if not keys_path:
+        what = "expected the file of trusted keys, which NOJIT_TRUST=signed needs"
+        _refuse("policy", what, got="none", where="NOJIT_TRUSTED_KEYS")
+    trusted = read_trusted_keys(keys_path)
+    return lambda path, digest: _accept(path, digest, trusted)
+
+
+def _accept(path: str, digest: str, trusted: TrustedKeys) -> None:
+    check_signed(path, digest, trusted)
+
+
+def signed_path(bundle: str) -> str:
+    """Name the signed statement that lies beside a bundle."""
+    return f"{bundle.removesuffix(SUFFIX)}.intoto.jsonl"
+
+
+def check_signed(path: str, digest: str, trusted: TrustedKeys) -> Claim:
+    """Check that a trusted key vouches for a bundle.
+
+    Args:
+        path: of the bundle; its statement lies beside it.
+        digest: of the bundle, as computed from its bytes.
+        trusted: whose word counts.
+
+    Returns:
+        What the statement says. The SHA-256 of the whole file is the caller's to compare: `digest` pins all that is used.
+
+    Raises:
+        BundleTrustError: with one of `REASONS`.
+    """
+    where = signed_path(path)
+    return check_envelope(_read(where, path), digest, trusted, where)
+
+
+def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) -> Claim:
+    """Check a signed statement as `check_signed` does, by its bytes.
+
+    Raises:
+        BundleTrustError: with one of `REASONS`.
+    """
+    payload, signer = _open_envelope(raw, trusted, where)
+    key = trusted.keys[signer]
+    claim = _read_claim(payload, signer, key.name, where)
+    if claim.digest != digest:
+        what = f"expected a statement of bundle {digest[:12]}"
+        _refuse("other-bundle", what, got=f"one of {claim.digest[:12]}", where=where)
+    if key.bundles is not None and claim.name not in key.bundles:
+        what = f"expected key {key.name!r} to sign only {', '.join(key.bundles) or 'nothing'}"
+        _refuse("key-scope", what, got=claim.name, where=where)
+    least = trusted.minimum.get(claim.name, 0)
+    if claim.build_number < least:
+        what = f"expected build {least} of {claim.name} or a later one, as {trusted.path} says"
+        _refuse("rolled-back", what, got=f"build {claim.build_number}", where=where)
+    return claim
+
+
+def encode_envelope(payload: bytes, signer: str, signature: bytes) -> bytes:
+    """Spell a signed statement in the one way that is read.
+
+    Args:
+        payload: the statement.
+        signer: id of the key.
+        signature: over `pre_authentication` of the payload; 64 bytes.
+    """
+    return b'{"payload":"%b","payloadType":"%b","signatures":[{"keyid":"%b","sig":"%b"}]}\n' % (
+        b64encode(payload),
+        PAYLOAD_TYPE.encode(),
+        signer.encode(),
+        b64encode(signature),
+    )
+
+
+def pre_authentication(payload: bytes) -> bytes:
+    """Return the bytes that a signature is over: DSSE's encoding of a payload and its type.
+
+    Source: the DSSE v1 protocol, "Signature Definition".
+    """
+    kind = PAYLOAD_TYPE.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def _read(path: str, bundle: str) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+            raw = file.read(_STATEMENT_BYTES_MAX + 1)
+    except FileNotFoundError:
+        _refuse("unsigned", "expected a signed statement beside the bundle", got=f"no {path}", where=bundle)
+    except OSError as error:
+        _refuse("unsigned", "expected a signed statement that can be read", got=str(error), where=bundle)
+    if len(raw) > _STATEMENT_BYTES_MAX:
+        _refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=path)
+    return raw
+
+
+def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, str]:
+    """Return the payload of an envelope that a trusted key signed, and the id of that key."""
+    found = _ENVELOPE.fullmatch(raw)
+    payload, signature = (b64decode(found[1]), b64decode(found[3])) if found else (b"", b"")
+    signer = found[2].decode() if found else ""
+    # base64 has spellings that decode alike
+    if encode_envelope(payload, signer, signature) != raw:
+        _refuse("envelope", "expected one DSSE envelope with one signature, in canonical JSON and base64", where=where)
+    key = trusted.keys.get(signer)
+    if key is None:
+        names = ", ".join(f"{key.name} ({known[:12]})" for known, key in trusted.keys.items())
+        _refuse("unknown-key", f"expected a key of {trusted.path}: {names or 'none'}", got=signer[:12], where=where)
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - reading the keys has shown that it is there
+
+    try:
+        key.public.verify(signature, pre_authentication(payload))
+    except InvalidSignature:
+        _refuse("signature", f"expected a signature of key {key.name!r} over the statement", where=where)
+    return payload, signer
+
+
+def _read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
+    try:
+        value = load_json(payload, where)
+    except BundleError as error:
+        _refuse("statement", "expected a statement in canonical JSON", got=str(error), where=where)
+    subjects = _at(value, "subject")
+    subject = subjects[0] if isinstance(subjects, list) and len(subjects) == 1 else None
+    bundle = _at(value, "predicate", "buildDefinition", "externalParameters", "bundle")
+    number = _at(value, "predicate", "buildDefinition", "internalParameters", "buildNumber")
+    words = (
+        _at(bundle, "name"),
+        _at(bundle, "version"),
+        _at(subject, "digest", INDEX_DIGEST),
+        _at(subject, "digest", "sha256"),
+    )
+    texts = [word for word in words if isinstance(word, str)]
+    known = _at(value, "_type"), _at(value, "predicateType")
+    if known != ("https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"):
+        _refuse("statement", "expected an in-toto statement v1 with SLSA provenance v1", got=str(known), where=where)
+    if len(texts) != len(words) or type(number) is not int:
+        what = "expected one subject with both digests, and the bundle's name, version and build number"
+        _refuse("statement", what, where=where)
+    name, version, digest, sha256 = texts
+    return Claim(name, version, number, digest, sha256, signer, key_name)
+
+
+def _at(value: Json, *path: str) -> Json:
+    """Follow fields down from a value; None where there is no such field."""
+    for field in path:
+        value = value.get(field) if isinstance(value, dict) else None
+    return value
+
+
+def _refuse(reason: str, what: str, *, got: str = "", where: str) -> NoReturn:
+    raise BundleTrustError(what, got=got, where=where, reason=reason)

@@ -1,0 +1,148 @@
+"""Whose signatures count: the file of trusted keys, and Ed25519 public keys.
+
+Read where the policy is ``signed``, and by commands; Ed25519 comes from `cryptography`, the extra ``trust``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from nojit.runtime.errors import BundleTrustError, did_you_mean
+from nojit.runtime.record import Record
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+__all__ = ["TrustedKey", "TrustedKeys", "key_id", "read_public_key", "read_trusted_keys"]
+
+_BYTES_MAX: Final = 1 << 20
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
+
+
+class TrustedKey(Record):
+    """A public key that may sign bundles."""
+
+    name: str
+    """For messages."""
+    public: Ed25519PublicKey
+    bundles: tuple[str, ...] | None
+    """Names of the bundles that it may sign; any if None."""
+
+
+class TrustedKeys(Record):
+    """Who is trusted."""
+
+    path: str
+    """Where that stands, for messages."""
+    keys: Mapping[str, TrustedKey]
+    """By key id."""
+    minimum: Mapping[str, int]
+    """The least build number, by the name of a bundle."""
+
+
+def read_trusted_keys(path: str) -> TrustedKeys:
+    """Read a file of trusted keys.
+
+    Raises:
+        BundleTrustError: it cannot be read, or says something wrong.
+    """
+    import tomllib  # noqa: PLC0415 - slow to import
+
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
+            raw = file.read(_BYTES_MAX + 1)
+        # what a cut would leave out may be what somebody must not do
+        if len(raw) > _BYTES_MAX:
+            _refuse(f"expected at most {_BYTES_MAX} bytes", got="more", where=path)
+        document = tomllib.loads(raw.decode())
+    except BundleTrustError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        _refuse("expected a TOML file of trusted keys", got=str(error), where=path)
+    _only(document, ("schema", "key", "minimum"), path)
+    if type(document.get("schema")) is not int or document["schema"] != 1:
+        _refuse("expected schema = 1", got=repr(document.get("schema")), where=path)
+    listed = document.get("key", [])
+    if not isinstance(listed, list) or not listed:
+        _refuse("expected at least one [[key]]", where=path)
+    keys: dict[str, TrustedKey] = {}
+    for number, entry in enumerate(listed):
+        where = f"{path} $.key[{number}]"
+        key = _trusted_key(entry, where)
+        other = keys.setdefault(key_id(key.public), key)
+        if other is not key:
+            _refuse("expected each key once", got=f"that of {other.name!r} again", where=where)
+    return TrustedKeys(path, keys, _minimum(document.get("minimum", {}), f"{path} $.minimum"))
+
+
+def _trusted_key(entry: Any, where: str) -> TrustedKey:
+    if not isinstance(entry, dict):
+        _refuse("expected a table", got=type(entry).__name__, where=where)
+    _only(entry, ("name", "public", "bundles"), where)
+    name, public, bundles = entry.get("name"), entry.get("public"), entry.get("bundles")
+    if not isinstance(name, str) or not name or not name.isprintable():
+        _refuse("expected a name", got=repr(name), where=f"{where}.name")
+    if not isinstance(public, str):
+        _refuse("expected a public key in PEM", got=repr(public), where=f"{where}.public")
+    if bundles is not None and not (isinstance(bundles, list) and all(map(_is_name, bundles))):
+        _refuse("expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
+    key = read_public_key(public.encode(), f"{where}.public")
+    return TrustedKey(name, key, None if bundles is None else tuple(bundles))
+
+
+def _minimum(table: Any, where: str) -> dict[str, int]:
+    if not isinstance(table, dict):
+        _refuse("expected a table of build numbers", got=type(table).__name__, where=where)
+    for name, number in table.items():
+        if not _is_name(name) or type(number) is not int or number < 0:
+            what = "expected the name of a bundle and a build number from 0"
+            _refuse(what, got=f"{name} = {number!r}", where=where)
+    return dict(table)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.match(value) is not None
+
+
+def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for field in table:
+        if field not in known:
+            got = f"{field!r}{did_you_mean(field, known)}"
+            _refuse(f"expected the fields {', '.join(known)}", got=got, where=where)
+
+
+def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
+    """Read an Ed25519 public key in PEM (``-----BEGIN PUBLIC KEY-----``).
+
+    Raises:
+        BundleTrustError: it is none, or `cryptography` is not installed.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra `trust`
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - likewise
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415 - likewise
+    except ImportError as error:
+        what = "expected cryptography to be installed, to check signatures: pip install 'nojit[trust]'"
+        raise BundleTrustError(what, got=str(error), where=where, reason="policy") from None
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        got = (str(error).splitlines() or [""])[0]
+        _refuse("expected a public key in PEM", got=got, where=where)
+    if not isinstance(key, Ed25519PublicKey):
+        _refuse("expected an Ed25519 key", got=type(key).__name__, where=where)
+    return key
+
+
+def key_id(public: Ed25519PublicKey) -> str:
+    """Name a key: SHA-256 of its SubjectPublicKeyInfo in DER, in hex."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415 - of the extra
+
+    return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+def _refuse(what: str, *, got: str = "", where: str) -> NoReturn:
+    raise BundleTrustError(what, got=got, where=where, reason="policy")

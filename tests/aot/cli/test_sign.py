@@ -1,0 +1,145 @@
+"""`nojit sign`, and `nojit verify` with keys and with sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.aot.provenance import statement_path
+from nojit.runtime import loader
+from nojit.runtime.errors import BundleTrustError
+
+from tests.aot.cli.conftest import Run
+from tests.aot.fake_compiler import FakeCompiler
+from tests.support.signing import make_statement
+
+Document = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def stated(bundle: Path) -> Path:
+    """A bundle with a statement."""
+    statement_path(bundle).write_text(json.dumps(make_statement(bundle, build_number=3)), encoding="utf-8")
+    return bundle
+
+
+@pytest.fixture
+def key(run: Run, tmp_path: Path) -> Path:
+    assert run("sign", "--new-key", tmp_path / "release.pem").exit_code == 0
+    return tmp_path / "release.pem"
+
+
+def test_sign_and_verify(run: Run, document: Document, stated: Path, key: Path) -> None:
+    result = run("sign", "--key", key, stated)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"SIGNED  {stated}")
+    assert "build 3" in result.stdout
+    public = f"{key}.pub"
+    result = run("verify", "--key", public, stated)
+    assert result.exit_code == 0
+    assert f"signed by {public}, build 3" in result.stdout
+    (one,) = document("verify", "--key", public, stated.parent)["bundles"]
+    assert (one["signed_by"], one["build_number"], one["rebuilt"]) == (public, 3, False)
+    (plain,) = document("verify", stated)["bundles"]
+    assert (plain["signed_by"], plain["build_number"]) == (None, None)
+
+
+def test_what_a_new_key_prints_is_a_file_of_trusted_keys(
+    run: Run, stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run("sign", "--new-key", tmp_path / "release.pem", stated)
+    assert result.exit_code == 0
+    assert "is the private key" in result.stdout
+    keys = tmp_path / "trusted.toml"
+    keys.write_text("schema = 1" + result.stdout.partition("schema = 1")[2], encoding="utf-8")
+    assert run("verify", "--trusted-keys", keys, stated).exit_code == 0
+    monkeypatch.setenv("NOJIT_TRUST", "signed")
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(keys))
+    assert loader.load(stated).kernels
+    keys.write_text(f"{keys.read_text()}\n[minimum]\ntest = 4\n", encoding="utf-8")
+    with pytest.raises(BundleTrustError, match="expected build 4 of test"):
+        loader.load(stated)
+
+
+def test_sign_json(document: Document, stated: Path, tmp_path: Path) -> None:
+    made = document("sign", "--new-key", tmp_path / "a.pem")
+    assert made["bundles"] == []
+    signed = document("sign", "--key", made["key"]["private"], stated)
+    assert signed["key"] is None
+    assert signed["bundles"][0]["key_id"] == made["key"]["key_id"]
+
+
+def test_an_unsigned_bundle_fails_to_verify(run: Run, document: Document, stated: Path, key: Path) -> None:
+    result = run("verify", "--key", f"{key}.pub", stated)
+    assert result.exit_code == 3
+    assert "FAILED" in result.stderr
+    (one,) = document("verify", "--key", f"{key}.pub", stated, code=3)["bundles"]
+    assert one["error"]["type"] == "BundleTrustError"
+    assert one["error"]["reason"] == "unsigned"
+
+
+def test_an_encrypted_key(run: Run, stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "secret")
+    assert run("sign", "--new-key", tmp_path / "a.pem").exit_code == 0
+    assert run("sign", "--key", tmp_path / "a.pem", stated).exit_code == 0
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "")
+    result = run("sign", "--key", tmp_path / "a.pem", stated)
+    assert result.exit_code == 1
+    assert "expected an Ed25519 private key in PEM" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "either --key or --new-key"),
+        (["--key", "a", "--new-key", "b"], "either --key or --new-key"),
+        (["--key", "a"], "expected bundles to sign"),
+    ],
+)
+def test_wrong_usage(run: Run, words: list[str], said: str) -> None:
+    result = run("sign", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_verify_takes_one_kind_of_trust(run: Run, bundle: Path, tmp_path: Path) -> None:
+    assert run("verify", bundle, "--key", "a", "--trusted-keys", "b").exit_code == 2
+    assert run("verify", bundle, "--key", tmp_path / "none").exit_code == 1
+    result = run("verify", bundle, "--trusted-keys", tmp_path / "none")
+    assert result.exit_code == 3
+    assert "expected a TOML file of trusted keys" in result.stderr
+
+
+def test_build_sign_verify_rebuild(
+    run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path, key: Path
+) -> None:
+    use_compiler()
+    out = manifest.parent / "out"
+    words = ("--out", out, "--jobs", 1, "--build-number", 12, "--builder", "https://ci.example")
+    assert run("build", manifest, *words).exit_code == 0
+    (bundle,) = out.glob("*.nojit")
+    statement = json.loads(statement_path(bundle).read_bytes())["predicate"]
+    assert statement["runDetails"]["builder"]["id"] == "https://ci.example"
+    # images of the fake compiler are none that a verification takes
+    assert run("sign", "--key", key, bundle).exit_code == 3
+    assert document("verify", bundle, "--rebuild", "--sources", manifest.parent, "-j", 1, code=3)["bundles"]
+
+
+def test_building_again_changes_no_statement_but_of_another_number(
+    run: Run, use_compiler: Callable[..., FakeCompiler], manifest: Path
+) -> None:
+    use_compiler()
+    out = manifest.parent / "out"
+
+    def build(number: int) -> bytes:
+        assert run("build", manifest, "--out", out, "--jobs", 1, "--build-number", number).exit_code == 0
+        (place,) = out.glob("*.provenance.json")
+        return place.read_bytes()
+
+    first = build(1)
+    assert build(1) == first
+    second = build(2)
+    assert json.loads(second)["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"] == 2

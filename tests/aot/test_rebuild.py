@@ -1,0 +1,130 @@
+"""Bundles that come out of their sources again, and such that do not, with the reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.aot.build import build
+from nojit.aot.cache import Cache
+from nojit.aot.plan import make_plans
+from nojit.aot.provenance import attest, statement_path
+from nojit.aot.rebuild import rebuild
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleIntegrityError, ManifestError, PackageError
+
+from tests.aot.cli.conftest import MANIFEST, demo_compiler
+from tests.aot.test_provenance import FILE, INVOCATION
+
+
+def open_executor() -> AbstractContextManager[Any]:
+    return ThreadPoolExecutor(1)
+
+
+@pytest.fixture
+def bundle(write_manifest: Callable[..., Path]) -> Path:
+    """A bundle with its statement, whose manifest lies in the folder above."""
+    manifest = write_manifest(MANIFEST)
+    make(manifest)
+    return manifest.parent / "out" / FILE
+
+
+def make(manifest: Path, *, keep_going: bool = False, **facts: Any) -> None:
+    folder = manifest.parent
+    compiler = demo_compiler(folder, **facts)
+    plans = make_plans([manifest], (), "full", compiler)
+    result = build(plans, folder / "out", compiler, Cache(folder / "cache"), open_executor, keep_going=keep_going)
+    attest(plans, result.reports, folder / "out", INVOCATION)
+
+
+def again(bundle: Path, **facts: Any) -> None:
+    sources = bundle.parent.parent
+    with BundleFile(bundle) as file:
+        rebuild(file, sources, demo_compiler(sources, **facts), open_executor)
+
+
+def test_a_bundle_comes_out_again(bundle: Path) -> None:
+    journal = bundle.parent.parent / "journal"
+    journal.unlink()
+    again(bundle)
+    # nothing was taken from the cache
+    assert len(journal.read_text().splitlines()) == 9
+
+
+def test_another_toolchain_is_named_before_anything_is_compiled(bundle: Path) -> None:
+    journal = bundle.parent.parent / "journal"
+    journal.unlink()
+    with pytest.raises(
+        BundleIntegrityError, match=r"expected the toolchain that made it: fake 1\.0, .*, got fake 2\.0"
+    ):
+        again(bundle, version="2.0")
+    assert not journal.exists()
+
+
+def test_a_changed_manifest_is_named(bundle: Path) -> None:
+    manifest = bundle.parent.parent / "demo.toml"
+    manifest.write_text(manifest.read_text().replace("BLOCK = 256", "BLOCK = 512"))
+    with pytest.raises(BundleIntegrityError, match=r"got others: demo\.toml"):
+        again(bundle)
+
+
+def test_a_manifest_whose_words_alone_changed_builds_the_same(bundle: Path) -> None:
+    manifest = bundle.parent.parent / "demo.toml"
+    manifest.write_text(f"# a comment\n{manifest.read_text()}")
+    again(bundle)
+
+
+def test_other_images_under_equal_inputs_are_found(bundle: Path) -> None:
+    with pytest.raises(BundleIntegrityError, match=r"expected to build bundle [0-9a-f]{12} again, got bundle"):
+        again(bundle, same_image=True)
+
+
+def test_what_fails_to_build_is_no_rebuild(bundle: Path) -> None:
+    with pytest.raises(BundleIntegrityError, match="a fake failure"):
+        again(bundle, mishaps={"neg": "fail"})
+
+
+def test_a_bundle_without_some_variants_comes_out_without_them(bundle: Path) -> None:
+    manifest = bundle.parent.parent / "demo.toml"
+    folder = manifest.parent
+    facts: dict[str, Any] = {"mishaps": {"neg": "fail"}}
+    compiler = demo_compiler(folder, **facts)
+    plans = make_plans([manifest], (), "full", compiler)
+    result = build(plans, folder / "part", compiler, Cache(folder / "other"), open_executor, keep_going=True)
+    attest(plans, result.reports, folder / "part", replace(INVOCATION, keep_going=True))
+    again(folder / "part" / FILE, **facts)
+    with pytest.raises(BundleIntegrityError):
+        again(folder / "part" / FILE)
+
+
+def test_a_missing_manifest_is_an_error(bundle: Path) -> None:
+    (bundle.parent.parent / "demo.toml").unlink()
+    with pytest.raises(ManifestError):
+        again(bundle)
+
+
+def test_the_statement_must_be_the_bundles(bundle: Path) -> None:
+    place = statement_path(bundle)
+    statement = json.loads(place.read_bytes())
+    statement["subject"][0]["digest"]["nojitIndex"] = "0" * 64
+    place.write_text(json.dumps(statement))
+    with pytest.raises(
+        PackageError, match=r"expected the provenance statement of bundle [0-9a-f]{12}, got that of 000"
+    ):
+        again(bundle)
+    place.unlink()
+    with pytest.raises(PackageError, match="which nojit build writes"):
+        again(bundle)
+
+
+def test_manifests_of_another_bundle_are_refused(bundle: Path) -> None:
+    manifest = bundle.parent.parent / "demo.toml"
+    manifest.write_text(manifest.read_text().replace('name = "demo"', 'name = "another"'))
+    with pytest.raises(PackageError, match="expected manifests of bundle demo, got another"):
+        again(bundle)
