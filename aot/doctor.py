@@ -1,4 +1,4 @@
-"""What a machine has to run and build bundles with, which bundle each of its devices would use, and whose tuning."""
+"""What a machine has to run and build bundles with: tools, driver, bundles, tuned tables, cache."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.discover import Found
 from nojit.runtime.errors import BundleError, NojitError, TuningError
 from nojit.runtime.loader import load
-from nojit.runtime.target import parse_image_arch
 from nojit.runtime.tuning_source import read_overrides
 
 __all__ = [
-    "BundleState",
     "CacheState",
-    "DeviceChoice",
     "DriverState",
     "TuningState",
-    "choose",
     "examine_bundle",
     "examine_cache",
     "examine_tuning",
@@ -44,35 +41,6 @@ class DriverState:
     """Compute capability of each device, 90 for 9.0."""
     problem: str
     """Why there is no version or no device; empty if all is well."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleState:
-    """One bundle that was found."""
-
-    path: str
-    origin: str
-    problem: str
-    """Why it cannot be used; the facts below are empty then."""
-    name: str = ""
-    version: str = ""
-    id: str = ""
-    image_arch: str = ""
-    min_driver: int = 0
-    variants: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceChoice:
-    """Which bundles one device would use."""
-
-    device: int
-    capability: int
-    """90 for 9.0."""
-    used: tuple[str, ...]
-    """Paths: of bundles of one name, the one that fits best."""
-    rejected: tuple[tuple[str, str], ...]
-    """Path and reason of each other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +118,9 @@ def examine_bundle(found: Found) -> BundleState:
                 id=bundle.id,
                 image_arch=index.target.image_arch,
                 min_driver=index.min_driver,
+                driver=driver_for(index.min_driver),
                 variants=sum(entry.variants for entry in index.kernels),
+                kernels=bundle.kernels,
             )
     except (BundleError, OSError) as error:
         return BundleState(path, found.origin, str(error))
@@ -181,48 +151,6 @@ def _misfit(bundle: BundleState) -> str:
     except (BundleError, TuningError, OSError) as error:
         return f"{bundle.path}: {error}"
     return ""
-
-
-def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleState]) -> DeviceChoice:
-    """Say which bundles a device would use, and why not the others. Pure.
-
-    Args:
-        device: its number.
-        capability: 90 for 9.0.
-        driver: CUDA version of the driver, 13000 for 13.0.
-        bundles: what was found, first come first.
-    """
-    reasons = {bundle.path: bundle.problem or _unfit(bundle, capability, driver) for bundle in bundles}
-    best: dict[str, BundleState] = {}
-    for bundle in bundles:
-        rival = best.get(bundle.name)
-        if not reasons[bundle.path] and (
-            rival is None or _closeness(bundle, capability) < _closeness(rival, capability)
-        ):
-            best[bundle.name] = bundle
-    used = tuple(bundle.path for bundle in best.values())
-    rejected = tuple(
-        (bundle.path, reasons[bundle.path] or f"{best[bundle.name].path} fits better or comes first")
-        for bundle in bundles
-        if bundle.path not in used
-    )
-    return DeviceChoice(device, capability, used, rejected)
-
-
-def _unfit(bundle: BundleState, capability: int, driver: int) -> str:
-    if not parse_image_arch(bundle.image_arch).runs_on(capability):
-        return f"has {bundle.image_arch}; the device is sm_{capability}"
-    if bundle.min_driver > driver:
-        return f"needs a driver for CUDA {_cuda(bundle.min_driver)}; this one is for {_cuda(driver)}"
-    return ""
-
-
-def _closeness(bundle: BundleState, capability: int) -> tuple[int, int]:
-    return parse_image_arch(bundle.image_arch).closeness(capability)
-
-
-def _cuda(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def examine_cache(folder: Path) -> CacheState:

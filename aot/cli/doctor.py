@@ -9,9 +9,10 @@ from typing import Any
 import click
 from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
+from nojit.aot.choice import BundleState, DeviceChoice, choose
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_NO_MATCH
-from nojit.aot.doctor import BundleState, CacheState, DeviceChoice, DriverState, TuningState
+from nojit.aot.doctor import CacheState, DriverState, TuningState
 from nojit.runtime import discover
 from nojit.runtime.tuning_source import VARIABLE
 
@@ -30,8 +31,7 @@ def command(out: Output) -> int:
     problems = [str(error) for error in errors]
     bundles = [doctor.examine_bundle(one) for one in found]
     choices = [
-        doctor.choose(number, capability, driver.version or 0, bundles)
-        for number, capability in enumerate(driver.devices)
+        choose(number, capability, driver.version or 0, bundles) for number, capability in enumerate(driver.devices)
     ]
     tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), bundles)
     cache = doctor.examine_cache(default_cache_folder())
@@ -71,7 +71,7 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
     if not bundles:
         out.line("no bundle found: build some, install a bundle wheel, or set NOJIT_BUNDLES")
         return
-    headers = ("bundle", "version", "images", ">variants", ">CUDA", "from", "path")
+    headers = ("bundle", "version", "images", ">variants", ">CUDA", ">driver", "from", "path")
     rows = [
         (
             bundle.name or "-",
@@ -79,6 +79,7 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
             bundle.image_arch or "-",
             f"{bundle.variants:,}" if not bundle.problem else "-",
             f"{driver_version(bundle.min_driver)}+" if not bundle.problem else "-",
+            f"{bundle.driver}+" if bundle.driver else "-",
             bundle.origin,
             bundle.path,
         )
@@ -106,6 +107,8 @@ def _show_device(out: Output, choice: DeviceChoice) -> None:
         out.line(f"{name} would use {', '.join(choice.used)}", style="green")
     else:
         out.warn(f"{name}: no bundle fits")
+    for bundle, remedy in choice.missing:
+        out.warn(f"{name} has nothing of {bundle}, which {remedy}")
     if out.verbosity > 0 or not choice.used:
         for path, reason in choice.rejected:
             out.line(f"  not {path}: {reason}")

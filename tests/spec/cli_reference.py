@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import diff, doctor, inspection, report
+from nojit.aot import choice, diff, doctor, inspection, report
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.tune import account, evaluate, importance, order, records
@@ -31,8 +31,8 @@ FACTS = (
     diff.VariantChange,
     diff.Change,
     doctor.DriverState,
-    doctor.BundleState,
-    doctor.DeviceChoice,
+    choice.BundleState,
+    choice.DeviceChoice,
     doctor.TuningState,
     doctor.CacheState,
     launch.LaunchBench,

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.doctor import BundleState, DriverState, choose, examine_cache, probe_driver
+from nojit.aot.choice import BundleState, choose
+from nojit.aot.doctor import DriverState, examine_bundle, examine_cache, probe_driver
+from nojit.runtime.discover import Found
 from nojit.runtime.errors import DriverError
 from nojit.runtime.format import TargetInfo
+from nojit.runtime.loader import Bundle
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import kernel, make_bundle
@@ -18,7 +21,13 @@ Document = Callable[..., dict[str, Any]]
 
 
 def state(image_arch: str, path: str = "", **facts: Any) -> BundleState:
-    base: dict[str, Any] = {"origin": "test", "problem": "", "name": "demo", "image_arch": image_arch}
+    base: dict[str, Any] = {
+        "origin": "test",
+        "problem": "",
+        "name": "demo",
+        "image_arch": image_arch,
+        "kernels": ("k",),
+    }
     return BundleState(path or image_arch, **base | {"min_driver": 12000} | facts)
 
 
@@ -71,7 +80,8 @@ def test_old_driver_is_named(machine: Callable[..., None], run: Run) -> None:
     machine(90, archs=("sm_90a",), version=11080)
     result = run("doctor")
     assert result.exit_code == 4
-    assert "needs a driver for CUDA 12.0; this one is for 11.8" in result.stdout
+    assert "needs a driver for CUDA 12.0 (525.60.13 or later); this one is for 11.8" in result.stdout
+    assert "device 0, sm_90 has nothing of test, which needs a driver for CUDA 12.0" in result.stderr
 
 
 def test_damaged_bundle_is_named(machine: Callable[..., None], run: Run, tmp_path: Path) -> None:
@@ -124,11 +134,53 @@ def test_choice(capability: int, archs: list[str], used: list[str]) -> None:
     assert all(reason for _, reason in choice.rejected)
 
 
-def test_first_of_equals_and_one_per_name() -> None:
-    bundles = [state("sm_90a", "first"), state("sm_90a", "second"), state("sm_90a", "other", name="more")]
+def test_kernels_come_from_the_first_of_equals() -> None:
+    bundles = [
+        state("sm_90a", "first"),
+        state("sm_90a", "second"),
+        state("sm_90a", "other", name="more", kernels=("other",)),
+        state("sm_90a", "partly", kernels=("k", "new")),
+    ]
     choice = choose(0, 90, 13000, bundles)
-    assert choice.used == ("first", "other")
-    assert choice.rejected == (("second", "first fits better or comes first"),)
+    assert choice.used == ("first", "other", "partly")
+    assert choice.rejected == (("second", "first comes first"),)
+    assert choice.missing == ()
+
+
+def test_a_bundle_of_another_name_can_stand_in() -> None:
+    bundles = [state("sm_86", "old", name="old"), state("sm_80", "new")]
+    choice = choose(0, 86, 13000, bundles)
+    assert choice.used == ("old",)
+    assert choice.rejected == (("new", "old fits better"),)
+    # every kernel of it is at hand
+    assert choice.missing == ()
+
+
+def test_what_is_missing_says_what_to_do() -> None:
+    bundles = [state("sm_80", "a"), state("sm_90a", "b"), state("sm_100f", "c", name="more", kernels=("m",))]
+    choice = choose(0, 103, 12080, [*bundles, state("", "broken", name="", problem="truncated", kernels=())])
+    assert choice.used == ("c",)
+    assert choice.missing == (("demo", "has sm_80, sm_90a: install or build it for sm_103"),)
+    assert choice.rejected[-1] == ("broken", "truncated")
+    late = choose(0, 90, 12080, [state("sm_90a", min_driver=13000)])
+    assert late.used == ()
+    assert late.missing == (("demo", "needs a driver for CUDA 13.0 (580.65.06 or later); this one is for 12.8"),)
+
+
+def test_a_launch_chooses_as_doctor_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For bundles of every image arch, in two orders: the file that serves a device is the one that doctor names."""
+    archs = ["sm_80", "sm_86", "sm_90a", "sm_100f", "sm_103a", "sm_80", "sm_90a"]
+    paths = []
+    for number, image_arch in enumerate(archs):
+        on = TargetInfo("cuda", image_arch.rstrip("af"), image_arch, 32)
+        path = tmp_path / f"{number}.nojit"
+        paths.append(make_bundle(path, kernel("copy", {"n": "i32"}, on=on), on=on))
+    for order in (paths, paths[::-1]):
+        states = [examine_bundle(Found(path, "test")) for path in order]
+        copy = Bundle(order, first_wins=True).kernel("copy")
+        for capability in (80, 86, 89, 90, 100, 103):
+            (used,) = choose(0, capability, 13000, states).used
+            assert copy._source_for(capability).images.file.path == used
 
 
 def test_driver_is_asked_through_the_core(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,136 @@
+"""Which of the bundles that were found each device would use, and what is missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nojit.runtime.target import parse_image_arch
+
+__all__ = ["BundleState", "DeviceChoice", "choose", "driver_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleState:
+    """One bundle that was found."""
+
+    path: str
+    origin: str
+    problem: str
+    """Why it cannot be used; the facts below are empty then."""
+    name: str = ""
+    version: str = ""
+    id: str = ""
+    image_arch: str = ""
+    min_driver: int = 0
+    driver: str = ""
+    """Least version of the Linux driver that loads it; empty if that is not known."""
+    variants: int = 0
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """Which bundles one device would use."""
+
+    device: int
+    capability: int
+    """90 for 9.0."""
+    used: tuple[str, ...]
+    """Paths of bundles that have a kernel which no other one has that fits better or comes first."""
+    rejected: tuple[tuple[str, str], ...]
+    """Path and reason of each other one."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """Names of bundles of which nothing fits, and what to do about it."""
+
+
+def driver_for(cuda: int) -> str:
+    """Return the least version of the Linux driver that loads what a CUDA toolkit made (13000 for 13.0).
+
+    A driver loads the images of every toolkit of its major version ("minor version compatibility" of NVIDIA's CUDA
+    Compatibility guide, which lists these). Empty for a major version that is not known here.
+    """
+    return {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}.get(cuda // 1000, "")
+
+
+def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleState]) -> DeviceChoice:
+    """Say which bundles a device would use, and why not the others. Pure.
+
+    As at a launch, each kernel comes from the bundle that fits the device best, and of those for one image arch from the one
+    that was found first.
+
+    Args:
+        device: its number.
+        capability: 90 for 9.0.
+        driver: CUDA version of the driver, 13000 for 13.0.
+        bundles: what was found, first come first.
+    """
+    fit = [bundle for bundle in bundles if not (bundle.problem or _wrong_arch(bundle, capability))]
+    winners: dict[str, BundleState] = {}
+    for bundle in fit:
+        for kernel in bundle.kernels:
+            rival = winners.get(kernel)
+            if rival is None or _closeness(bundle, capability) < _closeness(rival, capability):
+                winners[kernel] = bundle
+    won = {bundle.path for bundle in winners.values()}
+    # which image runs is decided before the driver is asked to load it
+    used = tuple(bundle.path for bundle in fit if bundle.path in won and not _old_driver(bundle, driver))
+    reasons = {
+        bundle.path: _reason(bundle, capability, driver, winners) for bundle in bundles if bundle.path not in used
+    }
+    missing = _missing([bundle for bundle in bundles if not bundle.problem], used, capability, driver)
+    return DeviceChoice(device, capability, used, tuple(reasons.items()), missing)
+
+
+def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
+    """Say why a bundle is not used; there is a reason."""
+    unfit = bundle.problem or _wrong_arch(bundle, capability)
+    if unfit:
+        return unfit
+    others = {winners[kernel].path: winners[kernel] for kernel in bundle.kernels if winners[kernel] is not bundle}
+    if len(others) == 0:
+        return _old_driver(bundle, driver) or "has no kernels"
+    how = {True: "comes first", False: "fits better"}
+    words = [f"{path} {how[other.image_arch == bundle.image_arch]}" for path, other in others.items()]
+    return _old_driver(bundle, driver) or ", ".join(words)
+
+
+def _missing(
+    bundles: Sequence[BundleState], used: Sequence[str], capability: int, driver: int
+) -> tuple[tuple[str, str], ...]:
+    """Name the bundles of which a device uses nothing though no other one stands in for them, with what to do."""
+    missing = {}
+    served = {kernel for bundle in bundles if bundle.path in used for kernel in bundle.kernels}
+    for name in dict.fromkeys(bundle.name for bundle in bundles):
+        alike = [bundle for bundle in bundles if bundle.name == name]
+        if all(kernel in served for bundle in alike for kernel in bundle.kernels):
+            continue
+        fit = [bundle for bundle in alike if not _wrong_arch(bundle, capability)]
+        archs = ", ".join(dict.fromkeys(bundle.image_arch for bundle in alike))
+        if not fit:
+            missing[name] = f"has {archs}: install or build it for sm_{capability}"
+        elif not any(bundle.path in used for bundle in fit):
+            missing[name] = _old_driver(fit[0], driver)
+    return tuple(missing.items())
+
+
+def _wrong_arch(bundle: BundleState, capability: int) -> str:
+    if parse_image_arch(bundle.image_arch).runs_on(capability):
+        return ""
+    return f"has {bundle.image_arch}; the device is sm_{capability}"
+
+
+def _old_driver(bundle: BundleState, driver: int) -> str:
+    if bundle.min_driver <= driver:
+        return ""
+    least = driver_for(bundle.min_driver)
+    words = f" ({least} or later)" if least else ""
+    return f"needs a driver for CUDA {_cuda(bundle.min_driver)}{words}; this one is for {_cuda(driver)}"
+
+
+def _closeness(bundle: BundleState, capability: int) -> tuple[int, int]:
+    return parse_image_arch(bundle.image_arch).closeness(capability)
+
+
+def _cuda(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
