@@ -22,6 +22,7 @@ __all__ = [
     "check_flags",
     "check_int",
     "check_like",
+    "check_like_device",
     "check_number",
     "check_rank",
     "check_shape",
@@ -65,6 +66,11 @@ def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
         refuse_type(argument, "a tensor", type(value).__name__)
     if value.dtype != like.dtype:
         refuse_type(argument, f"{like.dtype} as {first} has", value.dtype)
+    check_like_device(argument, value, first, like)
+
+
+def check_like_device(argument: str, value: Tensor, first: str, like: Tensor) -> None:
+    """Require a tensor on the device of `like`, which is the argument `first`."""
     if value.device != like.device:
         refuse_type(argument, f"a tensor on {like.device} as {first} is", value.device)
 
