@@ -30,11 +30,13 @@ POINTERS = {
     "bfloat16": "*bf16",
     "float32": "*fp32",
     "float8_e4m3fn": "*fp8e4nv",
+    "float8_e5m2": "*fp8e5",
     "float64": "*fp64",
     "int16": "*i16",
     "int64": "*i64",
     "int32": "*i32",
     "int8": "*i8",
+    "uint8": "*u8",
 }
 RANGES = {"i32": 31, "i64": 63}
 
@@ -103,8 +105,11 @@ class Kernel:
         raise LookupError(f"{self.spec['name']}: no config of the manifest serves {given} for {axes}")
 
     def _configs(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        # what is for other devices alone runs as there
+        archs = [arch for config in self.spec["configs"] for arch in config.get("archs", [ARCH])]
+        arch = ARCH if ARCH in archs else archs[0]
         for config in self.spec["configs"]:
-            if ARCH in config.get("archs", [ARCH]) and all(
+            if arch in config.get("archs", [arch]) and all(
                 given.get(key, value) == value for key, value in config.items()
             ):
                 yield config
