@@ -38,6 +38,7 @@ POINTERS = {
     "int8": "*i8",
     "uint8": "*u8",
 }
+FP8 = {tl.float8e4nv: torch.float8_e4m3fn, tl.float8e5: torch.float8_e5m2}
 RANGES = {"i32": 31, "i64": 63}
 
 
@@ -181,6 +182,22 @@ def _teach_bf16() -> None:
     InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = cast, dot
 
 
+def _teach_fp8() -> None:
+    """Make products of fp8 right in the interpreter, which takes NaNs for numbers and denormals of e5m2 for 0."""
+    plain_dot = InterpreterBuilder.create_dot
+
+    def wide(x: TensorHandle) -> TensorHandle:
+        if x.dtype.scalar not in FP8:
+            return x
+        values = torch.from_numpy(np.ascontiguousarray(x.data).view(np.uint8)).view(FP8[x.dtype.scalar])
+        return TensorHandle(values.float().numpy(), tl.float32)
+
+    def dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any) -> TensorHandle:
+        return plain_dot(self, wide(a), wide(b), *rest)
+
+    InterpreterBuilder.create_dot = dot
+
+
 def _teach_fma() -> None:
     """Make `tl.fma` round once, as the hardware does: the product of two fp32 numbers is exact in fp64."""
 
@@ -218,6 +235,7 @@ def main() -> None:
     """Answer questions from stdin on stdout until stdin ends."""
     answers, sys.stdout = sys.stdout.buffer, sys.stderr
     _teach_bf16()
+    _teach_fp8()
     _teach_fma()
     _patch_once_a_launch()
     folder = Path(sys.argv[1])
