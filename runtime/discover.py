@@ -117,8 +117,20 @@ def _none_such(name: str, known: Iterable[str]) -> str:
     there = f"; there are {', '.join(names)}" if names else ""
     return (
         f"expected a bundle file, a folder of them, or what a bundle is called that is installed or in {VARIABLE}, "
-        f"got {name!r}{did_you_mean(name, names)}{there}"
+        f"got {name!r}{did_you_mean(name, names)}{there}{_remedy(name)}"
     )
+
+
+def _remedy(name: str) -> str:
+    """Say what a thin wheel that is installed alone lacks, as the end of a message."""
+    from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - slow to import
+
+    try:
+        extras = metadata(name).get_all("Provides-Extra") or []
+    except (PackageNotFoundError, ValueError):
+        return ""
+    brings = f"; its extras {', '.join(extras)} bring bundles: pip install '{name}[{extras[-1]}]'" if extras else ""
+    return f"; the distribution {name} is installed without a bundle{brings}"
 
 
 def _normalized(name: str) -> str:

@@ -155,6 +155,16 @@ def test_a_name_that_nothing_has_lists_what_there_is(tmp_path: Path, monkeypatch
         discover.named("more-kernels", {}, tmp_path)
 
 
+def test_a_thin_wheel_alone_says_what_brings_bundles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = tmp_path / "acme_kernels-1.0.dist-info"
+    about.mkdir()
+    extras = "Provides-Extra: sm90\nProvides-Extra: all\n"
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: acme-kernels\nVersion: 1.0\n{extras}")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"its extras sm90, all bring .* pip install 'acme-kernels\[all\]'"):
+        discover.named("acme-kernels", {}, tmp_path)
+
+
 def test_a_missing_place_is_named_whatever_is_looked_for(tmp_path: Path) -> None:
     _bundle(tmp_path / "artifacts", "acme-kernels")
     with pytest.raises(BundleError, match="NOJIT_BUNDLES"):
