@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import triton.language as tl
 from nojit.runtime import expr
+from nojit.runtime.values import FunctionRef
 from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle, _patch_lang
 
 from tests.kernels.interpreter import TensorArgument, read_storage
@@ -49,7 +50,9 @@ class Kernel:
         self.spec = spec
         module, _, function = spec["source"].removeprefix("./").replace(".py:", ":").partition(":")
         self.function = getattr(importlib.import_module(module), function)
-        self.matrix: dict[str, list[Any]] = spec.get("matrix", {})
+        self.matrix: dict[str, list[Any]] = {
+            axis: [_constexpr(value) for value in values] for axis, values in spec.get("matrix", {}).items()
+        }
         self.type_axes = [
             axis for axis in self.matrix if any(f"{{{axis}}}" in kind for kind in spec["params"].values())
         ]
@@ -69,7 +72,7 @@ class Kernel:
             grid = tuple(int(str(expr.parse(side).evaluate(known))) for side in self.spec["grid"])
         settings = {name: value for name, value in config.items() if name not in OPTIONS | RULES}
         plain = {name: value.tensor if isinstance(value, Argument) else value for name, value in values.items()}
-        self.function[grid](**plain, **{**constexprs, **settings, **derived})
+        self.function[grid](**plain, **{**{key: _function(x) for key, x in constexprs.items()}, **settings, **derived})
         return ", ".join(f"{name}={value}" for name, value in {**settings, **derived}.items())
 
     def _derive(self, known: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +120,23 @@ class Kernel:
 
     def _names(self, values: dict[str, Any], axes: Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, Any]:
         plain = {name: value for name, value in constants.items() if name not in RULES}
+        plain = {name: value.name if isinstance(value, FunctionRef) else value for name, value in plain.items()}
         return {"arch": 90, **axes, **plain, **{name: _seen(value) for name, value in values.items()}}
+
+
+def _constexpr(value: Any) -> Any:
+    """Return a value of an axis as a call passes it; TOML spells some as tables."""
+    if not isinstance(value, dict):
+        return value
+    return FunctionRef(value["function"]) if "function" in value else None
+
+
+def _function(value: Any) -> Any:
+    """Return the function that a constexpr names; any other value stays as it is."""
+    if not isinstance(value, FunctionRef):
+        return value
+    module, _, name = value.name.partition(":")
+    return getattr(importlib.import_module(module.removesuffix(".py")), name)
 
 
 def _seen(value: Any) -> Any:
