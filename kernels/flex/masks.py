@@ -33,6 +33,7 @@ __all__ = [
     "Window",
     "and_masks",
     "create_block_mask",
+    "known_tables",
     "or_masks",
     "tables_of",
 ]
@@ -42,6 +43,7 @@ NARROW_BLOCK: Final = 64
 _ENDLESS: Final = 1 << 30
 """The block size of the mask that torch makes where there is none."""
 _NAME: Final = "_nojit_tables"
+_NOTHING: Final = (None, None, None, None)
 
 
 def create_block_mask(
@@ -197,15 +199,20 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
         refuse_value("block_mask", f"a mask for {q_len} queries and {kv_len} keys", f"one for {mask.seq_lengths}")
     if mask.kv_indices.device != device:
         refuse_type("block_mask", f"a mask on {device} as query is", mask.kv_indices.device)
-    known = getattr(mask, _NAME, None)
-    if known is None or not (
-        known[0] is mask.mask_mod and known[1] is mask.kv_indices and known[2] is mask.full_kv_indices
-    ):
+    tables = known_tables(mask)
+    if tables is None:
         with torch.inference_mode(False):
-            _attach(mask, _tables_of_lists(mask))
-        known = getattr(mask, _NAME)
-    tables: MaskTables = known[3]
+            tables = _tables_of_lists(mask)
+            _attach(mask, tables)
     return tables
+
+
+def known_tables(mask: BlockMask) -> MaskTables | None:
+    """Return the tables that a mask has already, if they are still those of its function and lists."""
+    mask_mod, kv_indices, full_kv_indices, tables = getattr(mask, _NAME, _NOTHING)
+    if mask_mod is mask.mask_mod and kv_indices is mask.kv_indices and full_kv_indices is mask.full_kv_indices:
+        return tables
+    return None
 
 
 def _tables_of_lists(mask: BlockMask) -> MaskTables:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeGuard
 
 import torch
 from nojit.kernels.arguments import check_dtype, check_int, check_number, refuse_type, refuse_value
@@ -37,6 +37,7 @@ __all__ = [
     "Slot",
     "SoftCap",
     "alibi_slopes",
+    "is_listed",
 ]
 
 LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
@@ -278,6 +279,11 @@ class CustomMod:
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
         """Modify a score, in torch."""
         return self.twin(score, batch, head, q_idx, k_idx)
+
+
+def is_listed(mod: object) -> TypeGuard[_Listed]:
+    """Say whether something is a modification of the library."""
+    return isinstance(mod, _Listed)
 
 
 def _check_table(argument: str, table: object, dims: tuple[int, ...]) -> None:

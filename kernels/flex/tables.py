@@ -20,11 +20,13 @@ rows. Bm and Hm are 1, if all batches or heads are alike, or the number of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
+from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 
 __all__ = [
@@ -42,6 +44,8 @@ __all__ = [
 MODES: Final = ("band", "interval", "bitmap")
 WORD: Final = 32
 """Keys in a word of a bitmap."""
+MOST_REMEMBERED: Final = 256
+"""Kinds of calls that a mask remembers."""
 
 
 class Side(NamedTuple):
@@ -69,6 +73,13 @@ class MaskTables:
     by_query: Side
     by_key: Side
     bits: Tensor
+    calls: Memo = field(default_factory=lambda: new_memo(operands=6, limit=MOST_REMEMBERED))
+    """The memo of ``flex_attention`` with this mask."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """What else there is to a mask: bounds, block, batches and heads."""
+        return [self.left, self.right, self.block, self.batches, self.heads]
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -128,6 +139,14 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
     listed = torch.arange(states.shape[-1], device=states.device) < alls[..., None]
     blocks = torch.stack([order, numbers.gather(-1, order)], -1)[listed].to(torch.int32).contiguous()
     return Side(spans, blocks if blocks.numel() else blocks.new_zeros(1, 2))
+
+
+def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -> MaskTables:
+    """Put together what `MaskTables.mode`, `sizes` and `tensors` took apart."""
+    left, right, block, batches, heads = sizes
+    query_spans, query_blocks, key_spans, key_blocks, bits = tensors
+    sides = Side(query_spans, query_blocks), Side(key_spans, key_blocks)
+    return MaskTables(mode, left, right, block, batches, heads, *sides, bits)
 
 
 def packed(seen: Tensor) -> Tensor:

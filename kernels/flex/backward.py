@@ -1,0 +1,176 @@
+"""The backward pass: gradients allocated, and one launch for each thing that is summed up."""
+
+# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.flash_attention.backward import launch_delta
+from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
+from nojit.kernels.flex.tables import MaskTables
+from torch import Tensor
+
+__all__ = ["Gradients", "allocate_gradients", "launch_backward", "launch_dkdv", "launch_dq"]
+
+Gradients = tuple[Tensor, Tensor, Tensor]
+"""Those of q, k and v; one that nobody wants is empty."""
+
+
+def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
+    """Allocate the gradients that are wanted, like their operands but for a last stride of 1."""
+    first, second, third = (
+        _like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
+    )
+    return first, second, third
+
+
+def _like(value: Tensor) -> Tensor:
+    """Allocate a tensor of the same shape whose last stride is 1."""
+    made = torch.empty_like(value)
+    return made if made.stride(3) == 1 else value.new_empty(value.shape)
+
+
+def launch_backward(
+    grads: tuple[Tensor, Tensor | None],
+    operands: tuple[Tensor, Tensor, Tensor],
+    results: tuple[Tensor, Tensor],
+    gradients: Gradients,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Write the gradients that are not empty.
+
+    Args:
+        grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
+        operands: q, k and v.
+        results: out and lse, as the forward wrote them.
+        gradients: as `allocate_gradients` made them.
+        scale: the forward's.
+        tables: likewise.
+        mod: likewise.
+    """
+    q, k, v = operands
+    dq, dk, dv = gradients
+    if not q.numel() or not k.numel():
+        for gradient in gradients:
+            gradient.zero_()
+        return
+    (out, lse), (dout, dlse) = results, grads
+    # the kernels read rows in one piece; an expanded gradient, as from sum().backward(), has a last stride of 0
+    dout = dout if dout.stride(3) == 1 else dout.contiguous()
+    lse = lse.contiguous()
+    dlse = None if dlse is None else dlse.contiguous()
+    delta = torch.empty_like(lse)
+    launch_delta(out, dout, lse, dlse, delta)
+    if dk.numel() or dv.numel():
+        # they come from one kernel
+        dk, dv = dk if dk.numel() else _like(k), dv if dv.numel() else _like(v)
+        launch_dkdv(q, k, v, dout, lse, delta, dk, dv, scale, tables, mod)
+    if dq.numel():
+        launch_dq(q, k, v, dout, lse, delta, dq, scale, tables, mod)
+
+
+def launch_dkdv(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Launch the kernel for the gradients of k and v."""
+    batch, heads, q_len, head_dim = q.shape
+    kv_batch, kv_heads, kv_len, v_dim = v.shape
+    block_d, block_dv = widths_of(head_dim, v_dim)
+    pointers, numbers = mod_arguments(mod, lse, q)
+    library.get("flex_attention_bwd_dkdv")(
+        q,
+        k,
+        v,
+        dout,
+        lse,
+        delta,
+        dk,
+        dv,
+        *mask_pointers(tables, tables.by_key),
+        *pointers,
+        scale,
+        *mask_facts(tables),
+        *numbers,
+        kv_batch,
+        batch // kv_batch,
+        kv_heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *dout.stride()[:3],
+        *dk.stride()[:3],
+        *dv.stride()[:3],
+        MASK=tables.mode,
+        SCORE_MOD=mod.function,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )
+
+
+def launch_dq(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    dq: Tensor,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Launch the kernel for the gradient of q."""
+    batch, heads, q_len, head_dim = q.shape
+    _, kv_heads, kv_len, v_dim = v.shape
+    block_d, block_dv = widths_of(head_dim, v_dim)
+    pointers, numbers = mod_arguments(mod, lse, q)
+    library.get("flex_attention_bwd_dq")(
+        q,
+        k,
+        v,
+        dout,
+        lse,
+        delta,
+        dq,
+        *mask_pointers(tables, tables.by_query),
+        *pointers,
+        scale,
+        *mask_facts(tables),
+        *numbers,
+        batch,
+        heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *kv_strides(k, batch),
+        *kv_strides(v, batch),
+        *dout.stride()[:3],
+        *dq.stride()[:3],
+        MASK=tables.mode,
+        SCORE_MOD=mod.function,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )

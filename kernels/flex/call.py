@@ -1,0 +1,120 @@
+"""What a call of flex attention is made of besides its operands, as kernels and torch's operators take it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from nojit.kernels.flex.mods import NO_SLOT, ScoreMod, Slot
+from nojit.kernels.flex.tables import MaskTables, Side
+from nojit.runtime.values import FunctionRef
+from torch import Tensor
+
+__all__ = ["NO_MOD", "Captured", "Modification", "kv_strides", "mask_facts", "modification_of", "rebuilt", "widths_of"]
+
+MIN_WIDTH: Final = 32
+"""Narrower tiles are not built."""
+
+
+class Modification(NamedTuple):
+    """A score modification as kernels take it."""
+
+    function: FunctionRef | None
+    first: Slot
+    second: Slot
+    bias: Tensor | None
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """What it captures, as `ScoreMod.slots`."""
+        return self.first, self.second
+
+
+NO_MOD: Final = Modification(None, NO_SLOT, NO_SLOT, None)
+
+Captured = tuple[Tensor | None, Tensor | None, Tensor | None]
+"""The tables of both slots, and the bias."""
+
+
+def modification_of(mod: ScoreMod | None) -> Modification:
+    """Take a score modification apart."""
+    return NO_MOD if mod is None else Modification(mod.function, *mod.slots, mod.bias)
+
+
+def captured(mod: Modification) -> Captured:
+    """Return the tensors of a modification."""
+    return mod.first.table, mod.second.table, mod.bias
+
+
+def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
+    """Spell what of a modification is no tensor: the function, whole numbers of both slots, and their values."""
+    numbers = [
+        number
+        for slot in (mod.first, mod.second)
+        for number in (slot.kind, slot.stride_batch, slot.stride_head, slot.reach)
+    ]
+    name = None if mod.function is None else mod.function.name
+    return name, numbers, [mod.first.value, mod.second.value]
+
+
+def rebuilt(function: str | None, numbers: list[int], values: list[float], tensors: Captured) -> Modification:
+    """Put together what `described` and `captured` took apart."""
+    first, second = (
+        Slot(kind, table, by_batch, by_head, value, reach)
+        for (kind, by_batch, by_head, reach), value, table in zip(
+            (numbers[:4], numbers[4:]), values, tensors[:2], strict=True
+        )
+    )
+    return Modification(None if function is None else FunctionRef(function), first, second, tensors[2])
+
+
+def mod_arguments(
+    mod: Modification, unread: Tensor, unread_bias: Tensor
+) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
+    """Return the pointers of a modification, and its numbers; what is absent is never read, whatever stands for it.
+
+    Args:
+        mod: the modification.
+        unread: any fp32 tensor.
+        unread_bias: any tensor of the queries' dtype.
+    """
+    tables = (unread if slot.table is None else slot.table for slot in (mod.first, mod.second))
+    pointers = (*tables, unread_bias if mod.bias is None else mod.bias)
+    strides = (0, 0, 0, 0)
+    if mod.bias is not None:
+        strides = tuple(
+            0 if size == 1 else stride for size, stride in zip(mod.bias.shape, mod.bias.stride(), strict=True)
+        )  # type: ignore[assignment]  # there are four
+    numbers = (
+        number
+        for slot in (mod.first, mod.second)
+        for number in (slot.kind, slot.stride_batch, slot.stride_head, slot.value, slot.reach)
+    )
+    return pointers, (*numbers, *strides)
+
+
+def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
+    """Return what kernels are told of a mask beside its tensors: the band, the block, and the steps between its tables."""
+    by_batch = tables.heads if tables.batches > 1 else 0
+    return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
+
+
+def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tables that a kernel reads."""
+    return side.spans, side.blocks, tables.bits
+
+
+def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
+    """Return the strides of keys or values by batch, head and row; a single batch serves all."""
+    by_batch, by_head, by_row, _ = operand.stride()
+    return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row
+
+
+def widths_of(dim: int, v_dim: int) -> tuple[int, int]:
+    """Choose BLOCK_D and BLOCK_DV: what is built are equal widths, and 256 with 128."""
+    widths = _tile_width(dim), _tile_width(v_dim)
+    return widths if widths == (256, 128) else (max(widths), max(widths))
+
+
+def _tile_width(dim: int) -> int:
+    """Round a head dimension up to what a tile can have."""
+    return max(MIN_WIDTH, 1 << (dim - 1).bit_length())

@@ -1,0 +1,130 @@
+"""What the operands of flex attention must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from nojit.kernels.arguments import (
+    FLOATS,
+    check_dtype,
+    check_int,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from nojit.kernels.flash_attention.checks import MAX_HEAD_DIM, MAX_HEAD_DIM_FP32, MAX_LEN
+from nojit.kernels.flex.call import Modification
+from nojit.kernels.flex.mods import CustomMod, ScoreMod, is_listed
+from nojit.runtime.errors import did_you_mean
+from torch import Tensor
+
+__all__ = ["check_captured", "check_mod", "check_operands", "check_options"]
+
+OPTIONS: Final = ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")
+"""What `kernel_options` may name."""
+_MANIFEST_LINE: Final = '{ function = "mine.py:my_mod" } in the axis SCORE_MOD of the manifest of flex attention'
+
+
+def check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
+    """Require operands that fit each other and the kernels.
+
+    Raises:
+        ArgumentError: a dtype or device that does not fit.
+        ValueError: a shape or stride that does not fit.
+    """
+    check_tensor("query", query)
+    check_dtype("query", query, FLOATS)
+    check_like("key", key, "query", query)
+    check_like("value", value, "query", query)
+    check_rank("query", query, "B, H, M, D")
+    check_rank("key", key, "B, Hkv, N, D")
+    check_rank("value", value, "B, Hkv, N, Dv")
+    batch, heads, _, dim = query.shape
+    kv_batch, kv_heads, kv_len, _ = key.shape
+    if kv_batch not in {1, batch}:
+        refuse_value("key", f"{batch} batches as query has, or 1", kv_batch)
+    check_shape("key", key, (kv_batch, kv_heads, kv_len, dim), "B, Hkv, N, D")
+    check_shape("value", value, (kv_batch, kv_heads, kv_len, value.shape[3]), "B, Hkv, N, Dv")
+    if heads != kv_heads and not enable_gqa:
+        refuse_value("key", f"{heads} heads as query has (or enable_gqa=True)", kv_heads)
+    if heads and (not kv_heads or heads % kv_heads):
+        refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
+    for name, operand in (("query", query), ("key", key), ("value", value)):
+        _check_rows(name, operand)
+
+
+def _check_rows(argument: str, operand: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece."""
+    length, dim = operand.shape[2:]
+    widest = MAX_HEAD_DIM_FP32 if operand.dtype is torch.float32 else MAX_HEAD_DIM
+    if not 1 <= dim <= widest:
+        refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
+    if length > MAX_LEN:
+        refuse_value(argument, f"at most {MAX_LEN} rows", length)
+    if operand.stride(3) != 1 and dim != 1:
+        refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
+
+
+def check_mod(score_mod: object) -> ScoreMod:
+    """Require a modification that kernels can have been built with.
+
+    Raises:
+        ArgumentError: it is none, a plain Python function say; the message has the line that would build it.
+    """
+    if not (isinstance(score_mod, CustomMod) or is_listed(score_mod)):
+        refuse_type(
+            "score_mod",
+            "a modification of nojit.kernels.flex.mods, as nothing is compiled where it runs (to have one of your own, "
+            f"write it as a @triton.jit function, build it by {_MANIFEST_LINE}, and pass CustomMod('mine.py:my_mod', ...))",
+            getattr(score_mod, "__name__", type(score_mod).__name__),
+        )
+    return score_mod
+
+
+def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> None:
+    """Require that what a modification captures fits the operands.
+
+    Raises:
+        ArgumentError: a dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    batch, heads, q_len, _ = query.shape
+    for slot in mod.slots:
+        table = slot.table
+        if table is None:
+            continue
+        if table.device != query.device:
+            refuse_type("score_mod", f"a table on {query.device} as query is", table.device)
+        last = sum((size - 1) * stride for size, stride in zip(table.shape, table.stride(), strict=True))
+        needed = max(batch - 1, 0) * slot.stride_batch + max(heads - 1, 0) * slot.stride_head + 2 * slot.reach
+        if not table.numel() or needed > last:
+            refuse_value("score_mod", f"a table for {batch} batches and {heads} heads", f"shape {tuple(table.shape)}")
+    if mod.bias is not None:
+        check_like("score_mod", mod.bias, "query", query)
+        shape = (batch, heads, q_len, kv_len)
+        if any(own not in {1, size} for own, size in zip(mod.bias.shape, shape, strict=True)):
+            refuse_value("score_mod", f"a bias of {shape} [B, H, M, N], or 1 for some", tuple(mod.bias.shape))
+
+
+def check_options(options: object) -> dict[str, int]:
+    """Return the config that `kernel_options` asks for.
+
+    Raises:
+        ArgumentError: it is no mapping, or a value is no int.
+        ValueError: it names something else.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        refuse_type("kernel_options", "a mapping", type(options).__name__)
+    given: dict[str, Any] = dict(options)
+    for name, value in given.items():
+        if name not in OPTIONS:
+            refuse_value("kernel_options", " or ".join(OPTIONS), f"{name!r}{did_you_mean(str(name), OPTIONS)}")
+        check_int(f"kernel_options[{name!r}]", value)
+    return given

@@ -1,0 +1,153 @@
+"""Flex attention, forward: one program owns `BLOCK_M` queries of a head, as in flash attention.
+
+A program visits the tiles of keys that the mask lets any of its queries see, and keeps, per query, the running maximum and
+sum of the softmax and the running output, all in fp32. Exponentials are taken in base two.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LN_2, load_tile, store_tile
+from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+
+
+@triton.jit
+def flex_attention_fwd_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    lse_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    block,
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    MASK: tl.constexpr,
+    SCORE_MOD: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over the keys that are seen, and the natural-log sums of each row.
+
+    q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], out
+    [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A row that sees no
+    key gives 0 and lse -inf. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's tables by query, as `MASK` says;
+    `mask_batch` and `mask_head` are how many tables one batch and one head are further on. `block` is a multiple of BLOCK_M
+    and BLOCK_N where `MASK` is ``"bitmap"``. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    # under a causal mask the last tiles are the longest: they go first, so that short ones fill the end of the wave
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    index_kv = index_h // group
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+
+    row_start = tile * BLOCK_M
+    rows = row_start + tl.arange(0, BLOCK_M)
+    lanes = tl.arange(0, BLOCK_N)
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    query_rows = rows.to(tl.int64)[:, None]
+    q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
+    k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+
+    row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
+
+    table = index_b * mask_batch + index_h * mask_head
+    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
+    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
+    walk, count = walk_of(
+        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    )  # fmt: skip
+    for number in range(count):
+        start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
+        keys = start + lanes
+        # made here and not carried: hoisted, the pointers of unaligned calls (one per element) would fill the registers
+        key_rows = keys.to(tl.int64)[:, None]
+        k = load_tile(
+            k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, not EVEN_D
+        )
+        products = tl.dot(q, tl.trans(k), input_precision="ieee")
+        inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
+        scores, _ = modified(products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD)
+        if is_cut:
+            seen = visible(
+                rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr,
+                bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
+            )  # fmt: skip
+            scores = tl.where(seen & (keys < kv_len)[None, :], scores, float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, 1))
+        # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+        shift = tl.where(new_max == float("-inf"), 0.0, new_max)
+        weights = tl.exp2(scores - shift[:, None])
+        keep = tl.exp2(row_max - shift)
+        row_sum = row_sum * keep + tl.sum(weights, 1)
+        v = load_tile(
+            v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, not EVEN_D
+        )
+        acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
+        row_max = new_max
+
+    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + v_cols[None, :]
+    store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, not EVEN_D)
+    # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
+    lse = (row_max + tl.log2(row_sum)) * LN_2
+    tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

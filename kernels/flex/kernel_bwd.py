@@ -1,0 +1,171 @@
+"""Flex attention, backward, for the gradients of keys and values; that of queries is in `kernel_bwd_dq`.
+
+With s = q k^T scale, p = exp(mod(s) - lse), the weights that the forward did not keep, and
+delta = rowsum(out * dout) - dlse, which is flash attention's own kernel:
+
+    dv = p^T dout        ds = p * (dout v^T - delta) * mod'(s)        dk = ds^T q scale        dq = ds k scale
+
+One program owns what it sums up: keys and values of a head, over all queries of all heads, and batches, that read it, or
+queries, over all keys. Nothing is added to memory, so a result does not depend on which program comes first. Sums are
+fp32; p and ds are rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile
+from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+
+
+@triton.jit
+def flex_attention_bwd_dkdv_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    lse_ptr,
+    delta_ptr,
+    dk_ptr,
+    dv_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    block,
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    kv_batch,  # noqa: ARG001 - the manifest's grid reads it
+    shared,
+    kv_heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    stride_dkb,
+    stride_dkh,
+    stride_dkn,
+    stride_dvb,
+    stride_dvh,
+    stride_dvn,
+    MASK: tl.constexpr,
+    SCORE_MOD: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write the gradients of k and v.
+
+    q is [kv_batch * shared, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [kv_batch, kv_heads,
+    kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [kv_batch *
+    shared, kv_heads * group, q_len]. The mask is the forward's, its tables those by key; so is the modification. A key that
+    no query sees gets 0. The grid is ``cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads`` in x.
+    """
+    tiles = tl.cdiv(kv_len, BLOCK_N)
+    # under a causal mask the first tiles are the longest, and go first
+    tile = tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_kb = (batch_head // kv_heads).to(tl.int64)
+    index_kv = (batch_head % kv_heads).to(tl.int64)
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+
+    key_start = tile * BLOCK_N
+    keys = key_start + tl.arange(0, BLOCK_N)
+    lanes = tl.arange(0, BLOCK_M)
+    key_rows = keys.to(tl.int64)[:, None]
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    k_ptrs = k_ptr + index_kb * stride_kb + index_kv * stride_kh + key_rows * stride_kn + k_cols[None, :]
+    v_ptrs = v_ptr + index_kb * stride_vb + index_kv * stride_vh + key_rows * stride_vn + v_cols[None, :]
+    k = load_tile(k_ptrs, keys, kv_len, k_cols, head_dim, True, not EVEN_D)
+    v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, not EVEN_D)
+    dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv = tl.zeros([BLOCK_N, BLOCK_DV], tl.float32)
+
+    for member in range(group * shared):
+        index_b = index_kb * shared + member // group
+        index_h = index_kv * group + member % group
+        q_head_ptr = q_ptr + index_b * stride_qb + index_h * stride_qh
+        dout_head_ptr = dout_ptr + index_b * stride_gb + index_h * stride_gh
+        row = (index_b * kv_heads * group + index_h) * q_len
+        table = index_b * mask_batch + index_h * mask_head
+        table_ptr = spans_ptr + table * (tl.cdiv(kv_len, block) * 3 if MASK == "bitmap" else kv_len * 2)
+        first, end = own_spans(table_ptr, keys, kv_len, q_len, MASK)
+        # key n is seen by the queries from n - right to n - left
+        walk, count = walk_of(
+            table_ptr, keys, first, end, -right, -left, kv_len, q_len, block, BLOCK_N, BLOCK_M, MASK
+        )  # fmt: skip
+        for number in range(count):
+            start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_M, MASK)
+            rows = start + lanes
+            # made here and not carried: see the forward
+            query_rows = rows.to(tl.int64)[:, None]
+            q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
+            q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+            products = tl.dot(k, tl.trans(q), input_precision="ieee")
+            inside = (keys < kv_len)[:, None] & (rows < q_len)[None, :]
+            scores, slope = modified(
+                products, scale, index_b, index_h, rows[None, :], keys[:, None], inside, mods, SCORE_MOD
+            )  # fmt: skip
+            # queries past the end weigh nothing, and nor does a row that saw nothing, whose log-sum is -inf
+            lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
+            lse = tl.where(lse == float("-inf"), float("inf"), lse)
+            weights = tl.exp2(scores - lse[None, :])
+            if is_cut:
+                seen = visible(
+                    rows[None, :], keys[:, None], start, key_start, first[:, None], end[:, None], left, right, bits_ptr,
+                    bitmap, block, BLOCK_M, BLOCK_N, True, MASK,
+                )  # fmt: skip
+                weights = tl.where(seen, weights, 0.0)
+            dout_tile = dout_head_ptr + query_rows * stride_gm + v_cols[None, :]
+            dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+            dv = tl.dot(weights.to(dout.dtype), dout, dv, input_precision="ieee")
+            dweights = tl.dot(v, tl.trans(dout), input_precision="ieee")
+            delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
+            dscores = weights * (dweights - delta[None, :]) * slope
+            dk = tl.dot(dscores.to(q.dtype), q, dk, input_precision="ieee")
+
+    dk_ptrs = dk_ptr + index_kb * stride_dkb + index_kv * stride_dkh + key_rows * stride_dkn + k_cols[None, :]
+    dv_ptrs = dv_ptr + index_kb * stride_dvb + index_kv * stride_dvh + key_rows * stride_dvn + v_cols[None, :]
+    store_tile(dk_ptrs, dk * scale, keys, kv_len, k_cols, head_dim, not EVEN_D)
+    store_tile(dv_ptrs, dv, keys, kv_len, v_cols, v_dim, not EVEN_D)

@@ -1,0 +1,151 @@
+"""Flex attention, backward, for the gradient of queries; `kernel_bwd` says what is computed, and how."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile
+from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+
+
+@triton.jit
+def flex_attention_bwd_dq_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    lse_ptr,
+    delta_ptr,
+    dq_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    block,
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    stride_dqb,
+    stride_dqh,
+    stride_dqm,
+    MASK: tl.constexpr,
+    SCORE_MOD: tl.constexpr,
+    EVEN_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Write the gradient of q.
+
+    q and dq are [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim], dout
+    [batch, heads, q_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32 [batch, heads, q_len]. The mask
+    and the modification are the forward's. A query that sees no key gets 0. The grid is
+    ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    # the longest go first, as in the forward
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    index_kv = index_h // group
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+
+    row_start = tile * BLOCK_M
+    rows = row_start + tl.arange(0, BLOCK_M)
+    lanes = tl.arange(0, BLOCK_N)
+    query_rows = rows.to(tl.int64)[:, None]
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
+    dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + v_cols[None, :]
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+    dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+    row = batch_head.to(tl.int64) * q_len
+    lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
+    # a row that saw nothing weighs nothing
+    lse = tl.where(lse == float("-inf"), float("inf"), lse)
+    delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
+    k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
+    dq = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+
+    table = index_b * mask_batch + index_h * mask_head
+    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
+    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
+    walk, count = walk_of(
+        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    )  # fmt: skip
+    for number in range(count):
+        start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
+        keys = start + lanes
+        # made here and not carried: see the forward
+        key_rows = keys.to(tl.int64)[:, None]
+        k = load_tile(
+            k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, not EVEN_D
+        )
+        products = tl.dot(q, tl.trans(k), input_precision="ieee")
+        inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
+        scores, slope = modified(
+            products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD
+        )  # fmt: skip
+        weights = tl.exp2(scores - lse[:, None])
+        if is_cut:
+            seen = visible(
+                rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr,
+                bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
+            )  # fmt: skip
+            weights = tl.where(seen & (keys < kv_len)[None, :], weights, 0.0)
+        v = load_tile(
+            v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, not EVEN_D
+        )
+        dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
+        dscores = weights * (dweights - delta[:, None]) * slope
+        dq = tl.dot(dscores.to(k.dtype), k, dq, input_precision="ieee")
+
+    dq_ptrs = dq_ptr + index_b * stride_dqb + index_h * stride_dqh + query_rows * stride_dqm + k_cols[None, :]
+    store_tile(dq_ptrs, dq * scale, rows, q_len, k_cols, head_dim, not EVEN_D)

@@ -1,0 +1,161 @@
+"""What the kernels of flex attention share: which tiles a program visits, which elements of them are seen, and their scores.
+
+A program owns a tile of queries and visits tiles of keys, or the other way round. What it visits is a *walk*: tiles by
+number, found in one of the three modes of `nojit.kernels.flex.tables`. Tiles that are seen whole are not masked.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, in_band, span_of
+
+WORD = tl.constexpr(32)
+
+
+@triton.jit
+def own_spans(spans_ptr, places, count, seen_count, MASK: tl.constexpr):
+    """Load the interval that each of a tile's own places sees, by `MASK`; places past `count` see nothing.
+
+    `spans_ptr` is int32 [count, 2], and there are `seen_count` places to see.
+
+    Returns:
+        The first place that each sees, and the one behind the last.
+    """
+    first = places * 0
+    end = places * 0
+    if MASK == "interval":
+        ptrs = spans_ptr + places.to(tl.int64) * 2
+        first = tl.load(ptrs, mask=places < count, other=seen_count)
+        end = tl.load(ptrs + 1, mask=places < count, other=0)
+    return first, end
+
+
+@triton.jit
+def walk_of(
+    spans_ptr,
+    places,
+    first,
+    end,
+    left,
+    right,
+    count,
+    seen_count,
+    block,
+    OWN: tl.constexpr,
+    STEP: tl.constexpr,
+    MASK: tl.constexpr,
+):
+    """Find what the `OWN` places from ``places[0]`` on visit, in tiles of `STEP`.
+
+    `places`, `first` and `end` are those of `own_spans`, `count` and `seen_count` too. In a band place p sees those from
+    p + `left` to p + `right`. `OWN` and `STEP` divide `block`, the rows and columns of a block of bitmaps.
+
+    Returns:
+        The walk, and how many tiles it has. A walk is where it starts, and where the tiles start and end that all see in
+        full; or in blocks its first entry, and how many of its tiles are full.
+    """
+    start = tl.min(places, 0)
+    if MASK == "bitmap":
+        span_ptr = spans_ptr + start // block * 3
+        entry = tl.load(span_ptr)
+        steps = block // STEP
+        return (entry, 0, tl.load(span_ptr + 1) * steps), tl.load(span_ptr + 2) * steps
+    elif MASK == "interval":  # noqa: RET505 - Triton compiles the arm that is taken
+        there = places < count
+        begin = tl.min(first, 0) // STEP * STEP
+        last = tl.max(end, 0)
+        full_last = tl.maximum(begin, tl.min(tl.where(there, end, seen_count), 0) // STEP * STEP)
+        full_first = tl.cdiv(tl.max(tl.where(there, first, 0), 0), STEP) * STEP
+        full_first = tl.minimum(full_first, full_last)
+        return (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
+    else:
+        begin, full_first, full_last, last = span_of(start, left, right, seen_count, OWN, STEP, True, True)
+        return (begin, full_first, full_last), tl.cdiv(tl.maximum(last - begin, 0), STEP)
+
+
+@triton.jit
+def tile_at(number, walk, blocks_ptr, block, STEP: tl.constexpr, MASK: tl.constexpr):
+    """Return where the tile of a number starts, whether an edge of the mask cuts it, and its bitmap, if it has one."""
+    begin, full_first, full_last = walk
+    if MASK == "bitmap":
+        steps = block // STEP
+        pair_ptr = blocks_ptr + (begin + number // steps).to(tl.int64) * 2
+        start = tl.load(pair_ptr) * block + number % steps * STEP
+        return tl.multiple_of(start, STEP), number >= full_last, tl.load(pair_ptr + 1)
+    else:  # noqa: RET505 - as above
+        start = begin + number * STEP
+        return tl.multiple_of(start, STEP), (start < full_first) | (start >= full_last), 0
+
+
+@triton.jit
+def bits_of(
+    bits_ptr, bitmap, row_start, key_start, block, ROWS: tl.constexpr, KEYS: tl.constexpr, KEYS_FIRST: tl.constexpr
+):
+    """Read a part of a bitmap, bool [ROWS, KEYS], or [KEYS, ROWS] with `KEYS_FIRST`.
+
+    Each word is read once and taken apart in registers.
+    """
+    words = block // WORD
+    rows = row_start % block + tl.arange(0, ROWS)
+    places = key_start % block // WORD + tl.arange(0, KEYS // WORD)
+    bitmap_ptr = bits_ptr + bitmap.to(tl.int64) * block * words
+    shifts = tl.arange(0, WORD)
+    if KEYS_FIRST:
+        word = tl.load(bitmap_ptr + rows[None, :] * words + places[:, None])
+        bits = (word[:, None, :] >> shifts[None, :, None]) & 1
+        return tl.reshape(bits, [KEYS, ROWS]) != 0
+    else:  # noqa: RET505 - as above
+        word = tl.load(bitmap_ptr + rows[:, None] * words + places[None, :])
+        bits = (word[:, :, None] >> shifts[None, None, :]) & 1
+        return tl.reshape(bits, [ROWS, KEYS]) != 0
+
+
+@triton.jit
+def visible(
+    rows,
+    keys,
+    row_start,
+    key_start,
+    first,
+    end,
+    left,
+    right,
+    bits_ptr,
+    bitmap,
+    block,
+    ROWS: tl.constexpr,
+    KEYS: tl.constexpr,
+    KEYS_FIRST: tl.constexpr,
+    MASK: tl.constexpr,
+):
+    """Say which elements of a tile are seen, by the mask alone; the ends of queries and keys are the caller's.
+
+    `rows` and `keys` are places, shaped to be broadcast, and so are `first` and `end`, which belong to the rows, or with
+    `KEYS_FIRST` to the keys.
+    """
+    if MASK == "bitmap":
+        return bits_of(bits_ptr, bitmap, row_start, key_start, block, ROWS, KEYS, KEYS_FIRST)
+    elif MASK == "interval":  # noqa: RET505 - as above
+        if KEYS_FIRST:
+            return (rows >= first) & (rows < end)
+        else:  # noqa: RET505 - as above
+            return (keys >= first) & (keys < end)
+    else:
+        return in_band(rows, keys, left, right, "window")
+
+
+@triton.jit
+def modified(products, scale, batch, head, rows, keys, inside, mods, SCORE_MOD: tl.constexpr):
+    """Scale and modify products of queries and keys; return scores in base two, and their derivative by natural ones.
+
+    `mods` are the two slots and the bias.
+    """
+    if SCORE_MOD is None:
+        return products * (scale * LOG2_E), 1.0
+    else:  # noqa: RET505 - as above
+        first, second, bias = mods
+        scores, slope = SCORE_MOD(products * scale, batch, head, rows, keys, inside, first, second, bias)
+        return scores * LOG2_E, slope

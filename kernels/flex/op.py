@@ -1,0 +1,307 @@
+"""The flex attention operator, as Python and torch know it."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
+from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.flash_attention.checks import check_gradients
+from nojit.kernels.flex.backward import Gradients, allocate_gradients, launch_backward
+from nojit.kernels.flex.call import Captured, Modification, captured, described, modification_of, rebuilt
+from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
+from nojit.kernels.flex.forward import allocate_output, launch_forward
+from nojit.kernels.flex.masks import BlockMask, known_tables, tables_of
+from nojit.kernels.flex.mods import ScoreMod
+from nojit.kernels.flex.tables import MaskTables, rebuilt_tables
+from nojit.kernels.memos import Memo, Recording, new_memo
+from torch import Tensor
+
+__all__ = ["flex_attention"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_UNMASKED: Final = new_memo(operands=6, limit=1024)
+"""Calls without a block mask; others are remembered by their mask's tables."""
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Mapping[str, int] | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Compute ``softmax(score_mod(query @ key^T * scale)) @ value`` over what a block mask lets through.
+
+    It is called as torch's function of this name is, and nothing is compiled.
+
+    Args:
+        query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Under autocast, operands
+            get its dtype, and so does the output.
+        key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head h
+            reads head ``h // (H // Hkv)``.
+        value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] likewise, Dv up to 256 (fp32: 128).
+        score_mod: a modification of `nojit.kernels.flex.mods`; None leaves scores alone.
+        block_mask: of this module's ``create_block_mask`` or torch's; None hides nothing. A mask that torch made is
+            evaluated at its first use here.
+        scale: what products are multiplied with before they are modified; ``1 / sqrt(D)`` if None.
+        enable_gqa: let key and value have fewer heads than query.
+        return_lse: return the log-sum-exp of each row of modified scores too.
+        kernel_options: a config to run the forward pass with, of those that are built: any of BLOCK_M, BLOCK_N, num_warps
+            and num_stages. The fastest known one is chosen without.
+
+    Returns:
+        The output [B, H, M, Dv] in the dtype of `query`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
+        sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of
+        query. Both are differentiable in query, key and value, once; the gradients are the same, to the bit, each time.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit; a score modification that is a plain function.
+        ValueError: a shape, stride, length or word that does not fit.
+        NotImplementedError: what a modification captured requires a gradient.
+    """
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
+        if known is not None:
+            return known
+    if scale is not None:
+        scale = check_number("scale", scale)
+    check_flags(enable_gqa=enable_gqa, return_lse=return_lse)
+    check_tensors(query=query, key=key, value=value)
+    if autocasts():
+        query, key, value = lowered(query), lowered(key), lowered(value)
+    check_operands(query, key, value, enable_gqa)
+    options = check_options(kernel_options)
+    mod = modification_of(None if score_mod is None else check_mod(score_mod))
+    if score_mod is not None:
+        check_captured(score_mod, query, key.shape[2])
+        _check_no_gradients(mod)
+    tables = tables_of(block_mask, query.shape[2], key.shape[2], query.device)
+    _check_mask_sizes(tables, query)
+    factor = 1.0 / math.sqrt(query.shape[3]) if scale is None else scale
+    if is_plain(query, key, value, *captured(mod)):
+        memo = _UNMASKED if block_mask is None else tables.calls
+        words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
+        return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
+    choice = [options.get(name, 0) for name in OPTIONS]
+    out, lse = _flex_attention_op(
+        query, key, value, *tables.tensors, *captured(mod), tables.mode, tables.sizes, *described(mod), factor, choice
+    )  # fmt: skip
+    return (out, lse) if return_lse else out
+
+
+def _words(
+    score_mod: ScoreMod | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    kernel_options: Mapping[str, int] | None,
+) -> tuple[object, ...]:
+    """Return what a call depends on beside tensors."""
+    options = None if kernel_options is None else tuple(sorted(kernel_options.items()))
+    mod: tuple[object, ...] = ()
+    if score_mod is not None:
+        name, numbers, values = described(modification_of(score_mod))
+        mod = name, *numbers, *values
+    return (scale, enable_gqa, return_lse, options, mod)
+
+
+def _recall(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None,
+    block_mask: BlockMask | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    kernel_options: Mapping[str, int] | None,
+) -> Tensor | tuple[Tensor, Tensor] | None:
+    """Make a call whose like was made before; None if there was none."""
+    memo = _UNMASKED
+    if block_mask is not None:
+        tables = known_tables(block_mask)
+        if tables is None:
+            return None
+        memo = tables.calls
+    source = library.CURRENT.source
+    if score_mod is None and kernel_options is None:
+        words: tuple[object, ...] = (scale, enable_gqa, return_lse, None, ())
+        tensors: Captured = (None, None, None)
+    else:
+        try:
+            words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
+            tensors = captured(modification_of(score_mod))
+        except (AttributeError, TypeError):
+            # no modification, or no mapping: the checks say so
+            return None
+    known: Tensor | tuple[Tensor, Tensor] | None = memo(query, key, value, *tensors, source, *words)
+    return known
+
+
+def _remember(
+    memo: Memo,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mod: Modification,
+    tables: MaskTables,
+    scale: float,
+    options: Mapping[str, int],
+    return_lse: bool,
+    words: tuple[object, ...],
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attend to tensors that nothing but the kernel has to see, and remember how."""
+    recording = Recording(query, key, value, *captured(mod))
+    recording.constant(*tables.tensors)
+    q, k, v, *tensors = recording.operands
+    own = Modification(
+        mod.function, mod.first._replace(table=tensors[0]), mod.second._replace(table=tensors[1]), tensors[2]
+    )
+    out, lse = allocate_output(q, v, recording)
+    if out.numel():
+        launch_forward(q, k, v, out, lse, scale, tables, own, options, recording)
+    results = (out, lse) if return_lse else (out,)
+    memo.remember(recording.recipe(*results), query, key, value, *captured(mod), recording.source, *words)
+    return (out, lse) if return_lse else out
+
+
+def _check_no_gradients(mod: Modification) -> None:
+    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in captured(mod)):
+        raise NotImplementedError(
+            "score_mod: expected tensors that require no gradient, as there is none of what it captures"
+        )
+
+
+def _check_mask_sizes(tables: MaskTables, query: Tensor) -> None:
+    for dim, name, count in ((0, "batches", tables.batches), (1, "heads", tables.heads)):
+        if count not in {1, query.shape[dim]}:
+            refuse_value("block_mask", f"{query.shape[dim]} {name} as query has, or 1", count)
+
+
+def _flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_spans: Tensor,
+    query_blocks: Tensor,
+    key_spans: Tensor,
+    key_blocks: Tensor,
+    bits: Tensor,
+    first: Tensor | None,
+    second: Tensor | None,
+    bias: Tensor | None,
+    mode: str,
+    sizes: list[int],
+    function: str | None,
+    numbers: list[int],
+    values: list[float],
+    scale: float,
+    options: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    out, lse = allocate_output(query, value)
+    if out.numel():
+        tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+        mod = rebuilt(function, numbers, values, (first, second, bias))
+        chosen = {name: choice for name, choice in zip(OPTIONS, options, strict=True) if choice}
+        launch_forward(query, key, value, out, lse, scale, tables, mod, chosen)
+    return out, lse
+
+
+def _flex_attention_backward(
+    dout: Tensor,
+    dlse: Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    query_spans: Tensor,
+    query_blocks: Tensor,
+    key_spans: Tensor,
+    key_blocks: Tensor,
+    bits: Tensor,
+    first: Tensor | None,
+    second: Tensor | None,
+    bias: Tensor | None,
+    mode: str,
+    sizes: list[int],
+    function: str | None,
+    numbers: list[int],
+    values: list[float],
+    scale: float,
+    wanted: list[bool],
+) -> Gradients:
+    check_gradients(query, value, dout, dlse, out, lse)
+    gradients = allocate_gradients(query, key, value, wanted)
+    tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+    mod = rebuilt(function, numbers, values, (first, second, bias))
+    launch_backward((dout, dlse), (query, key, value), (out, lse), gradients, scale, tables, mod)
+    return gradients
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:11])
+    *ctx.words, _ = inputs[11:]
+
+
+def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    if dout is None:
+        dout = torch.zeros_like(ctx.saved_tensors[3])
+    wanted = list(ctx.needs_input_grad[:3])
+    gradients = _flex_attention_backward_op(dout, dlse, *ctx.saved_tensors, *ctx.words, wanted)
+    given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
+    return (*given, *(None,) * 15)
+
+
+def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("flex_attention has no second derivative: do not pass create_graph=True")
+
+
+_WORDS: Final = (
+    "Tensor query_spans, Tensor query_blocks, Tensor key_spans, Tensor key_blocks, Tensor bits, Tensor? first, "
+    "Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, float scale"
+)
+_LIBRARY.define(
+    f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)", tags=_TAGS
+)
+_LIBRARY.define(
+    "flex_attention_backward(Tensor dout, Tensor? dlse, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
+    f"{_WORDS}, bool[3] wanted) -> (Tensor, Tensor, Tensor)",
+    tags=_TAGS,
+)
+_LIBRARY.impl("flex_attention", _flex_attention, "CompositeExplicitAutograd")
+_LIBRARY.impl("flex_attention_backward", _flex_attention_backward, "CompositeExplicitAutograd")
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    del key, rest
+    return allocate_output(query, value)
+
+
+def _fake_backward(
+    dout: Tensor, dlse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, *rest: Any
+) -> Gradients:
+    del dout, dlse
+    return allocate_gradients(query, key, value, rest[-1])  # wanted
+
+
+torch.library.register_fake("nojit::flex_attention", _fake, lib=_LIBRARY)
+torch.library.register_fake("nojit::flex_attention_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flex_attention", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flex_attention_backward", _refuse_double_backward, lib=_LIBRARY)
+_flex_attention_op = torch.ops.nojit.flex_attention.default
+_flex_attention_backward_op = torch.ops.nojit.flex_attention_backward.default
