@@ -24,6 +24,7 @@ from nojit.aot.variant import CompiledVariant
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import Tuning
+from nojit.runtime.twins import twin_inputs
 
 __all__ = ["BuildResult", "build", "inputs_of", "report_path", "toolchain_of"]
 
@@ -109,7 +110,12 @@ def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
 
 
 def inputs_of(plan: Plan, compiler: Compiler) -> str:
-    """Return the digest of everything that a whole bundle is a function of, as its index holds it."""
+    """Return the digest of everything that a whole bundle is a function of, as its index holds it.
+
+    A twin with line info is known by its bundle's, though its bytes depend on where the sources lie, too.
+    """
+    if plan.twin_of:
+        return twin_inputs(plan.twin_of)
     return _inputs_digest(plan, toolchain_of(plan, compiler), _jobs(plan, compiler))
 
 
@@ -123,8 +129,12 @@ def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
 
 def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:
     toolchain, jobs = toolchain_of(plan, compiler), _jobs(plan, compiler)
-    inputs = _inputs_digest(plan, toolchain, jobs)
-    return _Work(plan, path, toolchain, jobs, inputs, _existing(path, inputs))
+    inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
+    existing = _existing(path, inputs)
+    if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
+        # the lines have moved
+        existing = None
+    return _Work(plan, path, toolchain, jobs, inputs, existing)
 
 
 def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Sequence[Job]) -> str:

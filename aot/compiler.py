@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import triton
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
@@ -175,17 +175,25 @@ def _load_file(folder: Path, spelling: str, where: str) -> ModuleType:
     return module
 
 
+_Lines: TypeAlias = tuple[str, int, int]
+"""Where a function stands: its file, its first line, and how many it has with what decorates it."""
+
 _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
 class _Dependencies(DependenciesFinder):  # type: ignore[misc]
     """Triton's own walk, but functions reached are hashed by `_source_digest`, without their line numbers."""
 
+    def __init__(self, **walk: Any) -> None:
+        super().__init__(**walk)
+        self.lines: frozenset[_Lines] = frozenset()
+
     def _update_hash(self, func: JITCallable) -> None:
         # the symbol of a function that is not inlined holds the name of its module
         module = func.__module__ if getattr(func, "noinline", False) else None
         self.hasher.update(f"{_source_digest(func)}{module}".encode())
         self.used_global_vals.update(_reached_globals(func))
+        self.lines |= _lines.get(id(func), frozenset())
 
     def record_reference(self, val: Any, var_dict: dict[str, Any] | None = None, name: str | None = None) -> None:
         super().record_reference(val, var_dict, name)
@@ -196,6 +204,7 @@ class _Dependencies(DependenciesFinder):  # type: ignore[misc]
 
 _digests: dict[int, str] = {}
 _globals: dict[int, dict[Any, Any]] = {}
+_lines: dict[int, frozenset[_Lines]] = {}
 
 
 def _source_digest(function: JITCallable) -> str:
@@ -217,6 +226,8 @@ def _source_digest(function: JITCallable) -> str:
     )
     finder.visit(function.parse())
     _globals[id(function)] = finder.used_global_vals
+    own = (function.fn.__code__.co_filename, function.starting_line_number, len(function.raw_src))
+    _lines[id(function)] = finder.lines | {own}
     constants = sorted(
         (name, repr(value))
         for (name, _), (value, _) in finder.used_global_vals.items()
@@ -240,11 +251,23 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
     Raises:
         ManifestError: a function that it is handed is not there, or this Triton does not take its options.
     """
-    functions: list[Json] = [
-        _source_digest(_find(_function_place(function, place)))
+    given = [
+        _find(_function_place(function, place))
         for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
         for function in _functions_in(value)
     ]
+    functions: list[Json] = [_source_digest(function) for function in given]
+    key = _plain_key(variant, source, place, functions)
+    if not variant.line_info:
+        return key
+    # as the source's digest, which the key holds, was made: the walk has been there
+    function = _find(place)
+    _source_digest(function)
+    lines = sorted(frozenset().union(*(_lines[id(each)] for each in (function, *given))))
+    return hashlib.sha256(f"{key} with line info of {lines}".encode()).hexdigest()
+
+
+def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, functions: list[Json]) -> str:
     return hashlib.sha256(
         canonical_json(
             [
@@ -339,7 +362,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
-        with _quiet_triton(log):
+        with _quiet_triton(log, line_info=variant.line_info):
             compiled = triton.compile(
                 source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
             )
@@ -412,8 +435,8 @@ def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
 
 
 @contextlib.contextmanager
-def _quiet_triton(log: io.StringIO) -> Iterator[None]:
-    """Compile afresh, into a folder that goes away, without line info, and catch what Triton prints."""
+def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
+    """Compile afresh, into a folder that goes away, and catch what Triton prints."""
     folder = tempfile.mkdtemp(prefix="nojit-compile-")
     outer = tempfile.tempdir
     # Triton leaves what ptxas read behind when ptxas fails
@@ -421,7 +444,7 @@ def _quiet_triton(log: io.StringIO) -> Iterator[None]:
     try:
         with knobs.compilation.scope(), knobs.cache.scope(), knobs.nvidia.scope(), contextlib.redirect_stdout(log):
             # line info holds absolute source paths: two checkouts would give two images
-            knobs.compilation.disable_line_info = True
+            knobs.compilation.disable_line_info = not line_info
             knobs.compilation.always_compile = True
             knobs.compilation.store_binary_only = True
             knobs.nvidia.dump_ptxas_log = True

@@ -75,6 +75,8 @@ class Plan:
     """Whether it is a tuning bundle: configs that turn out not to be worth measuring are pruned, and are no failures."""
     manifests: tuple[Path, ...] = ()
     """The files that say what is in it."""
+    twin_of: str = ""
+    """Of a twin with line info, the inputs of the bundle that it can stand in for; empty for any other bundle."""
 
     @property
     def file_name(self) -> str:

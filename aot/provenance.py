@@ -122,6 +122,7 @@ def make_statement(
         "tuning": plan.tuning,
         "tuned": invocation.tuned,
         "keepGoing": invocation.keep_going,
+        "lineInfo": bool(plan.twin_of),
     }
     inside: dict[str, Json] = {"buildNumber": invocation.build_number, "failures": len(report.failures)}
     return {

@@ -15,6 +15,7 @@ from nojit.aot.cache import Cache
 from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.provenance import statement_path
 from nojit.aot.statement import Recipe, read_statement
+from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, PackageError
 
@@ -69,6 +70,8 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         tuning=recipe.tuning,
         tuned=recipe.tuned,
     )
+    if recipe.line_info:
+        plans = [twin_plan(plan, inputs_of(plan, compiler)) for plan in plans]
     named = [plan for plan in plans if plan.bundle.name == recipe.name]
     if len(named) != 1:
         names = ", ".join(plan.bundle.name for plan in plans)

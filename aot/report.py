@@ -76,6 +76,8 @@ class BundleReport:
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...] = ()
     """Of a tuning bundle only."""
+    code_differs: tuple[str, ...] = ()
+    """Of a twin with line info only: variants whose instructions are others than without."""
 
 
 def encode_report(report: BundleReport) -> bytes:

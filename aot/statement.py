@@ -30,6 +30,8 @@ class Recipe:
     tuning: bool
     tuned: bool
     keep_going: bool
+    line_info: bool
+    """Whether it is a twin with line info."""
     failures: int
     """How many variants could not be compiled, and so are not in it."""
     files: Mapping[str, str]
@@ -92,6 +94,7 @@ def _recipe(document: Any) -> Recipe:
         tuning=asked["tuning"] is True,
         tuned=asked["tuned"] is True,
         keep_going=asked["keepGoing"] is True,
+        line_info=asked["lineInfo"] is True,
         failures=int(definition["internalParameters"]["failures"]),
         files={name: _text(digest["sha256"]) for name, digest in digests if "sha256" in digest},
         kernel_sources={name: _text(digest["nojitSource"]) for name, digest in digests if "nojitSource" in digest},

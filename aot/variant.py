@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from nojit.aot.types import NONE, plain
 from nojit.runtime.table import Config, Launch, Slot, TensorMap
@@ -36,6 +36,9 @@ class Variant:
     """Place of the config in the manifest, for messages."""
     derived: tuple[tuple[str, Value], ...]
     """Derived constexprs and the values that were compiled in."""
+    # not in its repr, which goes into the inputs of bundles: a twin with line info is known by those of its bundle
+    line_info: bool = field(default=False, repr=False)
+    """Whether the image says which line of the source each instruction comes from."""
 
     def label(self) -> str:
         """Describe it in one line, for messages and reports."""
@@ -56,7 +59,7 @@ class CompiledVariant:
     """One variant's machine code and the launch facts that came with it."""
 
     image: bytes
-    """The cubin, without line info."""
+    """The cubin; with line info only if the variant asks for it."""
     launch: Launch
     registers: int
     """Registers of a thread."""

@@ -63,7 +63,7 @@ class Bundle:
     """Kernels by name, from one file or several. Safe to use from several threads.
 
     Attributes:
-        files: the bundle files, in the order given.
+        files: the bundle files, in the order given; with ``NOJIT_DEBUG_INFO``, twins in place of some.
         passed_over: of what is not used because an earlier file has it too, the file and the reason.
 
     Args:
@@ -78,6 +78,9 @@ class Bundle:
         try:
             for path in paths:
                 self.files += (BundleFile(path, accept),)
+            twins = os.environ.get("NOJIT_DEBUG_INFO")
+            if twins:
+                self.files = _with_twins(self.files, twins, accept)
             self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
@@ -156,6 +159,13 @@ def _accept(policy: str) -> Accept | None:
     from nojit.runtime.trust import accept_of  # noqa: PLC0415 - seldom set
 
     return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))
+
+
+def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
+    """Put bundles with line info in place of those that they are twins of."""
+    from nojit.runtime.twins import with_twins  # noqa: PLC0415 - seldom set
+
+    return with_twins(files, places, accept)
 
 
 def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:

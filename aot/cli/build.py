@@ -17,7 +17,7 @@ import click
 from nojit.aot.build import BuildResult
 from nojit.aot.build import build as build_bundles
 from nojit.aot.cache import Cache, default_cache_folder
-from nojit.aot.cli.build_report import build_document, plan_document, show_build, show_plans
+from nojit.aot.cli.build_report import build_document, plan_document, show_build, show_plans, show_twins
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import Counts, View, follow_build
@@ -27,6 +27,8 @@ from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.target import ARCHS
+from nojit.aot.twins import FOLDER as TWINS
+from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError
 
 __all__ = ["command"]
@@ -53,6 +55,7 @@ class _Request:
     tuned: bool
     build_number: int
     builder: str
+    twins: bool
 
 
 @click.command("build")
@@ -81,6 +84,12 @@ class _Request:
     help="Give up on a variant after S seconds; default 300.",
 )
 @click.option(
+    "--debug-info",
+    type=click.Choice(["none", "twin"]),
+    default="none",
+    help="twin: also build each bundle with line info, into OUT/debug; default none.",
+)
+@click.option(
     "--build-number", type=click.IntRange(0), default=0, metavar="N", help="Release, for the statement; default 0."
 )
 @click.option("--builder", default=LOCAL_BUILDER, metavar="URI", help="Who builds, for the statement.")
@@ -99,6 +108,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     keep_going: bool,
     dry_run: bool,
     timeout: float,
+    debug_info: str,
     build_number: int,
     builder: str,
     cache_dir: Path | None,
@@ -112,6 +122,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     Kernels with tuned tables, in a folder tuned/ beside their manifest, are built with the configs of these tables. With
     --tuning each kernel that has a space is built with all its configs, aligned calls only, into a bundle
     <name>-tuning that `nojit tune run` measures; configs that cannot run or spill too much are left out and counted.
+
+    With --debug-info=twin each bundle is also built with line info, into OUT/debug: a twin <name>-debug that
+    NOJIT_DEBUG_INFO loads instead, for profilers and debuggers.
     """
     if tuning and profile == "core":
         raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
@@ -129,21 +142,25 @@ def command(  # noqa: PLR0917 - click passes each by name
         tuned=not untuned,
         build_number=build_number,
         builder=builder,
+        twins=debug_info == "twin",
     )
     started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
     with contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
         plans = _plan(request, out)
-        result = None if dry_run else _build(request, plans, view)
+        result = None if dry_run else _build(request, plans, request.folder, view)
+        twins = _build_twins(request, plans, result, view, clock) if result and request.twins else None
     if result is None:
         out.emit("build", plan_document(plans))
         show_plans(out, plans)
         return 0
-    _attest(request, plans, result, clock)
+    _attest(request, plans, result, request.folder, clock)
     seconds = time.monotonic() - started
-    out.emit("build", build_document(result, request.folder, seconds))
+    out.emit("build", build_document(result, twins, request.folder, seconds))
     show_build(out, result, request.folder, seconds)
-    return EXIT_FAILED if result.failures else 0
+    if twins is not None:
+        show_twins(out, twins, request.folder, seconds)
+    return EXIT_FAILED if result.failures or (twins and twins.failures) else 0
 
 
 def load_compiler() -> Compiler:
@@ -174,7 +191,16 @@ def _plan(request: _Request, out: Output) -> list[Plan]:
     return plans
 
 
-def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
+def _build_twins(
+    request: _Request, plans: Sequence[Plan], result: BuildResult, view: View, started: datetime
+) -> BuildResult:
+    twins = twin_plans(plans, result, request.folder)
+    built = compare_twins(plans, _build(request, twins, request.folder / TWINS, view), request.folder)
+    _attest(request, twins, built, request.folder / TWINS, started)
+    return built
+
+
+def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View) -> BuildResult:
     counts = Counts()
 
     def on_event(finished: Finished) -> None:
@@ -185,7 +211,7 @@ def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
 
     return build_bundles(
         plans,
-        request.folder,
+        folder,
         load_compiler(),
         Cache(request.cache_folder),
         lambda: _Pool(request.jobs, request.timeout_s, counts),
@@ -194,7 +220,7 @@ def _build(request: _Request, plans: Sequence[Plan], view: View) -> BuildResult:
     )
 
 
-def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, started: datetime) -> None:
+def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:
     invocation = Invocation(
         profile=request.profile,
         kernels=request.kernels,
@@ -205,7 +231,7 @@ def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, start
         started=started,
         finished=datetime.now(UTC),
     )
-    attest(plans, result.reports, request.folder, invocation)
+    attest(plans, result.reports, folder, invocation)
 
 
 class _Pool(WorkerPool):

@@ -13,8 +13,9 @@ from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.plan import Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
+from nojit.aot.twins import FOLDER as TWINS
 
-__all__ = ["build_document", "plan_document", "show_build", "show_plans"]
+__all__ = ["build_document", "plan_document", "show_build", "show_plans", "show_twins"]
 
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
@@ -73,17 +74,22 @@ def show_plans(out: Output, plans: Sequence[Plan]) -> None:
     out.line(f"{counted(total, 'variant')} in {counted(len(plans), 'bundle')}; nothing was compiled or written")
 
 
-def build_document(result: BuildResult, folder: Path, seconds: float) -> dict[str, Any]:
-    """Say in JSON what a build did."""
+def build_document(result: BuildResult, twins: BuildResult | None, folder: Path, seconds: float) -> dict[str, Any]:
+    """Say in JSON what a build did, and the build of the twins with line info, if there was one."""
     return {
         "dry_run": False,
         "stopped": result.stopped,
         "seconds": round(seconds, 3),
-        "bundles": [
-            {**asdict(report), "path": str(folder / report.path), "toolchain": dict(report.toolchain)}
-            for report in result.reports
-        ],
+        "bundles": _reports(result, folder),
+        "twins": _reports(twins, folder / TWINS) if twins else [],
     }
+
+
+def _reports(result: BuildResult, folder: Path) -> list[dict[str, Any]]:
+    return [
+        {**asdict(report), "path": str(folder / report.path), "toolchain": dict(report.toolchain)}
+        for report in result.reports
+    ]
 
 
 def show_build(out: Output, result: BuildResult, folder: Path, seconds: float) -> None:
@@ -92,6 +98,17 @@ def show_build(out: Output, result: BuildResult, folder: Path, seconds: float) -
         _show_bundle(out, report, folder, stopped=result.stopped)
     _show_failures(out, result.failures)
     _show_totals(out, result, seconds)
+
+
+def show_twins(out: Output, twins: BuildResult, folder: Path, seconds: float) -> None:
+    """Show what came of the twins with line info, and which of their kernels run other instructions than without."""
+    show_build(out, twins, folder / TWINS, seconds)
+    differing = Counter(label.partition(" ")[0] for report in twins.reports for label in report.code_differs)
+    for kernel, count in differing.items():
+        out.line(f"{kernel}: {counted(count, 'variant')} run other instructions than without line info")
+    if out.verbosity > 0:
+        for label in (label for report in twins.reports for label in report.code_differs):
+            out.line(f"  {label}")
 
 
 def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bool) -> None:

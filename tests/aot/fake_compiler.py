@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class FakeCompiler:
             ``hang``, ``bug`` (an exception that is no CompileError).
         same_image: whether every variant of a kernel gets one image.
         version: of the toolchain.
+        first_line: where the sources stand in their files: moves what has line info, and nothing else.
     """
 
     journal: Path
@@ -57,6 +58,7 @@ class FakeCompiler:
     mishaps: Mapping[str, str] = field(default_factory=dict)
     same_image: bool = False
     version: str = "1.0"
+    first_line: int = 1
 
     def describe(self, place: SourcePlace) -> KernelSource:
         source = self.sources.get(place.spelling)
@@ -83,6 +85,8 @@ class FakeCompiler:
             [[name, encode_value(value)] for name, value in variant.options],
             self.version,
         ]
+        if variant.line_info:
+            facts.append(["line info", self.first_line])
         return hashlib.sha256(canonical_json(facts)).hexdigest()
 
     def compile_variant(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
@@ -128,6 +132,8 @@ class FakeCompiler:
         return self.journal.read_text(encoding="utf-8").splitlines() if self.journal.exists() else []
 
     def _image(self, variant: Variant, place: SourcePlace) -> bytes:
+        if variant.line_info:
+            return self._image(replace(variant, line_info=False), place) + f"line {self.first_line}".encode()
         key = variant.kernel if self.same_image else self.variant_key(variant, self.describe(place), place)
         # compresses a little, as code does
         return b"fake image\n" + hashlib.sha256(key.encode()).digest() * 20

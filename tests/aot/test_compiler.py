@@ -746,6 +746,48 @@ def test_both_facts_and_image_survive_the_worker_and_the_cache(place):
     assert decode_compiled(encode_compiled(compiled)) == compiled
 
 
+class TestLineInfo:
+    def test_lines_move_the_keys_of_images_that_name_them(self, place):
+        plain = variant_of()
+        named = replace(plain, line_info=True)
+
+        def keys(source: str) -> tuple[str, str]:
+            where = place(source)
+            return tuple(variant_key(variant, describe(where), where) for variant in (plain, named))
+
+        first = keys(SOURCE)
+        assert first[0] != first[1]
+        # a helper moves, and a file: the machine code is what it was
+        for source in (SOURCE.replace("def _unrelated(x):\n", "def _unrelated(x):\n\n"), SOURCE):
+            moved = keys(source)
+            assert moved[0] == first[0]
+            assert moved[1] != first[1]
+
+    def test_one_source_has_one_key(self, place):
+        where, named = place(), replace(variant_of(), line_info=True)
+        assert variant_key(named, describe(where), where) == variant_key(named, describe(where), where)
+
+    def test_a_decorator_is_a_line(self, place):
+        where = place()
+        named = replace(variant_of(), line_info=True)
+        before = variant_key(named, describe(where), where)
+        path = where.folder / "source.py"
+        path.write_text(SOURCE.replace("@triton.jit\ndef scale", "@triton.jit\n\ndef scale"), encoding="utf-8")
+        compiler._files.clear()
+        compiler._find.cache_clear()
+        assert variant_key(named, describe(where), where) != before
+
+    def test_what_is_compiled_says_its_lines(self, place):
+        where, plain = place(), variant_of()
+        without = compile_variant(plain, where)
+        compiled = compile_variant(replace(plain, line_info=True), where)
+        assert b"source.py" in compiled.image
+        assert b".debug_line" in compiled.image
+        assert b"source.py" not in without.image
+        assert compiled.launch == without.launch
+        assert compile_variant(plain, where).image == without.image
+
+
 def test_values_that_only_look_like_functions(place):
     assert compiler._to_triton("source.py:_inner", place()) == "source.py:_inner"
     assert compiler._to_triton(FunctionRef("source.py:_inner"), place()).__name__ == "_inner"

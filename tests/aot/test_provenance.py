@@ -81,6 +81,7 @@ def test_a_statement_says_how_it_was_built(manifest: Path) -> None:
         "tuning": False,
         "tuned": True,
         "keepGoing": True,
+        "lineInfo": False,
     }
     assert predicate["buildDefinition"]["internalParameters"] == {"buildNumber": 7, "failures": 0}
     assert predicate["runDetails"]["builder"]["id"] == "https://builder.example/1"

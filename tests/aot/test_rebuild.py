@@ -16,6 +16,7 @@ from nojit.aot.cache import Cache
 from nojit.aot.plan import make_plans
 from nojit.aot.provenance import attest, statement_path
 from nojit.aot.rebuild import rebuild
+from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, ManifestError, PackageError
 
@@ -128,3 +129,18 @@ def test_manifests_of_another_bundle_are_refused(bundle: Path) -> None:
     manifest.write_text(manifest.read_text().replace('name = "demo"', 'name = "another"'))
     with pytest.raises(PackageError, match="expected manifests of bundle demo, got another"):
         again(bundle)
+
+
+def test_a_twin_comes_out_again_until_lines_move(bundle: Path) -> None:
+    sources = bundle.parent.parent
+    compiler, out = demo_compiler(sources), bundle.parent
+    plans = make_plans([sources / "demo.toml"], (), "full", compiler)
+    cache = Cache(sources / "cache")
+    twins = twin_plans(plans, build(plans, out, compiler, cache, open_executor), out)
+    result = build(twins, out / FOLDER, compiler, cache, open_executor)
+    attest(twins, result.reports, out / FOLDER, INVOCATION)
+    twin = out / FOLDER / twins[0].file_name
+    with BundleFile(twin) as file:
+        rebuild(file, sources, compiler, open_executor)
+        with pytest.raises(BundleIntegrityError, match="9 of them others"):
+            rebuild(file, sources, demo_compiler(sources, first_line=9), open_executor)

@@ -1,0 +1,105 @@
+"""Debug twins: every bundle of a build once more, with line info, and what that changes of the machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from nojit.aot.build import BuildResult, report_path
+from nojit.aot.pack import write_file
+from nojit.aot.plan import Plan
+from nojit.aot.report import BundleReport, encode_report
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.elf import read_elf
+from nojit.runtime.errors import BundleError
+from nojit.runtime.twins import TWIN
+
+__all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
+
+FOLDER: Final = "debug"
+"""Where twins lie below the bundles: a folder of bundles that is loaded must not hold a kernel twice."""
+
+
+def twin_plans(plans: Sequence[Plan], result: BuildResult, folder: Path) -> list[Plan]:
+    """Plan the twin of each bundle that a build wrote, or found up to date.
+
+    Args:
+        plans: what was built.
+        result: what came of it.
+        folder: where the bundles are.
+    """
+    twins = []
+    for plan, report in zip(plans, result.reports, strict=True):
+        if report.digest:
+            with BundleFile(folder / report.path) as bundle:
+                twins.append(twin_plan(plan, bundle.index.inputs))
+    return twins
+
+
+def twin_plan(plan: Plan, inputs: str) -> Plan:
+    """Plan the twin of a bundle.
+
+    Args:
+        plan: of the bundle.
+        inputs: as its index holds them.
+    """
+    kernels = tuple(
+        replace(kernel, variants=tuple(replace(variant, line_info=True) for variant in kernel.variants))
+        for kernel in plan.kernels
+    )
+    bundle = msgspec.structs.replace(plan.bundle, name=f"{plan.bundle.name}{TWIN}")
+    return replace(plan, bundle=bundle, kernels=kernels, twin_of=inputs)
+
+
+def compare_twins(plans: Sequence[Plan], result: BuildResult, folder: Path) -> BuildResult:
+    """Say in the report of each twin that was written which variants run other instructions than without line info.
+
+    Args:
+        plans: of the bundles.
+        result: of the build of their twins.
+        folder: where the bundles are; the twins lie in `FOLDER` below.
+
+    Raises:
+        PackageError: a report cannot be written.
+    """
+    files = {twin_plan(plan, "").file_name: folder / plan.file_name for plan in plans}
+    return replace(result, reports=tuple(_compared(files[report.path], report, folder) for report in result.reports))
+
+
+def _compared(bundle: Path, report: BundleReport, folder: Path) -> BundleReport:
+    if report.up_to_date or not report.digest:
+        return report
+    path = folder / FOLDER / report.path
+    with BundleFile(bundle) as plain, BundleFile(path) as twin:
+        report = replace(report, code_differs=tuple(_differing(plain, twin)))
+    write_file(report_path(path), encode_report(report))
+    return report
+
+
+def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
+    """Name the variants of a twin whose instructions or registers are others."""
+    for kernel in (name for name in twin.kernels if name in plain.kernels):
+        table, other = plain.table(kernel), twin.table(kernel)
+        rows = {table.variant_id(row): row for row in range(len(table))}
+        for row in range(len(other)):
+            known = rows.get(other.variant_id(row))
+            if known is None:
+                # it could be compiled with line info alone: such a twin stands in for nothing
+                continue
+            same_registers = table.columns["registers"][known] == other.columns["registers"][row]
+            images = plain.image(table.columns["image"][known]), twin.image(other.columns["image"][row])
+            if not same_registers or _code(images[0]) != _code(images[1]):
+                yield f"{kernel} {other.label(row)}"
+
+
+def _code(image: bytes) -> dict[bytes, bytes]:
+    """Return the sections of a cubin that hold instructions; all of it where that cannot be read."""
+    try:
+        elf = read_elf(image)
+    except BundleError:
+        return {b"": image}
+    sections = ((name, elf.section(name)) for name in elf.section_names if name.startswith(b".text."))
+    return {name: image[section.offset : section.offset + section.size] for name, section in sections if section}

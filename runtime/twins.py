@@ -1,0 +1,91 @@
+"""Debug twins: bundles with line info that stand in for the bundles that they were built beside.
+
+Profilers and debuggers then show source lines. Nothing here is imported where ``NOJIT_DEBUG_INFO`` is not set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError
+from nojit.runtime.format import SUFFIX
+
+if TYPE_CHECKING:
+    from nojit.runtime.bundle import Accept
+
+__all__ = ["TWIN", "twin_inputs", "with_twins"]
+
+TWIN: Final = "-debug"
+"""What the name of a twin has behind that of its bundle."""
+
+_VARIABLE: Final = "NOJIT_DEBUG_INFO"
+
+
+def twin_inputs(inputs: str) -> str:
+    """Return what the twin of a bundle has for `inputs`: so a twin is known."""
+    return hashlib.sha256(f"line info {inputs}".encode()).hexdigest()
+
+
+def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
+    """Put twins in place of their bundles; bundles without one stay as they are.
+
+    Args:
+        files: the bundles. Those that a twin stands in for are closed.
+        places: files and folders with twins, separated as in ``PATH``.
+        accept: as `BundleFile` takes it.
+
+    Raises:
+        BundleError: a place holds no bundle, or a twin of another build of one of `files`, or two twins of one.
+    """
+    twins: dict[str, BundleFile] = {}
+    try:
+        for path in _paths(places):
+            _add(twins, BundleFile(path, accept))
+        chosen = tuple([_stand_in(file, twins) for file in files])
+    except BaseException:
+        for twin in twins.values():
+            twin.close()
+        raise
+    for file in {*files, *twins.values()} - {*chosen}:
+        file.close()
+    return chosen
+
+
+def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
+    other = twins.setdefault(twin.index.inputs, twin)
+    if other is not twin:
+        twin.close()
+        raise BundleError(f"expected one twin, and {other.path} is it", got=f"{twin.path} too", where=_VARIABLE)
+
+
+def _paths(places: str) -> Iterator[str]:
+    for place in filter(None, places.split(os.pathsep)):
+        try:
+            names = sorted(name for name in os.listdir(place) if name.endswith(SUFFIX))  # noqa: PTH208 - as the loader
+        except NotADirectoryError:
+            yield place
+            continue
+        except OSError as error:
+            raise BundleError("expected twins", got=str(error), where=_VARIABLE) from None
+        if not names:
+            raise BundleError(f"expected *{SUFFIX} files", got="none", where=f"{_VARIABLE}: {place}")
+        yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - likewise
+
+
+def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
+    """Return the twin of a bundle, or the bundle."""
+    twin = twins.get(twin_inputs(file.index.inputs))
+    if twin is None:
+        for other in twins.values():
+            if (other.index.name, other.index.target) == (f"{file.index.name}{TWIN}", file.index.target):
+                what = f"expected a twin of bundle {file.id}: nojit build --debug-info=twin"
+                raise BundleError(what, got="that of another build", where=other.path)
+        return file
+    held = [[(entry.name, entry.variants) for entry in one.index.kernels] for one in (file, twin)]
+    if held[0] != held[1] or twin.index.target != file.index.target:
+        raise BundleError(f"expected the kernels of {file.path}", got="others", where=twin.path)
+    return twin
