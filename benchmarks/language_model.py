@@ -1,0 +1,246 @@
+"""Time each operator of a language model, and say what share of a prompt's and of a token's time it takes.
+
+    python benchmarks/language_model.py BUNDLES [--rounds 12] [--compile] [--svg FILE] [--markdown FILE]
+
+The model has the shape of the common 8B ones: 32 layers of width 4096, 32 heads of 128 over 8 of keys and values, an inner
+width of 14336, 128,256 tokens; random weights of bf16. Each operator runs by itself on random operands, as a replay of a CUDA
+graph after a flush of the L2, the contenders in turn; its median device time counts as often as a pass has it. What is left
+out: writing keys and values to the cache, the host, and what a pass saves where an operand is still in the L2.
+
+Contenders: torch's eager operators, which are library kernels or several small ones; nojit's, where there is one; with
+``--compile`` torch.compile's, which fuses what eager operators do one after the other, by Triton. Exits 1 if a result
+differs from torch's by more than rounding explains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from attention import time_ms
+from gemm import compiled, graphed
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from torch import Tensor
+from torch.nn import functional
+
+APART = 0.02
+"""Largest error, as a share of the largest value."""
+
+Call = Callable[[], Tensor]
+Function = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of a decoder."""
+
+    layers: int = 32
+    width: int = 4096
+    heads: int = 32
+    kv_heads: int = 8
+    dim: int = 128
+    inner: int = 14336
+    tokens: int = 128_256
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One pass: a prompt, or the next token of several sequences."""
+
+    batch: int
+    length: int
+    """Tokens of each sequence in the pass."""
+    seen: int
+    """Tokens that each sequence has after it."""
+
+    @property
+    def label(self) -> str:
+        """Name it."""
+        if self.length == 1:
+            return f"decode, batch {self.batch}, {self.seen} seen"
+        return f"prefill, {self.batch} x {self.length}"
+
+
+PHASES = (
+    Phase(1, 2048, 2048),
+    Phase(1, 8192, 8192),
+    Phase(1, 1, 4096),
+    Phase(16, 1, 4096),
+    Phase(64, 1, 8192),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operator of the model."""
+
+    name: str
+    count: int
+    """How often a pass has it."""
+    torchs: Function
+    ours: Function | None
+    operands: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """An operator, and what all its calls in a pass take."""
+
+    name: str
+    ms: dict[str, float]
+    """By contender."""
+
+    @property
+    def least(self) -> float:
+        """Of the best contender."""
+        return min(self.ms.values())
+
+
+def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Turn pairs of dimensions by their positions (Su et al. 2021, https://arxiv.org/abs/2104.09864); both in one tensor."""
+
+    def turned(x: Tensor) -> Tensor:
+        one, other = x.chunk(2, -1)
+        return x * cosines + torch.cat((-other, one), -1) * sines
+
+    return torch.cat((turned(q), turned(k)), 1)
+
+
+def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
+    """List the operators of a pass, in its order; operands are made when their turn comes."""
+    from nojit.kernels.bmm import mm
+    from nojit.kernels.pointwise import swiglu, vector_add
+
+    one = model
+    rows, dtype = phase.batch * phase.length, torch.bfloat16
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, device=device, dtype=dtype)
+
+    def projection(name: str, count: int, height: int, depth: int, width: int) -> Part:
+        return Part(
+            name, count, functional.linear, lambda x, w: mm(x, w.t()), (random(height, depth), random(width, depth))
+        )
+
+    hidden = (rows, one.width)
+    ids = torch.randint(one.tokens, (rows,), device=device)
+    yield Part("embedding", 1, functional.embedding, None, (ids, random(one.tokens, one.width)))
+    yield Part(
+        "norm", 2 * one.layers + 1, lambda x, w: functional.rms_norm(x, (one.width,), w), None,
+        (random(*hidden), random(one.width)),
+    )  # fmt: skip
+    yield projection("projection to q, k, v", one.layers, rows, one.width, (one.heads + 2 * one.kv_heads) * one.dim)
+    q, k = (random(phase.batch, count, phase.length, one.dim) for count in (one.heads, one.kv_heads))
+    yield Part("rotary embedding", one.layers, rotate, None, (q, k, *(random(phase.length, one.dim) for _ in range(2))))
+    yield attention(model, phase, device)
+    yield projection("projection of attention", one.layers, rows, one.heads * one.dim, one.width)
+    yield Part("residual", 2 * one.layers, torch.add, vector_add, (random(*hidden), random(*hidden)))
+    yield projection("projection to gate and up", one.layers, rows, one.width, 2 * one.inner)
+    yield Part(
+        "gate", one.layers, lambda gate, up: functional.silu(gate) * up, swiglu,
+        random(rows, 2 * one.inner).chunk(2, -1),
+    )  # fmt: skip
+    yield projection("projection down", one.layers, rows, one.inner, one.width)
+    yield projection("projection to tokens", 1, phase.batch, one.width, one.tokens)
+    yield Part("choice of a token", 1, lambda x: x.argmax(-1), None, (random(phase.batch, one.tokens),))
+
+
+def attention(model: Model, phase: Phase, device: str) -> Part:
+    """Return attention: of a prompt to itself, or of one token to all before it."""
+    from nojit.kernels.flash_attention import flash_attention
+    from nojit.kernels.flex_decoding import flex_decoding
+
+    causal = phase.length > 1
+
+    def torchs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+
+    def prompts(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flash_attention(q, k, v, is_causal=True)
+
+    q, k, v = (
+        torch.randn(phase.batch, heads, length, model.dim, device=device, dtype=torch.bfloat16)
+        for heads, length in ((model.heads, phase.length), *[(model.kv_heads, phase.seen)] * 2)
+    )
+    return Part("attention", model.layers, torchs, prompts if causal else flex_decoding, (q, k, v))
+
+
+def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
+    """Compare what is computed, and time it."""
+    calls: dict[str, Call] = {"torch": lambda: part.torchs(*part.operands)}
+    expected = calls["torch"]()
+    if part.ours is not None:
+        ours = part.ours
+        calls["nojit"] = lambda: ours(*part.operands)
+        apart = float((calls["nojit"]().float() - expected.float()).abs().max() / expected.float().abs().max())
+        if not apart <= APART:
+            raise SystemExit(f"{part.name}: off by {apart:.3g} of the largest value")
+    if compile_too:
+        tuned = compiled(part.torchs)
+        calls["compiled"] = lambda: tuned(*part.operands)
+    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    return Timed(part.name, {name: time * part.count for name, time in ms.items()})
+
+
+def table(phase: Phase, timed: list[Timed]) -> str:
+    """Lay out a pass in Markdown: times, shares of torch's pass, and what a faster operator gains there."""
+    names = list(dict.fromkeys(name for each in timed for name in each.ms))
+    whole = sum(each.ms["torch"] for each in timed)
+    lines = [
+        f"### {phase.label[0].upper()}{phase.label[1:]}",
+        "",
+        f"| operator | share | {' | '.join(f'{name} ms' for name in names)} | the best saves of the pass |",
+        f"|---|---|{'---|' * len(names)}---|",
+    ]
+    for each in timed:
+        times = " | ".join(f"{each.ms[name]:.3f}" if name in each.ms else "" for name in names)
+        torchs = each.ms["torch"]
+        lines.append(f"| {each.name} | {torchs / whole:.1%} | {times} | {(torchs - each.least) / whole:.1%} |")
+    best = sum(each.least for each in timed)
+    lines.append(f"| all | | {whole:.3f}{' |' * (len(names) - 1)} | {(whole - best) / whole:.1%} |")
+    return "\n".join(lines)
+
+
+def chart(passes: dict[Phase, list[Timed]]) -> Chart:
+    """Draw each pass as one bar for torch's operators and one for the best of each."""
+    groups = []
+    for phase, timed in passes.items():
+        torchs = tuple((each.name, each.ms["torch"]) for each in timed)
+        best = tuple((each.name, each.least) for each in timed)
+        bars = [
+            Bar(name, made, f"{sum(ms for _, ms in made):.2f} ms") for name, made in (("torch", torchs), ("best", best))
+        ]
+        groups.append(Group(phase.label, tuple(bars)))
+    what = f"ms of device time for a pass, by operator; bf16, {torch.cuda.get_device_name()}"
+    return Chart("Where a language model of 8B spends its time", what, tuple(groups))
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--svg", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    os.environ["NOJIT_BUNDLES"] = given.bundles
+    torch.manual_seed(0)
+    passes: dict[Phase, list[Timed]] = {}
+    with torch.no_grad():
+        for phase in PHASES:
+            passes[phase] = [measure(part, given.rounds, given.compile) for part in parts(Model(), phase)]
+            print(table(phase, passes[phase]), flush=True)
+            torch.cuda.empty_cache()
+    if given.markdown:
+        given.markdown.write_text("\n\n".join(table(*each) for each in passes.items()) + "\n", encoding="utf-8")
+    if given.svg:
+        given.svg.write_text(svg(chart(passes)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
