@@ -26,6 +26,7 @@ from nojit.aot.manifest import find_manifests
 from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
+from nojit.aot.ptxas import parse_cuda, pin
 from nojit.aot.target import ARCHS
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.aot.twins import compare_twins, twin_plans
@@ -56,6 +57,13 @@ class _Request:
     build_number: int
     builder: str
     twins: bool
+
+
+def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_cuda(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command("build")
@@ -93,6 +101,10 @@ class _Request:
     "--build-number", type=click.IntRange(0), default=0, metavar="N", help="Release, for the statement; default 0."
 )
 @click.option("--builder", default=LOCAL_BUILDER, metavar="URI", help="Who builds, for the statement.")
+@click.option(
+    "--min-driver", metavar="CUDA", callback=_cuda, help="Build what a driver for this CUDA version, say 12.4, loads."
+)
+@click.option("--ptxas", type=click.Path(path_type=Path), help="Assemble with this one instead of Triton's.")
 @click.option("--cache-dir", type=click.Path(path_type=Path), help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
@@ -111,6 +123,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     debug_info: str,
     build_number: int,
     builder: str,
+    min_driver: int | None,
+    ptxas: Path | None,
     cache_dir: Path | None,
 ) -> int:
     """Compile manifests into bundles, one file per bundle and architecture: OUT/<name>-<version>-<arch>.nojit.
@@ -125,6 +139,9 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     With --debug-info=twin each bundle is also built with line info, into OUT/debug: a twin <name>-debug that
     NOJIT_DEBUG_INFO loads instead, for profilers and debuggers.
+
+    A driver loads images of its own CUDA major version's toolkits. With --min-driver 12.0 and Triton's ptxas of CUDA 13 for an
+    architecture, Triton's other one of CUDA 12 assembles, or --ptxas.
     """
     if tuning and profile == "core":
         raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
@@ -146,7 +163,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     )
     started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
-    with contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
+    with pin(min_driver, ptxas), contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
         plans = _plan(request, out)
         result = None if dry_run else _build(request, plans, request.folder, view)
         twins = _build_twins(request, plans, result, view, clock) if result and request.twins else None
