@@ -84,6 +84,10 @@ class Tile:
         assert height == self.value.shape[0] or width == self.panel == self.value.shape[1]
         return Tile(self.value[:height, :width], self.panel)
 
+    def slice(self, first: int, count: int, dim: int) -> Tile:
+        """Return some of its rows, or of its columns."""
+        return Tile(self.value.narrow(dim, first, count))
+
     def store(self, value: Tensor) -> None:
         self.value.copy_(value)
 
@@ -148,9 +152,14 @@ def _allocate(of_map: Map, count: int, height: int, width: int, panel: int) -> T
 
 def _load(pointer: Pointer, mask: Any = None, other: float = 0.0) -> Any:
     if not isinstance(pointer.place, Tensor):
-        return int(pointer.memory[pointer.place])
+        return pointer.memory[pointer.place].item()
     found = pointer.memory[torch.where(mask, pointer.place, 0)]
     return torch.where(mask, found, torch.tensor(other, dtype=found.dtype))
+
+
+def _multiply(a: Tile | Tensor, b: Tile, acc: Tensor, is_async: bool, use_acc: bool = True) -> Tensor:
+    product = getattr(a, "value", a).float() @ b.value.float()
+    return acc + product if use_acc else product
 
 
 def _where(condition: Any, one: Any, other: Any) -> Any:
@@ -209,8 +218,10 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         atomic_add=_atomic_add,
         cdiv=lambda a, b: -(-a // b),
         maximum=max,
+        minimum=min,
         where=_where,
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
+        zeros_like=torch.zeros_like,
         arange=lambda first, last, layout: torch.arange(first, last),
         NVMMADistributedLayout=lambda *_: None,
         SliceLayout=lambda *_: None,
@@ -241,7 +252,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "mbarrier": barrier,
         "tma": SimpleNamespace(store_wait=lambda _: None),
         "fence_async_shared": lambda: None,
-        "warpgroup_mma": lambda a, b, acc, is_async: acc + a.value.float() @ b.value.float(),
+        "warpgroup_mma": _multiply,
         "warpgroup_mma_wait": lambda _, deps: deps[0],
     }
 
