@@ -8,6 +8,7 @@ registers, proxies.
 from __future__ import annotations
 
 import ast
+import math
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +34,10 @@ class Pointer:
     def __sub__(self, step: Any) -> Pointer:
         return Pointer(self.memory, self.place - step)
 
+    @property
+    def dtype(self) -> SimpleNamespace:
+        return SimpleNamespace(element_ty=self.memory.dtype)
+
 
 class Map:
     """A tensor map of 4 dimensions over a tensor of any strides."""
@@ -57,6 +62,47 @@ class Map:
         rows, cols = (slice(first - start, last - start) for (first, last), start in zip(spans, inner, strict=True))
         (top, bottom), (left, right) = spans
         return self.value[outer[0], outer[1], top:bottom, left:right], (rows, cols)
+
+    def fill(self, place: Sequence[int], tile: Tensor) -> None:
+        """Copy a box into a tile: zeros where there is nothing."""
+        covered, part = self.window(place)
+        tile.zero_()
+        if covered is not None:
+            tile[part] = covered
+
+    def take(self, place: Sequence[int], tile: Tensor) -> None:
+        """Copy a tile into a box: what lies outside is left out."""
+        covered, part = self.window(place)
+        if covered is not None:
+            covered.copy_(tile[part])
+
+
+class BoxMap(Map):
+    """A tensor map of any dimensions, whose boxes are tiles of as many rows as all but the last of them count."""
+
+    def __init__(self, value: Tensor, box: Sequence[int], steps: Sequence[int] | None = None) -> None:
+        super().__init__(value, (math.prod(box[:-1]), box[-1]))
+        self.sizes = box
+        self.steps = steps or [1] * len(box)
+
+    def _places(self, place: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return where each element of a tile is, and which of them are inside."""
+        lines = [
+            int(start) + step * torch.arange(size)
+            for start, size, step in zip(place, self.sizes, self.steps, strict=True)
+        ]
+        grid = [each.reshape(self.box) for each in torch.meshgrid(*lines, indexing="ij")]
+        inside = torch.stack([(x >= 0) & (x < size) for x, size in zip(grid, self.shape, strict=True)]).all(0)
+        return tuple(each[inside] for each in grid), inside
+
+    def fill(self, place: Sequence[int], tile: Tensor) -> None:
+        where, inside = self._places(place)
+        tile.zero_()
+        tile[inside] = self.value[where]
+
+    def take(self, place: Sequence[int], tile: Tensor) -> None:
+        where, inside = self._places(place)
+        self.value[where] = tile[inside]
 
 
 class Tile:
@@ -132,25 +178,21 @@ def _init(barrier: Barrier, count: int) -> None:
 def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile, pred: bool = True) -> None:
     if not pred:
         return
-    covered, part = tensor_map.window(place)
-    box.value.zero_()
-    if covered is not None:
-        box.value[part] = covered
+    tensor_map.fill(place, box.value)
     barrier.move(0, -tensor_map.block_type.nbytes)
 
 
 def _copy_out(tensor_map: Map, place: Sequence[int], box: Tile) -> None:
     assert all(start >= 0 for start in place), "what is stored before the start is an illegal instruction"
-    covered, part = tensor_map.window(place)
-    if covered is not None:
-        covered.copy_(box.value[part])
+    tensor_map.take(place, box.value)
 
 
 def _allocate(of_map: Map, count: int, height: int, width: int, panel: int) -> Tile:
-    return Tile(torch.full((count, height, width), float("nan"), dtype=of_map.dtype), panel)
+    poison = float("nan") if of_map.dtype.is_floating_point else 99
+    return Tile(torch.full((count, height, width), poison, dtype=of_map.dtype), panel)
 
 
-def _load(pointer: Pointer, mask: Any = None, other: float = 0.0) -> Any:
+def _load(pointer: Pointer, mask: Any = None, other: float = 0.0, **_: Any) -> Any:
     if not isinstance(pointer.place, Tensor):
         return pointer.memory[pointer.place].item()
     found = pointer.memory[torch.where(mask, pointer.place, 0)]
@@ -177,8 +219,11 @@ def _reshaped(memory: Tile, height: int, width: int) -> Tile:
     return Tile(torch.full((len(memory.value), height, width), float("nan"), dtype=memory.dtype), memory.panel)
 
 
-def _store(pointer: Pointer, value: Tensor) -> None:
-    pointer.memory[pointer.place] = value
+def _store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
+    if mask is None:
+        pointer.memory[pointer.place] = value
+    else:
+        pointer.memory[pointer.place[mask]] = value[mask]
 
 
 def _atomic_add(pointer: Pointer, value: Tensor, sem: str) -> None:
@@ -240,6 +285,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     return {
         "_widen": _widen,
         "box": lambda of_map, tile, number: tile.box(*of_map.box, number),
+        "box5": lambda of_map, tile, number: tile.box(*of_map.box, number),
         "allocate": _allocate,
         "narrowed": lambda tile, height, width: tile.narrowed(height, width),
         "halves_of": lambda acc: acc.chunk(2, 1),
@@ -253,7 +299,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "tma": SimpleNamespace(store_wait=lambda _: None),
         "fence_async_shared": lambda: None,
         "warpgroup_mma": _multiply,
-        "warpgroup_mma_wait": lambda _, deps: deps[0],
+        "warpgroup_mma_wait": lambda _, deps: deps[0] if len(deps) == 1 else deps,
     }
 
 
@@ -288,6 +334,7 @@ def _is_function(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name not in {
         "allocate",
         "box",
+        "box5",
         "narrowed",
         "halves_of",
         "lanes_of",
@@ -295,10 +342,15 @@ def _is_function(node: ast.stmt) -> bool:
     }
 
 
-def load(name: str, *paths: Path) -> Callable[..., None]:
-    """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs."""
+def load(name: str, *paths: Path, others: Callable[[Any], dict[str, Any]] | None = None) -> Callable[..., None]:
+    """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs.
+
+    `others` are stand-ins for what else it calls, made of Gluon's own, which they may add to.
+    """
     program = [0, 1]
     space = _namespace(program)
+    if others is not None:
+        space |= others(space["gl"])
     for path in paths:
         tree = _Plain().visit(ast.parse(path.read_text()))
         kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]

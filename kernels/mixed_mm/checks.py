@@ -1,0 +1,67 @@
+"""What the arguments of products with weights of 4 bits must be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import (
+    check_dtype,
+    check_int,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from torch import Tensor
+
+__all__ = ["BYTES", "FLOATS", "Operands", "check_operands"]
+
+FLOATS: Final = (torch.float16, torch.bfloat16)
+BYTES: Final = (torch.uint8, torch.int32, torch.int64)
+"""What packed weights may be held in, a byte in each element."""
+Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+"""The operand, packed weights, and the scales and zeros of groups."""
+
+
+def check_operands(operands: Operands, group_size: int | None) -> None:
+    """Require a matrix, as many rows of weights as it has columns, and scales and zeros of all groups if of any.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or size that does not fit.
+    """
+    a, b, scales, zeros = operands
+    check_tensor("a", a)
+    check_dtype("a", a, FLOATS)
+    check_rank("a", a, "M, K")
+    check_tensor("b", b)
+    check_dtype("b", b, BYTES)
+    if b.device != a.device:
+        refuse_type("b", f"a tensor on {a.device} as a is", b.device)
+    check_rank("b", b, "K / 2, N")
+    if a.shape[1] % 2:
+        refuse_value("a", "an even number of columns, two for each byte of b", a.shape[1])
+    check_shape("b", b, (a.shape[1] // 2, b.shape[1]), "K / 2, N")
+    if scales is None:
+        for name, value in (("zeros", zeros), ("group_size", group_size)):
+            if value is not None:
+                refuse_value(name, "None without scales", "one")
+        return
+    _check_groups(a, b.shape[1], scales, zeros, group_size)
+
+
+def _check_groups(a: Tensor, cols: int, scales: Tensor, zeros: Tensor | None, group_size: int | None) -> None:
+    if group_size is not None:
+        check_int("group_size", group_size)
+        if group_size <= 0 or group_size % 2:
+            refuse_value("group_size", "a positive even int, or None for one group", group_size)
+    depth = a.shape[1]
+    count = min(depth, 1) if group_size is None else -(-depth // group_size)
+    for name, value in (("scales", scales), ("zeros", zeros)):
+        if value is not None:
+            check_like(name, value, "a", a)
+            check_rank(name, value, "K / group_size, N")
+            check_shape(name, value, (count, cols), "K / group_size, N")

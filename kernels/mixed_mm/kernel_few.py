@@ -1,0 +1,169 @@
+"""Products of few rows with weights of 4 bits, which memory bounds: weights go from memory to registers, and nowhere else.
+
+The warps of a program share its columns and part the depth: each loads whole lines, unpacks, and multiplies on tensor cores,
+columns of b by rows of a; at the end their sums are added up in shared memory. Which row of the product a column is does
+not matter, nor in which order the depth is summed, as long as both operands agree: a thread loads what lies together, and
+takes it for what tensor cores want of it.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.gemm.kernel_tiles import part_of
+from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, parted, unpack_words
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+
+ROWS = gl.constexpr(16)
+"""Rows of bytes that the four threads of a column load, four each: 32 of the depth."""
+
+
+@gluon.constexpr_function
+def _bits(count, length, dim, rank):
+    """List the bases of an index that counts, in steps of `length` of one dimension, to `count`."""
+    return [[length << bit if at == dim else 0 for at in range(rank)] for bit in range(count.bit_length() - 1)]
+
+
+@gluon.constexpr_function
+def _layout_of_words(warps, unroll, width):
+    """Lay out words [warps * unroll, 16, 8 * width]: a thread has `width` words of 4 rows, a warp whole lines."""
+    registers = [*_bits(width, 1, 2, 3), *_bits(4, 1, 1, 3), *_bits(unroll, 1, 0, 3)]
+    lanes = [*_bits(4, 4, 1, 3), *_bits(8, width, 2, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 3), [], [warps * unroll, 16, 8 * width])
+
+
+@gluon.constexpr_function
+def _layout_of_rows(warps, unroll, rows):
+    """Lay out pairs of a, [warps * unroll, rows, 16]: a thread has 8 elements of the depth, those of its bytes."""
+    registers = [*_bits(4, 1, 2, 3), *_bits(rows // 8, 8, 1, 3), *_bits(unroll, 1, 0, 3)]
+    lanes = [*_bits(4, 4, 2, 3), *_bits(8, 1, 1, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 3), [], [warps * unroll, rows, 16])
+
+
+@gluon.constexpr_function
+def _layout_of_pairs(warps, unroll, width):
+    """Lay out pairs of scales, [warps * unroll, 16 * width]: a thread has those of its words."""
+    registers = [*_bits(2 * width, 1, 1, 2), *_bits(unroll, 1, 0, 2)]
+    lanes = [[0, 0], [0, 0], *_bits(8, 2 * width, 1, 2)]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
+
+
+@gluon.jit
+def _load_pairs(ptr, depth, cols, n_len, k_len, group_size, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
+    """Load scales, or zeros, of words that start `depth` deep, for their first two columns and for their last two."""
+    parent: gl.constexpr = gl.SliceLayout(1, WORDS)
+    rows = depth // group_size
+    ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]
+    COUNT: gl.constexpr = LAYOUT.shape[1] // 8
+    inside = gl.max_constancy((depth < k_len)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
+    pairs = gl.load(ptrs, mask=inside, other=0).reshape(LAYOUT.shape[0], LAYOUT.shape[1] // 2, 2)
+    first, last = parted(pairs)
+    first = gl.convert_layout(first, parent, assert_trivial=True)[:, None, :]
+    last = gl.convert_layout(last, parent, assert_trivial=True)[:, None, :]
+    return first, last
+
+
+@gluon.jit
+def mixed_mm_few_kernel(
+    a_ptr,
+    b_ptr,
+    scales_ptr,
+    zeros_ptr,
+    out_ptr,
+    m_len,
+    n_len,
+    k_len,
+    group_size,
+    splits,
+    width,
+    programs,  # noqa: ARG001 - the configs' rules read it
+    stride_am,
+    stride_bk,
+    stride_sk,
+    stride_zk,
+    stride_om,
+    GROUPS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    UNROLL: gl.constexpr,
+):
+    """Write the sums of a part of the depth, or, where there is one part, ``a @ b``: at most `BLOCK_M` rows.
+
+    a [m_len, k_len] and b, bytes [k_len / 2, n_len], lie by rows, whose first elements are multiples of 16 bytes apart; so do
+    scales and zeros, [groups, n_len], if `GROUPS` has them. A group is a multiple of 32 deep. The result is [splits, m_len,
+    width]. Grid: splits * cdiv(n_len, BLOCK_N).
+    """
+    WARPS: gl.constexpr = gl.num_warps()
+    # words of a thread in a row, and rows of bytes that a program takes at once
+    WIDTH: gl.constexpr = BLOCK_N // 32
+    STEP: gl.constexpr = WARPS * UNROLL * ROWS
+    dtype: gl.constexpr = a_ptr.dtype.element_ty
+    of_words: gl.constexpr = _layout_of_words(WARPS, UNROLL, WIDTH)
+    of_rows: gl.constexpr = _layout_of_rows(WARPS, UNROLL, BLOCK_M)
+    of_pairs: gl.constexpr = _layout_of_pairs(WARPS, UNROLL, WIDTH)
+    product: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
+    split = gl.program_id(0) % splits
+    col = gl.program_id(0) // splits * BLOCK_N
+    first, last = part_of(split, splits, gl.cdiv(k_len, 2 * STEP))
+    deep = first.to(gl.int64) * STEP
+    left = gl.minimum(last * STEP, k_len // 2) - first * STEP
+
+    parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, gl.SliceLayout(2, of_words)))
+    rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_words)))
+    words = gl.arange(0, 8 * WIDTH, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_words)))
+    b_rows = parts[:, None, None] * ROWS + rows[None, :, None]
+    b_ptrs = as_words(b_ptr + deep * stride_bk + col + b_rows.to(gl.int64) * stride_bk) + words[None, None, :]
+    # a thread's words lie within 16 bytes, and rows are as many of those
+    in_cols = gl.max_constancy((col + 4 * words < n_len)[None, None, :], [1, 1, WIDTH])
+
+    parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, gl.SliceLayout(2, of_rows)))
+    lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_rows)))
+    depth = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_rows)))
+    a_cols = parts[:, None, None] * ROWS + depth[None, None, :]
+    a_ptrs = as_words(a_ptr + 2 * deep + lines[None, :, None].to(gl.int64) * stride_am) + a_cols
+    in_lines = (lines < m_len)[None, :, None]
+
+    group_parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, of_pairs))
+    group_depth = 2 * first * STEP + group_parts * 2 * ROWS
+    group_cols = gl.arange(0, 16 * WIDTH, layout=gl.SliceLayout(0, of_pairs)) + col // 2
+
+    acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
+    b = gl.load(b_ptrs, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
+    a = gl.load(a_ptrs, mask=in_lines & (a_cols < left), other=0)
+    for _ in range(first, last):
+        left -= STEP
+        b_ptrs += STEP // 4 * stride_bk
+        a_ptrs += STEP
+        following_b = gl.load(b_ptrs, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
+        following_a = gl.load(a_ptrs, mask=in_lines & (a_cols < left), other=0)
+        pairs = ()
+        if GROUPS != "none":
+            pairs = _load_pairs(
+                scales_ptr, group_depth, group_cols, n_len, k_len, group_size, stride_sk, of_pairs, of_words
+            )
+        if GROUPS == "zeros":
+            pairs = pairs + _load_pairs(
+                zeros_ptr, group_depth, group_cols, n_len, k_len, group_size, stride_zk, of_pairs, of_words
+            )
+        group_depth += 2 * STEP
+        # a byte's row is 4 of threads, 2 of steps of 16, 2 of halves of them; its column 8 of threads, then 16 apart, 8 apart
+        weights = unpack_words(b, pairs, dtype, GROUPS)
+        weights = weights.reshape(WARPS, UNROLL, 4, 2, 2, 8, BLOCK_N // 16, 2, 2).permute(0, 6, 7, 5, 1, 3, 4, 2, 8)
+        weights = weights.reshape(WARPS, BLOCK_N, 2 * UNROLL * ROWS)
+        given = halves_of_words(a, dtype).reshape(WARPS, UNROLL, BLOCK_M, 4, 2, 2, 2).permute(0, 1, 4, 5, 3, 6, 2)
+        given = given.reshape(WARPS, 2 * UNROLL * ROWS, BLOCK_M)
+        weights = gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
+        given = gl.convert_layout(given, gl.DotOperandLayout(1, product, 2), assert_trivial=True)
+        acc = mma_v2(weights, given, acc)
+        a = following_a
+        b = following_b
+
+    total = gl.sum(acc, 0).reshape(BLOCK_N // 16, 2, 8, BLOCK_M).permute(2, 0, 1, 3).reshape(BLOCK_N, BLOCK_M)
+    stored: gl.constexpr = gl.BlockedLayout([2, 1], [16, 2], [1, WARPS], [0, 1])
+    total = gl.convert_layout(total, stored)
+    cols = col + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, stored))[:, None]
+    lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, stored))[None, :]
+    out_ptrs = out_ptr + split.to(gl.int64) * m_len * width + lines.to(gl.int64) * stride_om + cols
+    gl.store(out_ptrs, total.to(out_ptr.dtype.element_ty), mask=(cols < n_len) & (lines < m_len))

@@ -1,0 +1,206 @@
+"""Products with weights of 4 bits for sm_90, of many rows, over tensor maps: see `nojit.kernels.gemm.kernel_sm90`.
+
+The transposed product is computed, columns of b by rows of a, so that unpacked weights are what tensor cores take from
+registers: each byte is copied once to shared memory, and unpacked once, by the group of warps that owns its columns.
+
+Which row of a group's tile a column is does not matter, as long as results go where they belong: a thread has two rows of 16,
+8 apart, and takes two neighbouring columns for them.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
+from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
+from nojit.kernels.gemm.kernel_tiles import place_tile
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.mixed_mm.kernel_unpack import as_words, unpack_shorts
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+BYTES = gl.constexpr(32)
+"""Rows of bytes of a step."""
+
+
+@gluon.jit
+def _tiles(sizes, TILE: gl.constexpr):
+    return gl.cdiv(sizes[1], TILE[0]) * gl.cdiv(sizes[0], TILE[1])
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, TILE: gl.constexpr):
+    """Copy the columns of b and the rows of a that each tile needs."""
+    m_len, n_len, k_len = sizes
+    full, empty = barriers
+    OWNERS: gl.constexpr = TILE[0] // OWNED
+    ACROSS: gl.constexpr = TILE[1] // OWNED
+    copied = 0
+    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
+        _, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
+        for step in range(gl.cdiv(k_len, DEPTH)):
+            stage = copied % TILE[3]
+            mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
+            mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + maps[1].block_type.nbytes * OWNERS)
+            for part in gl.static_range(OWNERS):
+                place = [0, 0, step * BYTES, col + part * OWNED]
+                copy_in(maps[1], place, full.index(stage), box(maps[1], memory[1].index(stage * OWNERS + part), 0))
+            for part in gl.static_range(ACROSS):
+                place = [0, 0, row + part * OWNED, step * DEPTH]
+                copy_in(maps[0], place, full.index(stage), box(maps[0], memory[0].index(stage), part))
+            copied += 1
+
+
+@gluon.constexpr_function
+def _layout_of_shorts():
+    """Lay out shorts [32, 32], each two neighbouring columns: what a thread unpacks is its part of a left operand."""
+    registers, lanes = [[4, 0], [8, 0], [16, 0]], [[1, 0], [2, 0], [0, 1], [0, 2], [0, 4]]
+    return gl.DistributedLinearLayout(registers, lanes, [[0, 8], [0, 16]], [], [32, 32])
+
+
+@gluon.jit
+def load_pairs(pointers, step, steps, col, sizes, GROUPS: gl.constexpr):
+    """Load the scales of a step, if there are `GROUPS`, two columns in each int32, and then such zeros."""
+    pairs = ()
+    if GROUPS != "none":
+        scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk = pointers
+        cols = gl.arange(0, OWNED // 2, layout=gl.SliceLayout(0, _layout_of_shorts())) * 2 + col
+        # of the step behind the last nothing is used
+        group = gl.minimum(step, steps - 1) * DEPTH // group_size
+        ptrs = as_words(scales_ptr + group.to(gl.int64) * stride_sk + cols)
+        scales = gl.load(ptrs, mask=cols < sizes[1], other=0)[None, :]
+        pairs = (scales,)
+        if GROUPS == "zeros":
+            ptrs = as_words(zeros_ptr + group.to(gl.int64) * stride_zk + cols)
+            pairs = (scales, gl.load(ptrs, mask=cols < sizes[1], other=0)[None, :])
+    return pairs
+
+
+@gluon.jit
+def _weights(memory, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, TILE: gl.constexpr):
+    """Unpack a tile of bytes [32, 64] as the left operand of a product, [64, 64]: its rows are the columns, in some order."""
+    of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=OWNED, element_bitwidth=16, rank=2)
+    shorts = reinterpret(memory, gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
+    weights = unpack_shorts(shorts, pairs, dtype, GROUPS)
+    weights = weights.reshape(BYTES, 4, 8, 2, 2).permute(1, 3, 2, 0, 4).reshape(OWNED, DEPTH)
+    product: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    return gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
+
+
+@gluon.jit
+def _store(OWN: gl.constexpr, out_map, out_memory, acc, row, col, STORED: gl.constexpr):
+    """Store columns of a consumer, 64 rows at a time, from two pieces in turn; `STORED` rows were before them."""
+    if acc.shape[1] > OWNED:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store(OWN, out_map, out_memory, left, row, col, STORED)
+        _store(OWN, out_map, out_memory, right, row, col, STORED + HALF)
+    else:
+        if STORED == 0:
+            tma.store_wait(0)
+        else:
+            tma.store_wait(1)
+        piece = out_memory.index(OWN * 2 + STORED // OWNED % 2)
+        # rows are columns of b in the order of `_weights`
+        ordered = acc.to(out_memory.dtype).reshape(4, 2, 8, OWNED).permute(0, 2, 1, 3).reshape(OWNED, OWNED)
+        piece.permute((1, 0)).store(ordered)
+        fence_async_shared()
+        copy_out(out_map, [0, 0, row + STORED, col], box(out_map, piece, 0))
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, barriers, sizes, pointers, TILE: gl.constexpr, GROUPS: gl.constexpr
+):  # fmt: skip
+    """Write the columns of number `OWN` of every tile.
+
+    While tensor cores multiply a step for one consumer, the other unpacks its next.
+    """
+    m_len, n_len, k_len = sizes
+    full, empty = barriers
+    OWNERS: gl.constexpr = TILE[0] // OWNED
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    dtype: gl.constexpr = maps[0].dtype
+    steps = gl.cdiv(k_len, DEPTH)
+    used = 0
+    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
+        _, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
+        own = col + OWN * OWNED
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        pairs = load_pairs(pointers, gl.to_tensor(0), steps, own, sizes, GROUPS)
+        for step in range(steps):
+            stage = (used + step) % TILE[3]
+            following = load_pairs(pointers, step + 1, steps, own, sizes, GROUPS)
+            mbarrier.wait(full.index(stage), (used + step) // TILE[3] & 1)
+            weights = _weights(memory[1].index(stage * OWNERS + OWN), pairs, dtype, GROUPS, TILE)
+            token = warpgroup_mma(weights, memory[0].index(stage).permute((1, 0)), acc, is_async=True)
+            acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
+            mbarrier.arrive(empty.index(stage))
+            pairs = following
+        used += steps
+        _store(OWN, maps[2], memory[2], acc, row, own, 0)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def mixed_mm_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    scales_ptr,
+    zeros_ptr,
+    m_len,
+    n_len,
+    k_len,
+    group_size,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    stride_sk,
+    stride_zk,
+    GROUPS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``a @ w``: a [m_len, k_len], w of the nibbles of b [k_len / 2, n_len].
+
+    The maps describe [1, 1, rows, columns], a and the result in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64]. Scales
+    and zeros, [groups, n_len], if `GROUPS` has them, lie by rows, whose first elements are multiples of 4 bytes apart; a
+    group is a multiple of 64 deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_N, BLOCK_M, GROUP, STAGES)
+    a_memory = allocate(a_map, STAGES, BLOCK_M, DEPTH, DEPTH)
+    b_memory = allocate(b_map, STAGES * (BLOCK_N // OWNED), BYTES, OWNED, OWNED)
+    out_memory = allocate(out_map, 2 * (BLOCK_N // OWNED), OWNED, OWNED, OWNED)
+    barriers = barriers_for(STAGES, BLOCK_N // OWNED)
+    fence_async_shared()
+    maps = (a_map, b_map, out_map)
+    memory = (a_memory, b_memory, out_memory)
+    sizes = (m_len, n_len, k_len)
+    pointers = (scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk)
+    if BLOCK_N == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
+                (_consume, (1, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
+                (_produce, (maps, memory, barriers, sizes, tile)),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
+                (_produce, (maps, memory, barriers, sizes, tile)),
+            ],
+            [1],
+            [40],
+        )

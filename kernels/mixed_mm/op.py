@@ -1,0 +1,182 @@
+"""Products with weights of 4 bits as an operator of torch, with the gradient of the other operand."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_apart, check_tensors, refuse_value
+from nojit.kernels.bmm.checks import check_out
+from nojit.kernels.bmm.op import mm
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.gemm.calls import Kept, keep
+from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.mixed_mm.checks import Operands, check_operands
+from nojit.kernels.mixed_mm.prepared import Prepared, facts_of_call, prepare
+from nojit.kernels.mixed_mm.reference import unpack
+from torch import Tensor
+
+__all__ = ["uint4x2_mixed_mm"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
+"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
+_MEMO: Final = new_memo(operands=4, limit=1024)
+_NAMES: Final = ("a", "b", "scales", "zeros")
+
+
+def uint4x2_mixed_mm(
+    a: Tensor,
+    b: Tensor,
+    *,
+    scales: Tensor | None = None,
+    zeros: Tensor | None = None,
+    group_size: int | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply a matrix by weights of 4 bits: ``a @ w``, rounded once.
+
+    Each byte of b holds two weights of a column: an even row's in its low nibble, the next row's in its high one. A nibble q
+    stands for ``q - 8``, or, with scales, for ``(q - 8) * scale``, or ``(q - zero) * scale``, in the dtype of a.
+
+    Args:
+        a: [M, K], of any strides; fp16 or bf16, and K even. Under autocast it gets its dtype, and scales and zeros too,
+            unless `out` is given.
+        b: [K / 2, N], of any strides: uint8, or bytes in int32 or int64, of which the upper bits count for nothing.
+        scales: [ceil(K / group_size), N], of the dtype of a.
+        zeros: what stands for 0 in each group, of the shape and dtype of scales; 8 where they are left out.
+        group_size: how many rows of weights share a scale, an even number; None for all of them.
+        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+
+    Returns:
+        [M, N] of the dtype of a, contiguous, or `out`. Sums are taken in fp32. Differentiable by a.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or size that does not fit, or scales or zeros that require a gradient.
+    """
+    if out is None and not torch.compiler.is_compiling():
+        known: Tensor | None = _MEMO(a, b, scales, zeros, library.CURRENT.source, group_size)
+        if known is not None:
+            return known
+    if autocasts() and out is None:
+        a, scales, zeros = _lowered(a, scales, zeros)
+    operands = (a, b, scales, zeros)
+    check_tensors(a=a, b=b)
+    optional = {"scales": scales, "zeros": zeros, "out": out}
+    check_tensors(**{name: value for name, value in optional.items() if value is not None})
+    if is_plain(*operands, out):
+        return _remember(operands, group_size) if out is None else written(_run(operands, group_size, out))
+    check_operands(operands, group_size)
+    return _traced(operands, group_size, out)
+
+
+def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
+    """Cast the operands of a product as autocast asks: to 16 bits, as weights of 4 bits are taken by no other."""
+    return lowered(a), *(lowered(value) for value in groups)
+
+
+def _remember(operands: Operands, group_size: int | None) -> Tensor:
+    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    recording = Recording(*operands)
+    a, b, scales, zeros = recording.operands
+    own = (a, b, scales, zeros)
+    check_operands(own, group_size)
+    result = prepare(own, None, group_size)(own, None, recording)
+    _MEMO.remember(recording.recipe(result), *operands, recording.source, group_size)
+    return result
+
+
+def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
+    """Run the operator that torch sees."""
+    differentiates = torch.is_grad_enabled()
+    for name, value in zip(_NAMES[2:], operands[2:], strict=True):
+        if differentiates and value is not None and value.requires_grad:
+            refuse_value(name, "a tensor that requires no grad: only a is differentiated", "one that does")
+    if out is None:
+        result: Tensor = _op(*operands, group_size)
+        return result
+    if differentiates and (operands[0].requires_grad or out.requires_grad):
+        refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
+    _into_op(*operands, group_size, out)
+    return written(out)
+
+
+def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
+    """Check and prepare the first call of its kind, and launch it."""
+    facts = facts_of_call(operands, out, group_size)
+    present = [value for value in operands if value is not None]
+    tensors = () if out is None else (out, *present)
+    kept = _CALLS.get(facts)
+    if kept is None:
+        check_operands(operands, group_size)
+        if out is not None:
+            check_out(out, operands[0], operands[1])
+        kept = keep(_CALLS, facts, prepare(operands, out, group_size), tensors)
+    if out is not None and not kept.lie_apart(tensors):
+        _check_apart(operands, out)
+    return kept.call(operands, out)
+
+
+def _check_apart(operands: Operands, out: Tensor) -> None:
+    """Require an `out` that shares no memory with an operand, and with one of another dtype no storage."""
+    for name, value in zip(_NAMES, operands, strict=True):
+        if value is None:
+            continue
+        if value.dtype == out.dtype:
+            check_apart("out", out, name, value)
+        elif out.untyped_storage().data_ptr() == value.untyped_storage().data_ptr():
+            refuse_value("out", f"memory apart from that of {name}", "an overlap")
+
+
+def _run_new(a: Tensor, b: Tensor, scales: Tensor | None, zeros: Tensor | None, group_size: int | None) -> Tensor:
+    return _run((a, b, scales, zeros), group_size, None)
+
+
+def _run_into(
+    a: Tensor, b: Tensor, scales: Tensor | None, zeros: Tensor | None, group_size: int | None, out: Tensor
+) -> None:
+    _run((a, b, scales, zeros), group_size, out)
+
+
+def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _write_nothing(*_: object) -> None:
+    """Stand for a launch that torch traces."""
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    a, b, scales, zeros, ctx.group_size = inputs
+    ctx.dtype = a.dtype
+    ctx.save_for_backward(b, scales, zeros)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    b, scales, zeros = ctx.saved_tensors
+    to_a = None
+    if ctx.needs_input_grad[0]:
+        # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+        dense = grad if 0 not in grad.stride() else grad.contiguous()
+        to_a = mm(dense, unpack(b, ctx.dtype, scales, zeros, ctx.group_size).mT)
+    return to_a, None, None, None, None
+
+
+_ARGUMENTS: Final = "Tensor a, Tensor b, Tensor? scales, Tensor? zeros, int? group_size"
+_LIBRARY.define(f"uint4x2_mixed_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"uint4x2_mixed_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.impl("uint4x2_mixed_mm", _run_new, "CompositeExplicitAutograd")
+_LIBRARY.impl("uint4x2_mixed_mm_out", _run_into, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::uint4x2_mixed_mm", _allocate, lib=_LIBRARY)
+torch.library.register_fake("nojit::uint4x2_mixed_mm_out", _write_nothing, lib=_LIBRARY)
+torch.library.register_autograd("nojit::uint4x2_mixed_mm", _backward, setup_context=_save, lib=_LIBRARY)
+_op = torch.ops.nojit.uint4x2_mixed_mm.default
+_into_op = torch.ops.nojit.uint4x2_mixed_mm_out.default

@@ -1,0 +1,254 @@
+"""Products whose like was checked before: which kernel computes them, and what a launch takes besides addresses.
+
+A few rows go to `mixed_mm_few`, which reads weights from memory into registers; more, on `sm_90`, to `mixed_mm_sm90` over
+tensor maps. Both want operands by rows whose first elements are multiples of 16 bytes apart. All else is `mixed_mm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped
+from nojit.kernels.gemm.splits import padded_width, splits_of
+from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.mixed_mm.checks import Operands
+from torch import Tensor
+
+__all__ = ["FEW", "OTHERS", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
+
+FEW: Final = 16
+"""The most rows of `mixed_mm_few`."""
+ALIGNED: Final = 16
+"""What lengths and strides are multiples of where kernels but `mixed_mm` run."""
+FEW_GROUP: Final = 32
+"""What groups are multiples of in `mixed_mm_few`."""
+MAPPED_GROUP: Final = 64
+"""What groups are multiples of in `mixed_mm_sm90`."""
+WHOLE_GROUP: Final = 128
+"""What groups are multiples of where no step of `mixed_mm` is of two."""
+LEAST_DEPTH: Final = 1024
+"""The least depth of a part of `mixed_mm_few`: a shallower one costs more to write and to add than it saves."""
+MOST_PARTS: Final = 16
+NARROW: Final = 32
+"""The columns of the narrowest tile of `mixed_mm_few`."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
+Runs = Callable[[str, Tensor], bool]
+"""Says whether a kernel runs on the device of an operand."""
+
+
+def runs(kernel: str, a: Tensor) -> bool:
+    """Say whether `mixed_mm_few` or `mixed_mm_sm90` runs on the device of an operand."""
+    return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
+
+
+def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None) -> Hashable:
+    """Return all that a call's checks and arguments depend on."""
+    facts = tuple(
+        None if value is None else (value.dtype, value.device, value.shape, value.stride())
+        for value in (*operands, out)
+    )
+    return facts, _unfit(operands, out), group_size
+
+
+def parts_of(cols: int, depth: int, count: int) -> int:
+    """Choose into how many parts `mixed_mm_few` cuts the depth for so many multiprocessors: one, unless half would be idle."""
+    tiles = -(-cols // NARROW)
+    if not tiles or 2 * tiles > count:
+        return 1
+    return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
+
+
+def _unfit(operands: Operands, out: Tensor | None) -> bool:
+    """Say whether some tensor starts where neither maps nor words can."""
+    return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A product to launch."""
+
+    kernel: str
+    shape: tuple[int, int]
+    """Of the result."""
+    maps: tuple[Mapped, Mapped, Mapped] | None
+    """What the maps of a, b and the result describe; None for kernels over pointers."""
+    partial: tuple[int, int, int, int] | None
+    """The shape of the sums of parts, fp32; None where the depth is not cut."""
+    unused: Tensor
+    """What the kernel over pointers of any strides gets in their place."""
+    numbers: tuple[int, ...]
+    named: dict[str, Any]
+    merge: tuple[Any, ...]
+    """What the kernel that adds up parts takes behind its tensors."""
+
+    def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        """Multiply."""
+        a, b, scales, zeros = operands
+        result = out
+        if result is None:
+            result = caller.make(torch.empty, self.shape, dtype=a.dtype, device=a.device)
+        if not result.numel():
+            return result
+        # a pointer that is not read may be any
+        groups = (a if scales is None else scales, a if zeros is None else zeros)
+        sums = None
+        if self.partial is not None:
+            sums = caller.make(torch.empty, self.partial, dtype=torch.float32, device=a.device)
+        given: tuple[Any, ...]
+        if self.maps is not None:
+            of_a, of_b, of_out = self.maps
+            given = (of_a.describe(a), of_b.describe(b), of_out.describe(result), *groups)
+        elif self.kernel == "mixed_mm_few":
+            given = (a, b, *groups, result if sums is None else sums)
+        else:
+            caller.constant(self.unused)
+            given = (a, b, *groups, result, self.unused if sums is None else sums)
+        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+        if sums is not None:
+            caller.launch("bmm_merge", sums, result, result, *self.merge)
+        return result
+
+
+def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_run: Runs | None = None) -> Prepared:
+    """Prepare a call that was checked.
+
+    Args:
+        operands: a, b, scales and zeros.
+        out: where to write, if the caller says so.
+        group_size: how deep a group is; None for one.
+        may_run: whether a kernel may run on the device of a, if not as `runs` says.
+    """
+    whole = _Whole(operands, out, group_size)
+    may = may_run or runs
+    a = operands[0]
+    if whole.lies_by_rows and not _unfit(operands, out):
+        if whole.rows <= FEW and whole.groups_are(FEW_GROUP) and may("mixed_mm_few", a):
+            return whole.few()
+        maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
+        if maps is not None:
+            return whole.mapped(maps)
+    return whole.pointed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A product before it is known which kernel computes it."""
+
+    operands: Operands
+    out: Tensor | None
+    given_size: int | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.operands[0].shape[0])
+
+    @property
+    def cols(self) -> int:
+        return int(self.operands[1].shape[1])
+
+    @property
+    def depth(self) -> int:
+        return int(self.operands[0].shape[1])
+
+    @property
+    def count(self) -> int:
+        """How many multiprocessors the device has."""
+        return processors(self.operands[0]) if self.operands[0].is_cuda else OTHERS
+
+    @property
+    def kind(self) -> str:
+        """What is done to the weights of groups."""
+        _, _, scales, zeros = self.operands
+        return "none" if scales is None else "scales" if zeros is None else "zeros"
+
+    @property
+    def group_size(self) -> int:
+        """How deep a group is: where there is one, at least as deep as all, and a multiple of any step."""
+        return self.given_size or max(-(-self.depth // 256), 1) * 256
+
+    def groups_are(self, multiple: int) -> bool:
+        """Say whether groups, if there are any, are multiples of so many."""
+        return self.group_size % multiple == 0
+
+    @property
+    def result(self) -> Layout:
+        """How the result lies."""
+        if self.out is not None:
+            return layout_of(self.out, 1)
+        return Layout((1, self.rows, self.cols), (0, self.cols, 1))
+
+    def stride(self, value: Tensor | None) -> int:
+        """Return how far the rows of an operand are apart; that of a single row may be none that kernels take."""
+        return ALIGNED if value is None or value.shape[0] <= 1 else value.stride(0)
+
+    @property
+    def lies_by_rows(self) -> bool:
+        """Say whether all operands lie by rows, a multiple of 16 elements apart, with a result by rows."""
+        present = [value for value in self.operands if value is not None]
+        aligned = all(value.stride(1) == 1 and self.stride(value) % ALIGNED == 0 for value in present)
+        sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
+        return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
+
+    @property
+    def group_strides(self) -> tuple[int, int]:
+        return self.stride(self.operands[2]), self.stride(self.operands[3])
+
+    def few(self) -> Prepared:
+        """Prepare it for the kernel that takes few rows."""
+        a, b, _, _ = self.operands
+        parts = parts_of(self.cols, self.depth, self.count)
+        width = padded_width(self.cols)
+        row_stride = self.result.strides[1] if parts == 1 else width
+        strides = (self.stride(a), self.stride(b), *self.group_strides, row_stride)
+        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, width, self.count, *strides)
+        return self._prepared("mixed_mm_few", None, parts, numbers, {"GROUPS": self.kind})
+
+    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """Describe a, b and the result; None if maps cannot."""
+        a, b, _, _ = self.operands
+        of_a = mapped(layout_of(a, 1), a.element_size(), turn=False)
+        of_b = mapped(layout_of(b, 1), b.element_size(), turn=False)
+        of_out = mapped(self.result, a.element_size(), turn=False)
+        return None if of_a is None or of_b is None or of_out is None else (of_a, of_b, of_out)
+
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+        """Prepare it for the kernel over maps."""
+        numbers = (self.rows, self.cols, self.depth, self.group_size, self.count, *self.group_strides)
+        return self._prepared("mixed_mm_sm90", maps, 1, numbers, {"GROUPS": self.kind})
+
+    def pointed(self) -> Prepared:
+        """Prepare it for the kernel over pointers of any strides."""
+        a, b, scales, zeros = self.operands
+        parts = splits_of(1, self.rows, self.cols, self.depth, self.count)
+        width = padded_width(self.cols)
+        groups = [(0, 0) if value is None else value.stride() for value in (scales, zeros)]
+        strides = (*a.stride(), *b.stride(), *groups[0], *groups[1], *self.result.strides[1:])
+        groups_are = "none" if scales is None else "whole" if self.groups_are(WHOLE_GROUP) else "any"
+        sizes = (self.rows, self.cols, self.depth, self.group_size, int(zeros is not None), parts, width)
+        return self._prepared("mixed_mm", None, parts, (*sizes, *strides), {"GROUPS": groups_are})
+
+    def _prepared(
+        self,
+        kernel: str,
+        maps: tuple[Mapped, Mapped, Mapped] | None,
+        parts: int,
+        numbers: tuple[int, ...],
+        named: dict[str, Any],
+    ) -> Prepared:
+        width = padded_width(self.cols)
+        strides = (*self.result.strides, *self.result.strides)
+        return Prepared(
+            kernel=kernel,
+            shape=(self.rows, self.cols),
+            maps=maps,
+            partial=(parts, 1, self.rows, width) if parts > 1 else None,
+            unused=torch.empty(1, dtype=torch.float32, device=self.operands[0].device),
+            numbers=numbers,
+            named=named,
+            merge=(1, self.rows, self.cols, parts, width, 0, 1.0, 0.0, *strides),
+        )

@@ -1,0 +1,221 @@
+"""Products with weights of 4 bits in Gluon, step by step without a device: see `tests.kernels.gluon_stub` for what that shows.
+
+The assembly that unpacks a word has a stand-in, which is told by what the assembly is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.maps import Described
+from nojit.kernels.mixed_mm import op, prepared, reference, uint4x2_mixed_mm
+from torch import Tensor
+
+from tests.kernels.accuracy import assert_accurate
+from tests.kernels.gluon_stub import Map, Pointer, load
+from tests.kernels.sm90 import KERNELS, SHARED
+from tests.kernels.test_bmm_sm90 import merge
+
+FEW = ("gemm/kernel_tiles.py", "mixed_mm/kernel_few.py")
+MANY = (*SHARED, "mixed_mm/kernel_sm90.py")
+PROGRAMS = 3
+# as few stages and warps as work: the more often they are used again, the more is seen
+TILES = {
+    "mixed_mm_few": [
+        {"BLOCK_M": 8, "BLOCK_N": 32, "UNROLL": 1},
+        {"BLOCK_M": 16, "BLOCK_N": 64, "UNROLL": 2},
+        {"BLOCK_M": 16, "BLOCK_N": 128, "UNROLL": 1},
+    ],
+    "mixed_mm_sm90": [
+        {"BLOCK_M": 256, "BLOCK_N": 128, "GROUP": 2, "STAGES": 2},
+        {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+    ],
+}
+WARPS = 2
+asked: list[str] = []
+chosen: dict[str, dict[str, int]] = {}
+
+
+def as_words(pointer: Pointer) -> Pointer:
+    size = pointer.memory.element_size()
+    whole = pointer.memory.view(torch.uint8)
+    return Pointer(whole[: len(whole) // 4 * 4].view(torch.int32), pointer.place * size // 4)
+
+
+def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups: str) -> Tensor:
+    """Return the weights of words of any size, [.., columns, 2]."""
+    count = words.element_size()
+    packed = words.contiguous().view(torch.uint8).reshape(*words.shape[:-1], -1).int()
+    weights = torch.stack((packed & 15, packed >> 4), -1).to(dtype) - 8
+
+    def of_columns(values: tuple[Tensor, ...]) -> Tensor:
+        # two columns in each, in order; those of all words side by side
+        both = torch.stack([value.contiguous().view(dtype).unflatten(-1, (-1, 2)) for value in values], -2)
+        return both.flatten(-3)[..., None]
+
+    if groups == "zeros":
+        weights += 8 - of_columns(pairs[count // 2 :])
+    return weights if groups == "none" else weights * of_columns(pairs[: count // 2])
+
+
+def others(gl: SimpleNamespace) -> dict[str, Any]:
+    """Stand in for layouts, for words, and for products of registers."""
+    gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
+    gl.DotOperandLayout = gl.BlockedLayout = gl.NVMMASharedLayout = lambda *_, **__: None
+    gl.convert_layout = lambda value, *_, **__: value
+    gl.max_constancy = lambda value, _: value
+    gl.num_warps = lambda: WARPS
+    gl.sum = torch.sum
+    gl.float16, gl.int16 = torch.float16, torch.int16
+    return {
+        "as_words": as_words,
+        "unpack_words": unpack,
+        "unpack_shorts": unpack,
+        "halves_of_words": lambda words, dtype: words.contiguous().view(dtype),
+        "parted": lambda pairs: pairs.unbind(-1),
+        "mma_v2": lambda a, b, acc: acc + a.float() @ b.float(),
+        "reinterpret": lambda tile, dtype, *_: SimpleNamespace(load=lambda _: tile.value.contiguous().view(dtype)),
+    }
+
+
+def argument(value: Any) -> Any:
+    if isinstance(value, Described):
+        box = (32, 64) if value.base.dtype == torch.uint8 else (64, 64)
+        return Map(value.base.as_strided(value.shape, value.strides), box)
+    if not isinstance(value, Tensor):
+        return value
+    memory = value.new_empty(0).set_(value.untyped_storage())  # type: ignore[call-overload]
+    return Pointer(memory, value.storage_offset())
+
+
+def provide(name: str) -> Callable[..., None]:
+    """Give kernels as Python; the sums of parts too."""
+    if name == "bmm_merge":
+        return lambda *args: (asked.append(name), merge(*args))[1]
+    few = name == "mixed_mm_few"
+    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (FEW if few else MANY)), others=others)
+
+    def launch(*args: Any, **named: Any) -> None:
+        asked.append(name)
+        # a grid of its own, as every program of few rows has one tile
+        splits, cols = args[9], args[6]
+        programs = splits * -(-cols // chosen[name]["BLOCK_N"]) if few else PROGRAMS
+        kernel(programs, *map(argument, args), **named, **chosen[name])
+
+    return launch
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a device that runs them, and forget what was prepared for others."""
+    monkeypatch.setattr(prepared, "runs", lambda *_: True)
+    monkeypatch.setattr(op, "_CALLS", {})
+    asked.clear()
+    chosen.clear()
+    chosen.update({name: tiles[0] for name, tiles in TILES.items()})
+    with library.override(provide):
+        yield
+
+
+def operands(  # noqa: PLR0917 - what a case is made of
+    m: int, n: int, k: int, dtype: torch.dtype, kind: str, size: int | None
+) -> tuple[Tensor, Tensor, dict]:
+    a, b = torch.randn(m, k).to(dtype), torch.randint(0, 256, (k // 2, n), dtype=torch.uint8)
+    if kind == "none":
+        return a, b, {}
+    count = 1 if size is None else -(-k // size)
+    words: dict[str, Any] = {"scales": (torch.rand(count, n) + 0.5).to(dtype), "group_size": size}
+    if kind == "zeros":
+        words["zeros"] = torch.randint(0, 16, (count, n)).to(dtype)
+    return a, b, words
+
+
+def check(a: Tensor, b: Tensor, words: dict[str, Any]) -> None:
+    wide = {name: value.double() if isinstance(value, Tensor) else value for name, value in words.items()}
+    exact = reference.uint4x2_mixed_mm(a.double(), b, **wide)
+    assert_accurate(uint4x2_mixed_mm(a, b, **words), exact, reference.uint4x2_mixed_mm(a, b, **words))
+
+
+@pytest.mark.parametrize("tile", TILES["mixed_mm_few"], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("kind", "size"), [("none", None), ("scales", None), ("scales", 32), ("zeros", 96)])
+def test_few_rows(kind, size, dtype, tile):
+    chosen["mixed_mm_few"] = tile
+    for m, n, k in ((1, 144, 352), (tile["BLOCK_M"] - 1, 2192, 48)):
+        check(*operands(m, n, k, dtype, kind, size))
+    assert set(asked) == {"mixed_mm_few"}
+
+
+@pytest.mark.parametrize("kind", ["none", "zeros"])
+def test_few_rows_in_parts(kind):
+    check(*operands(5, 48, 2128, torch.float16, kind, 64))
+    assert asked == ["mixed_mm_few", "bmm_merge"]
+
+
+@pytest.mark.parametrize("tile", TILES["mixed_mm_sm90"], ids=str)
+@pytest.mark.parametrize(("kind", "size"), [("none", None), ("scales", None), ("scales", 64), ("zeros", 128)])
+def test_many_rows(kind, size, tile):
+    chosen["mixed_mm_sm90"] = tile
+    for m, n, k, dtype in ((300, 144, 352, torch.bfloat16), (17, 272, 48, torch.float16)):
+        check(*operands(m, n, k, dtype, kind, size))
+    assert set(asked) == {"mixed_mm_sm90"}
+
+
+@pytest.mark.parametrize("rows", [9, 70])
+def test_rows_may_be_apart_and_results_may_be_given(rows):
+    chosen["mixed_mm_few"] = TILES["mixed_mm_few"][1]
+    a, b, words = operands(rows, 64, 128, torch.float16, "zeros", 64)
+    wide_a, wide_b, out = torch.randn(rows, 160).half(), torch.zeros(64, 96).byte(), torch.full((rows, 96), 7.0).half()
+    wide_a[:, 16:144], wide_b[:, 32:] = a, b
+    uint4x2_mixed_mm(wide_a[:, 16:144], wide_b[:, 32:], **words, out=out[:, 16:80])
+    assert torch.equal(out[:, 16:80], uint4x2_mixed_mm(a, b, **words))
+    assert (out[:, :16] == 7).all()
+    assert (out[:, 80:] == 7).all()
+    assert "mixed_mm" not in asked
+
+
+ODD = {
+    "columns that are no 16": {"n": 40},
+    "depth that is no 16": {"k": 72},
+    "small groups": {"kind": "scales", "size": 16},
+    "no depth": {"k": 0},
+}
+
+
+@pytest.mark.parametrize(("rows", "odd"), list(product((3, 40), ODD.values())), ids=str)
+def test_what_they_cannot_take_goes_over_pointers(rows, odd):
+    facts = {"m": rows, "n": 64, "k": 128, "dtype": torch.float16, "kind": "none", "size": None} | odd
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        a, b, words = operands(**facts)
+        uint4x2_mixed_mm(a, b, **words)
+    assert names == ["mixed_mm"]
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_what_lies_otherwise_goes_over_pointers(rows):
+    a, b, _ = operands(rows, 64, 128, torch.float16, "none", None)
+    out = torch.empty(64, rows).half().T
+    odd_a = torch.zeros(rows * 128 + 1).half()[1:].view(rows, 128)
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        uint4x2_mixed_mm(odd_a, b)
+        uint4x2_mixed_mm(a, b.T.contiguous().T)
+        uint4x2_mixed_mm(a, b.int())
+        uint4x2_mixed_mm(a, b, out=out)
+    assert names == ["mixed_mm"] * 4
+
+
+def test_groups_of_32_go_to_few_rows_only():
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        for rows in (16, 17):
+            a, b, words = operands(rows, 64, 128, torch.float16, "scales", 32)
+            uint4x2_mixed_mm(a, b, **words)
+    assert names == ["mixed_mm_few", "mixed_mm"]
