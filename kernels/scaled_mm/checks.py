@@ -1,0 +1,119 @@
+"""What the arguments of scaled products must be."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import (
+    FLOATS,
+    check_apart,
+    check_dtype,
+    check_like_device,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from torch import Tensor
+
+__all__ = [
+    "FORMATS",
+    "check_apart_from",
+    "check_bias",
+    "check_no_gradient",
+    "check_operands",
+    "check_out",
+    "check_out_dtype",
+]
+
+FORMATS: Final = (torch.float8_e4m3fn, torch.float8_e5m2)
+UNIT: Final = 16
+"""What the depth and the columns of a product are multiples of."""
+MATRIX: Final = 2
+
+
+def check_out_dtype(out_dtype: object) -> None:
+    """Require a dtype that results have."""
+    if out_dtype not in FLOATS:
+        refuse_type("out_dtype", " or ".join(map(str, FLOATS)), out_dtype)
+
+
+def check_operands(a: Tensor, b: Tensor) -> None:
+    """Require two fp8 matrices whose product there is: a by rows, b by columns."""
+    check_tensor("a", a)
+    check_tensor("b", b)
+    check_dtype("a", a, FORMATS)
+    check_dtype("b", b, FORMATS)
+    if a.dtype == b.dtype == torch.float8_e5m2:
+        refuse_type("b", f"{torch.float8_e4m3fn} where a is {a.dtype}", b.dtype)
+    check_like_device("b", b, "a", a)
+    check_rank("a", a, "M, K")
+    check_rank("b", b, "K, N")
+    if a.shape[1] != b.shape[0]:
+        refuse_value("b", f"{a.shape[1]} rows, as many as a has columns", b.shape[0])
+    for argument, value in (("a", a), ("b", b)):
+        if value.shape[1] % UNIT:
+            refuse_value(argument, f"a multiple of {UNIT} columns", value.shape[1])
+    if a.numel() and a.stride(1) != 1:
+        refuse_value("a", "rows whose elements lie next to one another", f"strides {a.stride()}")
+    if b.numel() and b.stride(0) != 1:
+        refuse_value(
+            "b", "columns whose elements lie next to one another, as those of weight.t() do", f"strides {b.stride()}"
+        )
+
+
+def check_bias(bias: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
+    """Require a number for each column, of the result's dtype, which is not fp32."""
+    if out_dtype == torch.float32:
+        refuse_type("bias", f"None where out_dtype is {torch.float32}", "a tensor")
+    if bias.dtype != out_dtype:
+        refuse_type("bias", f"{out_dtype} as the result has", bias.dtype)
+    check_like_device("bias", bias, "a", a)
+    shape = (b.shape[1],) if bias.dim() != MATRIX else (1, b.shape[1])
+    check_shape("bias", bias, shape, "N" if bias.dim() != MATRIX else "1, N")
+
+
+def check_out(out: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype) -> None:
+    """Require a tensor that the result fits in."""
+    if out.dtype != out_dtype:
+        refuse_type("out", f"{out_dtype} as out_dtype says", out.dtype)
+    check_like_device("out", out, "a", a)
+    check_shape("out", out, (a.shape[0], b.shape[1]), "M, N")
+    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
+        refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+
+
+def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
+    """Require an `out` that shares no memory with an operand; of other dtypes, not even what lies between its elements."""
+    for argument, operand in operands.items():
+        if operand is None:
+            continue
+        if operand.dtype == out.dtype:
+            check_apart("out", out, argument, operand)
+        elif _meet(out, operand):
+            refuse_value(
+                "out", f"memory of its own, as {argument} is read while it is written", f"an overlap with {argument}"
+            )
+
+
+def _meet(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors, from their first to their last elements, have a byte in common."""
+    (first, behind), (start, end) = _reach(one), _reach(other)
+    return first < end and start < behind and one.numel() > 0 and other.numel() > 0
+
+
+def _reach(value: Tensor) -> tuple[int, int]:
+    last: int = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    first = value.data_ptr()
+    return first, first + (last + 1) * value.itemsize
+
+
+def check_no_gradient(**values: Tensor | None) -> None:
+    """Require tensors that nothing is differentiated by: scaled products have no derivative, torch's have none either."""
+    if not torch.is_grad_enabled():
+        return
+    for argument, value in values.items():
+        if value is not None and value.requires_grad:
+            refuse_value(argument, "a tensor that requires no grad, as scaled_mm has no derivative", "one that does")

@@ -1,0 +1,173 @@
+"""Triton kernels of products of fp8 matrices, for rows at any address and any architecture, and the sums of their parts."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread
+
+DEEP = tl.constexpr(128)
+"""How many of the depth share a scale."""
+
+
+@triton.jit
+def _decode(x, E5M2: tl.constexpr):
+    """Return fp8 values as what `tl.dot` takes: bytes as fp16, exactly, for devices that do not multiply fp8."""
+    if x.dtype == tl.uint8:
+        bits = x.to(tl.uint16)
+        if E5M2:
+            x = (bits << 8).to(tl.float16, bitcast=True)
+        else:
+            # fp16 has one more bit of exponent, whose bias is greater by 8; denormals come out right too
+            number = ((bits & 0x80) << 8 | (bits & 0x7F) << 7).to(tl.float16, bitcast=True) * 256.0
+            x = tl.where((bits & 0x7F) == 0x7F, float("nan"), number)
+    return x
+
+
+@triton.jit
+def _add_step(
+    acc, a_ptrs, b_ptrs, in_a, in_b, step_scales, A_E5M2: tl.constexpr, B_E5M2: tl.constexpr, BLOCK_SCALES: tl.constexpr
+):
+    """Add the product of a step to fp32 sums, scaled if its block of the depth has scales of its own."""
+    a = _decode(tl.load(a_ptrs, mask=in_a, other=0.0), A_E5M2)
+    b = _decode(tl.load(b_ptrs, mask=in_b, other=0.0), B_E5M2)
+    # so that the sums of several steps are fp32 even where those of tensor cores are not
+    product = tl.dot(a, b) if a.dtype == tl.float16 else tl.dot(a, b, max_num_imprecise_acc=a.shape[1])
+    if BLOCK_SCALES:
+        row_ptrs, in_rows, column_ptrs, in_cols = step_scales
+        row_scales = tl.load(row_ptrs, mask=in_rows, other=0.0)
+        column_scales = tl.load(column_ptrs, mask=in_cols, other=0.0)
+        product *= row_scales[:, None] * column_scales[None, :]
+    return acc + product
+
+
+@triton.jit
+def scaled_mm_kernel(
+    a_ptr,
+    b_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
+    bias_ptr,
+    out_ptr,
+    partial_ptr,
+    m_len,
+    n_len,
+    k_len,
+    splits,
+    width,
+    has_bias,
+    a_span,
+    b_span,
+    stride_am,
+    stride_bn,
+    stride_sam,
+    stride_sak,
+    stride_sbk,
+    stride_sbn,
+    stride_bias,
+    stride_om,
+    stride_on,
+    A_E5M2: tl.constexpr,
+    B_E5M2: tl.constexpr,
+    BLOCK_SCALES: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len] by rows, b [k_len, n_len] by columns, fp8 or its bytes.
+
+    `A_E5M2` and `B_E5M2` say what bytes are. Scales are fp32: of rows and columns, or, with strides of 0, of all of them; with
+    `BLOCK_SCALES` each 128 of the depth have their own, for every `a_span` rows and `b_span` columns.
+
+    With several `splits`, each multiplies a part of the depth and writes its sums to `partial_ptr`, fp32 [splits, m_len,
+    width]; `scaled_mm_merge_kernel` does the rest. BLOCK_K divides 128.
+    Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    """
+    split, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
+    first, last = part_of(split, splits, tl.cdiv(k_len, BLOCK_K))
+    rows = row + tl.arange(0, BLOCK_M)
+    cols = col + tl.arange(0, BLOCK_N)
+    lanes = tl.arange(0, BLOCK_K)
+    in_rows = rows < m_len
+    in_cols = cols < n_len
+    start = first * BLOCK_K
+    a_ptrs = spread(a_ptr + start, rows, lanes, stride_am, 1)
+    b_ptrs = spread(b_ptr + start, lanes, cols, 1, stride_bn)
+    row_ptrs = scale_a_ptr + (rows // a_span).to(tl.int64) * stride_sam
+    column_ptrs = scale_b_ptr + (cols // b_span).to(tl.int64) * stride_sbn
+    depth = tl.minimum(last * BLOCK_K, k_len) - start
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in range(depth // BLOCK_K):
+        block = ((start + step * BLOCK_K) // DEEP).to(tl.int64)
+        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
+        acc = _add_step(
+            acc, a_ptrs, b_ptrs, in_rows[:, None], in_cols[None, :], scales, A_E5M2, B_E5M2, BLOCK_SCALES
+        )  # fmt: skip
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K
+    left = depth % BLOCK_K
+    if left > 0:
+        block = ((start + depth - left) // DEEP).to(tl.int64)
+        scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
+        in_a = in_rows[:, None] & (lanes < left)[None, :]
+        in_b = in_cols[None, :] & (lanes < left)[:, None]
+        acc = _add_step(acc, a_ptrs, b_ptrs, in_a, in_b, scales, A_E5M2, B_E5M2, BLOCK_SCALES)
+    inside = in_rows[:, None] & in_cols[None, :]
+    if splits == 1:
+        if not BLOCK_SCALES:
+            acc *= tl.load(row_ptrs, mask=in_rows, other=0.0)[:, None]
+            acc *= tl.load(column_ptrs, mask=in_cols, other=0.0)[None, :]
+        if has_bias != 0:
+            acc += tl.load(bias_ptr + cols.to(tl.int64) * stride_bias, mask=in_cols, other=0.0).to(tl.float32)[None, :]
+        out_ptrs = spread(out_ptr, rows, cols, stride_om, stride_on)
+        tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        partial_ptr += split.to(tl.int64) * m_len * width
+        tl.store(spread(partial_ptr, rows, cols, width, 1), acc, mask=inside)
+
+
+@triton.jit
+def scaled_mm_merge_kernel(
+    partial_ptr,
+    scale_a_ptr,
+    scale_b_ptr,
+    bias_ptr,
+    out_ptr,
+    m_len,
+    n_len,
+    splits,
+    width,
+    scaled,
+    has_bias,
+    stride_sam,
+    stride_sbn,
+    stride_bias,
+    stride_om,
+    stride_on,
+    BLOCK: tl.constexpr,
+):
+    """Add up parts, fp32 [splits, m_len, width], in their order, scale them if they are not `scaled`, and add the bias.
+
+    Grid: m_len * cdiv(n_len, BLOCK).
+    """
+    across = tl.cdiv(n_len, BLOCK)
+    cols = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
+    row = (tl.program_id(0) // across).to(tl.int64)
+    inside = cols < n_len
+    wide = cols.to(tl.int64)
+    size = m_len.to(tl.int64) * width
+    partial_ptrs = partial_ptr + row * width + cols
+    acc = tl.zeros((BLOCK,), tl.float32)
+    for _ in range(splits):
+        acc += tl.load(partial_ptrs, mask=inside, other=0.0)
+        partial_ptrs += size
+    if scaled == 0:
+        acc *= tl.load(scale_a_ptr + row * stride_sam)
+        acc *= tl.load(scale_b_ptr + wide * stride_sbn, mask=inside, other=0.0)
+    if has_bias != 0:
+        acc += tl.load(bias_ptr + wide * stride_bias, mask=inside, other=0.0).to(tl.float32)
+    out_ptrs = out_ptr + row * stride_om + wide * stride_on
+    tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=inside)

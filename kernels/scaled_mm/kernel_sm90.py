@@ -1,0 +1,248 @@
+"""Products of fp8 matrices for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how they run.
+
+The sums of fp8 products that wgmma keeps are not as exact as fp32. Unless the caller wants them, each step's product, 128 deep,
+is taken apart, and added to fp32 sums; with scales for blocks of the depth it has to be. While one consumer adds, the tensor cores
+multiply for the other.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.gemm.kernel_sm90 import (
+    OWNED,
+    allocate,
+    barriers_for,
+    lanes_of,
+    multiply_steps,
+    operands_of,
+    piece_at,
+    pieces_of,
+    produce,
+    store_panel,
+)
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+DEEP = gl.constexpr(128)
+"""How deep a step is, and a block of the depth that has a scale."""
+WIDEST = gl.constexpr(128)
+"""The most columns whose products a consumer takes apart at once: more, and their sums with them, are too many registers."""
+
+
+@gluon.jit
+def _row_scales(vectors, row, step, like):
+    """Load what the rows of a consumer's tile are multiplied by in a step; 1 or 128 of them share a number."""
+    scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
+    rows = lanes_of(like)[0]
+    first_ptr = scale_ptr + step.to(gl.int64) * stride_k
+    return gl.load(first_ptr + ((row + rows) // span).to(gl.int64) * stride_m, mask=rows < m_len - row, other=0.0)
+
+
+@gluon.jit
+def _of_columns(first_ptr, n_len, col, like):
+    """Load numbers of the columns of a tile that lie next to one another."""
+    # other steps would be kept in registers for each column
+    cols = lanes_of(like)[1]
+    return gl.load(first_ptr + col + cols, mask=cols < n_len - col, other=0.0)
+
+
+@gluon.jit
+def _column_scales(vectors, col, step, like):
+    """Load what the columns of a tile are multiplied by in a step."""
+    scale_ptr, n_len, stride_k, _ = vectors[1]
+    return _of_columns(scale_ptr + step.to(gl.int64) * stride_k, n_len, col, like)
+
+
+@gluon.jit
+def _tile_scale(vectors, col, step):
+    """Load the one number that all columns of a tile are multiplied by in a step."""
+    scale_ptr, _, stride_k, stride_n = vectors[1]
+    return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + (col // DEEP).to(gl.int64) * stride_n))
+
+
+@gluon.jit
+def _promote_steps(
+    OWN: gl.constexpr, sums, memory, barriers, used, place, first, last, vectors, SCALES: gl.constexpr,
+    TILE: gl.constexpr,
+):  # fmt: skip
+    """Multiply the rows of number `OWN` by the steps from `first` to before `last`, of `used` behind which they lie.
+
+    `sums` are those of as many columns each; every step's products are added to them, scaled if each block of the depth has
+    scales of its own.
+    """
+    a_memory, b_memory = memory[0], memory[1]
+    full, empty = barriers
+    _, _, row, col = place
+    WIDTH: gl.constexpr = sums[0].shape[1]
+    PARTS: gl.constexpr = TILE[1] // WIDTH
+    factors = 1.0
+    if SCALES != "ends":
+        factors = _factors(vectors, row, col, first, sums[0], SCALES)
+    for step in range(first, last):
+        number = used + step - first
+        stage = number % TILE[3]
+        a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
+        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        grown = ()
+        for part in gl.static_range(PARTS):
+            b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
+            product = warpgroup_mma(a, b, gl.zeros_like(sums[part]), use_acc=False, is_async=True)
+            # what is loaded here comes while the tensor cores work
+            by_columns = 1.0
+            if SCALES == "rows":
+                by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
+            product = warpgroup_mma_wait(0, deps=(product,))
+            if part == PARTS - 1:
+                mbarrier.arrive(empty.index(stage))
+            grown = grown + (sums[part] + product * by_columns * factors,)  # noqa: RUF005 - Triton's tuples
+        sums = grown
+        if SCALES != "ends":
+            factors = _factors(vectors, row, col, gl.minimum(step + 1, last - 1), sums[0], SCALES)
+    return sums
+
+
+@gluon.jit
+def _factors(vectors, row, col, step, like, SCALES: gl.constexpr):
+    """Load what the rows of a tile are multiplied by in a step, and with "tiles" its columns too."""
+    factors = _row_scales(vectors, row, step, like)
+    if SCALES == "tiles":
+        factors = factors * _tile_scale(vectors, col, step)
+    return factors
+
+
+@gluon.jit
+def _store_scaled(
+    OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
+    SCALES: gl.constexpr,
+):  # fmt: skip
+    """Scale a consumer's rows, add the bias and store them, `PANEL` columns at a time; `STORED` columns were before them."""
+    if acc.shape[1] > PANEL:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store_scaled(OWN, out_map, out_memory, left, place, epilogue, STORED, PANEL, SCALES)
+        _store_scaled(OWN, out_map, out_memory, right, place, epilogue, STORED + HALF, PANEL, SCALES)
+    else:
+        vectors, whole = epilogue
+        _, _, row, col = place
+        scale_ptr, n_len, _, stride_n = vectors[1]
+        # sums of parts of the depth are scaled once they are added up
+        if whole:
+            if SCALES == "ends":
+                acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc)
+                if stride_n == 0:
+                    acc = acc * gl.load(scale_ptr)
+                else:
+                    acc = acc * _of_columns(scale_ptr, n_len, col + STORED, acc)
+            if vectors[2][1] != 0:
+                acc = acc + _of_columns(vectors[2][0], n_len, col + STORED, acc).to(gl.float32)
+        store_panel(OWN, out_map, out_memory, acc, place, STORED, PANEL)
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, PANEL: gl.constexpr,
+    FAST: gl.constexpr, SCALES: gl.constexpr,
+):  # fmt: skip
+    """Write the rows of number `OWN` of every tile."""
+    WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
+    epilogue = (vectors, sizes[4] == 1)
+    used = 0
+    for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
+        place, first, last = piece_at(number, sizes, DEEP, TILE)
+        split, index_z, row, col = place
+        own = (split, index_z, row + OWN * OWNED, col)
+        if FAST:
+            acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
+            before = gl.to_tensor(-1)
+            acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, (False, True))
+            sums = (finish(acc, barriers[1], before),)
+        else:
+            sums = ()
+            for _ in gl.static_range(TILE[1] // WIDTH):
+                sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
+            sums = _promote_steps(OWN, sums, memory, barriers, used, own, first, last, vectors, SCALES, TILE)
+        used += last - first
+        for part in gl.static_range(TILE[1] // WIDTH):
+            _store_scaled(OWN, maps[2], memory[2], sums[part], own, epilogue, part * WIDTH, PANEL, SCALES)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def scaled_mm_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    scale_a_ptr,
+    scale_b_ptr,
+    bias_ptr,
+    m_len,
+    n_len,
+    k_len,
+    splits,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    has_bias,
+    a_span,
+    stride_sam,
+    stride_sak,
+    stride_sbk,
+    stride_sbn,
+    FAST: gl.constexpr,
+    SCALES: gl.constexpr,
+    PANEL: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len], b [k_len, n_len], fp8; `has_bias` is 1 or 0.
+
+    Scales are fp32. With `SCALES` "ends" they are those of rows and columns, or, with strides of 0, of all of them. Else each
+    128 of the depth have their own, of a for every `a_span` rows; of b for each column with "rows", for 128 of them with
+    "tiles". Scales of columns, and the bias, lie next to one another. `FAST` leaves all sums to wgmma, for "ends" only.
+
+    The maps describe a [1, 1, m_len, k_len] and b's transpose in boxes of [1, 1, 64, 128], and the result [splits, 1, m_len,
+    n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth, fp32,
+    without the bias and what "ends" multiplies by. `STAGES` is how many steps shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (a_map, b_map, out_map)
+    memory = (a_memory, b_memory, out_memory)
+    sizes = (1, m_len, n_len, k_len, splits)
+    vectors = (
+        (scale_a_ptr, m_len, a_span, stride_sam, stride_sak),
+        (scale_b_ptr, n_len, stride_sbk, stride_sbn),
+        (bias_ptr, has_bias),
+    )
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
+                (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
+                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True))),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
+                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True))),
+            ],
+            [1],
+            [40],
+        )

@@ -1,0 +1,190 @@
+"""The product of scaled fp8 matrices as an operator of torch, with the contract of ``torch._scaled_mm``.
+
+y = (scale_a * a) @ (scale_b * b) + bias
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_flags, check_tensors
+from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.gemm.calls import Kept, keep
+from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.scaled_mm.checks import (
+    check_apart_from,
+    check_bias,
+    check_no_gradient,
+    check_operands,
+    check_out,
+    check_out_dtype,
+)
+from nojit.kernels.scaled_mm.prepared import Operands, Prepared, facts_of_call, prepare
+from nojit.kernels.scaled_mm.scales import scales_of
+from torch import Tensor
+
+__all__ = ["scaled_mm"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
+"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
+_MEMO: Final = new_memo(operands=5, limit=1024)
+_NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+"""Dtypes as words of a memo."""
+
+
+def scaled_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply two fp8 matrices and scale the product: ``(scale_a * a) @ (scale_b * b) + bias``.
+
+    Args:
+        a: [M, K], e4m3 or e5m2; the elements of a row lie next to one another. K is a multiple of 16.
+        b: [K, N], e4m3 or e5m2, not both e5m2; the elements of a column lie next to one another, as those of ``weight.t()`` do.
+            N is a multiple of 16.
+        scale_a: fp32, of any strides: one element; or [M, 1], a number for each row; or [M, K / 128] or [M / 128, K / 128],
+            rounded up, for blocks of 1 or 128 rows that are 128 deep.
+        scale_b: fp32, of any strides, and of the same kind: one element; or [1, N]; or [K / 128, N] or [K / 128, N / 128].
+        bias: [N], of the result's dtype, for each column; None for fp32 results.
+        out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
+        use_fast_accum: let the tensor cores of ``sm_90`` keep the sums, which have 14 bits there. False adds up in fp32 what is
+            128 deep. Other devices, scales of blocks and matrices that tensor maps cannot describe are added up in fp32
+            anyway.
+        out: where to write the result, of any strides; it must share no memory with what it is computed from.
+
+    Returns:
+        [M, N], contiguous; `out` if that was given. Rounded once. It has no derivative.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or stride that does not fit, or a tensor that requires a gradient.
+    """
+    if out is None:
+        out_dtype = torch.bfloat16 if out_dtype is None else out_dtype
+        if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_compiling():
+            words = (_NAMES.get(out_dtype), use_fast_accum)
+            known: Tensor | None = _MEMO(a, b, scale_a, scale_b, bias, library.CURRENT.source, *words)
+            if known is not None:
+                return known
+    else:
+        check_tensors(out=out)
+        out_dtype = out.dtype if out_dtype is None else out_dtype
+    check_tensors(a=a, b=b, scale_a=scale_a, scale_b=scale_b)
+    if bias is not None:
+        check_tensors(bias=bias)
+    check_flags(use_fast_accum=use_fast_accum)
+    check_out_dtype(out_dtype)
+    operands, fast = Operands(a, b, scale_a, scale_b, bias), bool(use_fast_accum)
+    if is_plain(*operands, out):
+        if out is None:
+            return _remember(operands, out_dtype, use_fast_accum)
+        return written(_run(*operands, out_dtype, fast, out))
+    check_no_gradient(a=a, b=b, scale_a=scale_a, scale_b=scale_b, bias=bias, out=out)
+    _check(operands, out, out_dtype)
+    if out is None:
+        result: Tensor = _op(*operands, out_dtype, fast)
+        return result
+    _into_op(*operands, out_dtype, fast, out)
+    return written(out)
+
+
+def _remember(operands: Operands, dtype: torch.dtype, fast: bool) -> Tensor:
+    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    recording = Recording(*operands)
+    own = Operands(*recording.operands)
+    _check(own, None, dtype)
+    call = prepare(own, None, dtype, bool(fast))
+    recording.constant(call.unused)
+    result = call(own, None, recording)
+    _MEMO.remember(recording.recipe(result), *operands, recording.source, _NAMES[dtype], fast)
+    return result
+
+
+def _run(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    out_dtype: torch.dtype,
+    use_fast_accum: bool,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Check and prepare the first call of its kind, and launch it."""
+    operands = Operands(a, b, scale_a, scale_b, bias)
+    facts = facts_of_call(operands, out, out_dtype, use_fast_accum)
+    tensors = () if out is None else (out, *(value for value in operands if value is not None))
+    kept = _CALLS.get(facts)
+    if kept is None:
+        _check(operands, out, out_dtype)
+        kept = keep(_CALLS, facts, prepare(operands, out, out_dtype, use_fast_accum), tensors)
+    if out is not None and not kept.lie_apart(tensors):
+        check_apart_from(out, **operands._asdict())
+    return kept.call(operands, out)
+
+
+def _check(operands: Operands, out: Tensor | None, dtype: torch.dtype) -> None:
+    a, b, scale_a, scale_b, bias = operands
+    check_operands(a, b)
+    scales_of(scale_a, scale_b, a, b)
+    if bias is not None:
+        check_bias(bias, a, b, dtype)
+    if out is not None:
+        check_out(out, a, b, dtype)
+
+
+def _run_into(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    out_dtype: torch.dtype,
+    use_fast_accum: bool,
+    out: Tensor,
+) -> None:
+    _run(a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, out)
+
+
+def _allocate(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    out_dtype: torch.dtype,
+    use_fast_accum: bool,
+) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    del scale_a, scale_b, bias, use_fast_accum
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+
+
+def _write_nothing(*_: object) -> None:
+    """Stand for a launch that torch traces."""
+
+
+_ARGUMENTS: Final = (
+    "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, bool use_fast_accum"
+)
+_LIBRARY.define(f"scaled_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"scaled_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.impl("scaled_mm", _run, "CompositeExplicitAutograd")
+_LIBRARY.impl("scaled_mm_out", _run_into, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::scaled_mm", _allocate, lib=_LIBRARY)
+torch.library.register_fake("nojit::scaled_mm_out", _write_nothing, lib=_LIBRARY)
+_op = torch.ops.nojit.scaled_mm.default
+_into_op = torch.ops.nojit.scaled_mm_out.default

@@ -1,0 +1,259 @@
+"""Scaled products whose like was checked before: what a launch takes besides addresses, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.gemm.splits import padded_width, splits_of
+from nojit.kernels.maps import MAP_BYTES, capability, has_maps, processors
+from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.scaled_mm.scales import Scales, scales_of
+from nojit.runtime.errors import KernelNotFoundError
+from torch import Tensor
+
+__all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
+
+FP8_BYTES: Final = 1
+FP32_BYTES: Final = 4
+PANEL_BYTES: Final = 128
+"""The width of what the kernel over maps stores at once."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
+MULTIPLIES: Final = (9, 0)
+"""The first compute capability that multiplies fp8 and that every bundle is built for."""
+FIRST: Final = (8, 9)
+"""The first that multiplies fp8: it runs what was built for ``sm_80`` too, where nothing was built for it."""
+
+
+class Operands(NamedTuple):
+    """The tensors that a product is computed from."""
+
+    a: Tensor
+    b: Tensor
+    scale_a: Tensor
+    scale_b: Tensor
+    bias: Tensor | None
+
+
+def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fast: bool) -> Hashable:
+    """Return all that a call's checks and arguments depend on."""
+    values = (*operands, out)
+    facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
+    return (facts, _unfit(operands, out), dtype, fast)
+
+
+def _unfit(operands: Operands, out: Tensor | None) -> bool:
+    """Say whether some matrix starts where no map can."""
+    return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A product to launch."""
+
+    kernel: str
+    shape: tuple[int, int]
+    """Of the result."""
+    dtype: torch.dtype
+    """Of the result."""
+    maps: tuple[Mapped, Mapped, Mapped] | None
+    """What the maps of a, of b's transpose and of the result describe; None for the kernels over pointers."""
+    as_bytes: bool
+    """Whether the kernel takes operands as bytes."""
+    partial: tuple[int, ...] | None
+    """The shape of the sums of parts, fp32; None where the depth is not cut."""
+    unused: Tensor
+    """What the kernels over pointers get in their place."""
+    numbers: tuple[int, ...]
+    named: dict[str, Any]
+    merge_numbers: tuple[int, ...]
+
+    def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        """Multiply."""
+        a, b, scale_a, scale_b, bias = operands
+        result = out
+        if result is None:
+            result = caller.make(torch.empty, self.shape, dtype=self.dtype, device=a.device)
+        if not result.numel():
+            return result
+        sums = None
+        if self.partial is not None:
+            sums = caller.make(torch.empty, self.partial, dtype=torch.float32, device=a.device)
+        added = result if bias is None else bias
+        given: tuple[Any, ...]
+        if self.maps is None:
+            if self.as_bytes:
+                a, b = (caller.make(Tensor.view, value, torch.uint8) for value in (a, b))
+            given = (a, b, scale_a, scale_b, added, result, self.unused if sums is None else sums)
+        else:
+            of_a, of_b, of_out = self.maps
+            target = of_out.describe(result if sums is None else sums)
+            # what adds parts up adds the bias, too
+            given = (of_a.describe(a), of_b.describe(b), target, scale_a, scale_b, added if sums is None else sums)
+        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+        if sums is not None:
+            caller.launch("scaled_mm_merge", sums, scale_a, scale_b, added, result, *self.merge_numbers)
+        return result
+
+
+def prepare(
+    operands: Operands,
+    out: Tensor | None,
+    dtype: torch.dtype,
+    fast: bool,
+    maps_run: Callable[[torch.device], bool] | None = None,
+) -> Prepared:
+    """Prepare a call that was checked.
+
+    Args:
+        operands: of the product.
+        out: where to write, if the caller says so.
+        dtype: of the result.
+        fast: whether the tensor cores may keep the sums.
+        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+    """
+    a, b, scale_a, scale_b, _ = operands
+    rows, cols = a.shape[0], b.shape[1]
+    left, right = layout_of(a, 1), transposed(layout_of(b, 1))
+    result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
+    scales = scales_of(scale_a, scale_b, a, b)
+    whole = _Whole(operands, left, right, result, scales, dtype, fast)
+    fits = not _unfit(operands, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
+    maps = _maps_of(left, right, result, dtype.itemsize) if fits else None
+    return whole.mapped(maps) if maps is not None else whole.pointed()
+
+
+def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
+    of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (left, right))
+    of_out = mapped(result, result_bytes, turn=False)
+    if of_a is None or of_b is None or of_out is None:
+        return None
+    return of_a, of_b, of_out
+
+
+def _takes_bytes(a: Tensor) -> bool:
+    """Say whether a tensor lies on a device that has no kernel which multiplies fp8."""
+    if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
+        return False
+    return found < FIRST or not _is_built(a.device)
+
+
+def _is_built(device: torch.device) -> bool:
+    """Say whether a bundle at hand holds the kernel that multiplies fp8 for a device."""
+    try:
+        kernel = library.get("scaled_mm")
+    except KernelNotFoundError:
+        return False
+    # what stands in for a bundle's kernel runs anywhere
+    fits: Callable[[int | None], bool] = getattr(kernel, "fits", lambda _: True)
+    return fits(device.index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A product before it is known which kernel computes it."""
+
+    operands: Operands
+    left: Layout
+    right: Layout
+    """Of b's transpose."""
+    result: Layout
+    scales: Scales
+    dtype: torch.dtype
+    fast: bool
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, columns and depth."""
+        _, rows, depth = self.left.shape
+        return rows, self.right.shape[1], depth
+
+    @property
+    def processors(self) -> int:
+        """How many multiprocessors the device has."""
+        a = self.operands.a
+        return processors(a) if a.is_cuda else OTHERS
+
+    @property
+    def splits(self) -> int:
+        """How many parts the depth is cut into."""
+        return splits_of(1, *self.sizes, self.processors)
+
+    @property
+    def bias_stride(self) -> int:
+        """How far numbers of the bias lie apart."""
+        bias = self.operands.bias
+        return 0 if bias is None else bias.stride(-1)
+
+    @property
+    def suits_maps(self) -> bool:
+        """Say whether the kernel over maps is built for such scales and reads those of columns, and the bias, as they lie."""
+        a, b, _, _, bias = self.operands
+        if self.scales.kind != "ends" and not a.dtype == b.dtype == torch.float8_e4m3fn:
+            return False
+        near = {"ends": {0, 1}, "rows": {1}}.get(self.scales.kind)
+        return (near is None or self.scales.strides[3] in near) and (bias is None or self.bias_stride == 1)
+
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+        """Prepare it for the kernel over maps."""
+        of_a, of_b, of_out = maps
+        rows, cols, _ = self.sizes
+        splits, width = self.splits, padded_width(cols)
+        if splits > 1:
+            of_out = Mapped((splits, 1, rows, cols), (rows * width, rows * width, width, 1), turned=False, step=1)
+        kind, a_span, _, strides = self.scales
+        element_bytes = FP32_BYTES if splits > 1 else self.dtype.itemsize
+        named = {"FAST": self.fast and kind == "ends", "SCALES": kind, "PANEL": PANEL_BYTES // element_bytes}
+        numbers = (*self.sizes, splits, self.processors, self._has_bias, a_span, *strides)
+        return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
+
+    def pointed(self) -> Prepared:
+        """Prepare it for the kernels over pointers, which always add up in fp32."""
+        kind, a_span, b_span, scale_strides = self.scales
+        strides = (
+            self.left.strides[1],
+            self.right.strides[1],
+            *scale_strides,
+            self.bias_stride,
+            *self.result.strides[1:],
+        )
+        numbers = (*self.sizes, self.splits, padded_width(self.sizes[1]), self._has_bias, a_span, b_span, *strides)
+        named: dict[str, Any] = {"BLOCK_SCALES": kind != "ends"}
+        as_bytes = _takes_bytes(self.operands.a)
+        if as_bytes:
+            named["A_E5M2"] = self.operands.a.dtype == torch.float8_e5m2
+            named["B_E5M2"] = self.operands.b.dtype == torch.float8_e5m2
+        return self._prepared("scaled_mm_bytes" if as_bytes else "scaled_mm", None, as_bytes, numbers, named)
+
+    @property
+    def _has_bias(self) -> int:
+        return int(self.operands.bias is not None)
+
+    def _prepared(
+        self,
+        kernel: str,
+        maps: tuple[Mapped, Mapped, Mapped] | None,
+        as_bytes: bool,
+        numbers: tuple[int, ...],
+        named: dict[str, Any],
+    ) -> Prepared:
+        (rows, cols, _), splits, width = self.sizes, self.splits, padded_width(self.sizes[1])
+        kind, _, _, strides = self.scales
+        ends = (strides[0], strides[3], self.bias_stride, *self.result.strides[1:])
+        return Prepared(
+            kernel=kernel,
+            shape=(rows, cols),
+            dtype=self.dtype,
+            maps=maps,
+            as_bytes=as_bytes,
+            partial=(splits, 1, rows, width) if splits > 1 else None,
+            unused=torch.empty(1, dtype=torch.float32, device=self.operands.a.device),
+            numbers=numbers,
+            named=named,
+            merge_numbers=(rows, cols, splits, width, int(kind != "ends"), self._has_bias, *ends),
+        )
