@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 VENV36 ?= .venv36
 JOBS ?= $(shell nproc)
+# of which `make wheels` makes wheels; artifacts/full is what `make bundles` builds
+BUNDLES ?= artifacts
 # names the Python that PYTHON is: cpython-313t
 TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag + sys.abiflags)')
 BIN := $(VENV)/bin
@@ -11,13 +13,18 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles test test-fast test-triton36 test-python test-debug lint format types bench sanitize clean
+.PHONY: build bundles test test-fast test-triton36 test-python test-debug lint format types bench sanitize wheels clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
 
 bundles: $(VENV)/.build ## every variant of every manifest, for every architecture that they name
 	$(NOJIT) build manifests --profile full --jobs $(JOBS) --out artifacts/full
+
+wheels: build $(VENV)/.test ## nojit's own wheel and sdist, and wheels of the bundles in BUNDLES
+	SOURCE_DATE_EPOCH=315532800 $(BIN)/python -m build --outdir dist
+	$(NOJIT) wheel $(BUNDLES) --license Apache-2.0 --license-file LICENSE --out dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
 test: $(VENV)/.test ## everything that needs no GPU
 	$(BIN)/python -m pytest -m "not gpu"
@@ -79,4 +86,4 @@ $(VENV36)/.test: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV36) .venv-cpython-* build artifacts/*.nojit artifacts/*.report.json artifacts/full
+	rm -rf $(VENV) $(VENV36) .venv-cpython-* build dist artifacts/*.nojit artifacts/*.report.json artifacts/full

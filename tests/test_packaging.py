@@ -1,0 +1,71 @@
+"""What nojit itself is shipped as: its list of parts is whole, and its source distribution builds into a wheel that works."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.wheels import Environment, pip, wheel_of
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = SETTINGS["tool"]["setuptools"]
+ROOMS = ("aot", "kernels", "runtime")
+
+
+def test_every_c_file_is_listed() -> None:
+    (core,) = SETUPTOOLS["ext-modules"]
+    for suffix, listed in ((".c", core["sources"]), (".h", core["depends"])):
+        there = {str(path.relative_to(ROOT)) for path in (ROOT / "runtime/_core").glob(f"*{suffix}")}
+        assert set(listed) == there
+        assert len(listed) == len(there)
+
+
+def test_every_package_is_listed() -> None:
+    there = {
+        ".".join(("nojit", *path.parent.relative_to(ROOT).parts))
+        for room in ROOMS
+        for path in (ROOT / room).rglob("__init__.py")
+    }
+    assert set(SETUPTOOLS["packages"]) == there
+
+
+def test_wheels_are_built_for_every_python_that_is_named() -> None:
+    named = {row.rpartition(" ")[2] for row in SETTINGS["project"]["classifiers"] if row.startswith("Programming")}
+    built = {tag.removeprefix("cp").removesuffix("-*") for tag in SETTINGS["tool"]["cibuildwheel"]["build"]}
+    assert {f"3.{tag[1:]}" for tag in built if not tag.endswith("t")} == {one for one in named if one.startswith("3.")}
+
+
+@pytest.mark.slow
+def test_the_source_distribution_builds_into_a_wheel_that_works(tmp_path: Path) -> None:
+    if subprocess.run([sys.executable, "-c", "import build, setuptools"], capture_output=True, check=False).returncode:
+        pytest.skip("needs build and setuptools: pip install 'nojit[ship]'")
+    # a build leaves traces beside the sources
+    copy = tmp_path / "checkout"
+    unwanted = shutil.ignore_patterns(
+        "__pycache__", "*.so", "*.egg-info", ".*", "artifacts", "build", "dist", "tests", "benchmarks"
+    )
+    shutil.copytree(ROOT, copy, ignore=unwanted, symlinks=True)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(copy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    # a top-level package of another name would overwrite somebody's
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"nojit"}
+    (core,) = (name for name in names if name.endswith(".so"))
+    assert core.startswith("nojit/runtime/_core.")
+    # the C loop that benchmarks compile is the only source
+    assert [name for name in names if name.endswith((".c", ".h"))] == ["nojit/aot/bench/c_loop.c"]
+    environment = Environment(tmp_path / "env")
+    done = pip(environment, "install", "--no-deps", "--no-compile", wheel, wheel_of("zstandard", tmp_path / "shelf"))
+    assert done.returncode == 0, done.stderr
+    shown = environment.run("-c", "from nojit.runtime import _core, load; print(_core.__file__)")
+    assert shown.strip() == str(environment.site / core)
