@@ -5,14 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final, cast
 
 import torch
 from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
 from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.maps import Described, described, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
-__all__ = ["allocate_output", "launch_forward", "launch_over_pointers"]
+__all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
+
+MAX_MAPPED_DIM: Final = 128
+"""The widest heads of the kernel over tensor maps."""
+MIN_MAPPED_WIDTH: Final = 64
+"""Narrower tiles are not built for it."""
 
 
 def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tensor, Tensor]:
@@ -38,8 +45,68 @@ def launch_forward(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the fastest kernel that runs the call."""
-    launch_over_pointers(q, k, v, out, lse, scale, tables, mod, options, caller)
+    """Launch the fastest kernel that runs the call; one that is asked for by its config is that over pointers."""
+    maps = None if options else maps_of(q, k, v, out, scale, tables, mod)
+    if maps is None:
+        launch_over_pointers(q, k, v, out, lse, scale, tables, mod, options, caller)
+    else:
+        launch_over_maps(maps, lse, q, scale, tables, mod, caller)
+
+
+Maps = tuple[Described, Described, Described, Described]
+
+
+def maps_of(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float, tables: MaskTables, mod: Modification
+) -> Maps | None:
+    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+
+    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, bitmaps of 128, and
+    a scale that is not negative unless scores are modified.
+    """
+    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
+        return None
+    if scale < 0.0 and mod.function is None:
+        return None
+    maps = described(q), described(k), described(v), described(out)
+    return None if None in maps else cast("Maps", maps)
+
+
+def launch_over_maps(
+    maps: Maps,
+    lse: Tensor,
+    q: Tensor,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+    caller: Caller = DIRECT,
+) -> None:
+    """Launch the kernel for sm_90; `q` are the queries that the first map describes."""
+    batch, heads, q_len, head_dim = maps[0].shape
+    kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
+    width = max(MIN_MAPPED_WIDTH, *widths_of(head_dim, v_dim))
+    pointers, numbers = mod_arguments(mod, lse, q)
+    caller.launch(
+        "flex_attention_fwd_sm90",
+        *maps,
+        lse,
+        *mask_pointers(tables, tables.by_query),
+        *pointers,
+        scale,
+        *mask_facts(tables),
+        *numbers,
+        batch,
+        heads,
+        heads // kv_heads,
+        batch // kv_batch,
+        q_len,
+        kv_len,
+        processors(q),
+        MASK=tables.mode,
+        SCORE_MOD=mod.function,
+        BLOCK_D=width,
+        BLOCK_DV=width,
+    )
 
 
 def launch_over_pointers(

@@ -6,7 +6,9 @@
                 table is read.
 ``"interval"``  each query sees the keys of one interval, and each key is seen by one of queries: documents, prefixes. `spans`
                 of a `Side` has their first place and the one behind the last, int32 [Bm, Hm, length, 2]; what is empty has
-                (count, 0). `blocks` is not read.
+                (count, 0). `blocks` has, by query, the hull of each 64 queries, int32 [Bm, Hm, cdiv(M, 64), 4]: the
+                first key that any sees, the first that all see, the one behind the last that all see, and behind the last
+                that any sees.
 ``"bitmap"``    anything else, as blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
                 a block row starts in `blocks`, how many full blocks stand there first, and how many blocks there are.
                 `blocks` is int32 [entries, 2]: the block column, and the number of its bitmap (-1 if it is full). `bits` is
@@ -44,6 +46,10 @@ __all__ = [
 MODES: Final = ("band", "interval", "bitmap")
 WORD: Final = 32
 """Keys in a word of a bitmap."""
+WIDE: Final = 128
+"""The larger block size."""
+HULL: Final = 64
+"""Queries that share a hull of their intervals."""
 MOST_REMEMBERED: Final = 256
 """Kinds of calls that a mask remembers."""
 
@@ -77,6 +83,11 @@ class MaskTables:
     """The memo of ``flex_attention`` with this mask."""
 
     @property
+    def is_wide(self) -> bool:
+        """Whether tiles of 128 queries and 128 keys can be cut from its blocks."""
+        return self.mode != "bitmap" or self.block == WIDE
+
+    @property
     def sizes(self) -> list[int]:
         """What else there is to a mask: bounds, block, batches and heads."""
         return [self.left, self.right, self.block, self.batches, self.heads]
@@ -107,8 +118,25 @@ def interval_tables(spans: Spans) -> MaskTables:
         return band_tables(*band, rows.device)
     unread = torch.zeros(1, dtype=torch.int32, device=rows.device)
     batches, heads = rows.shape[:2]
-    by_query, by_key = (Side(table.contiguous(), unread) for table in spans)
-    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, by_key, unread)
+    by_query = Side(rows.contiguous(), _hulls(rows, cols.shape[2]))
+    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, Side(cols.contiguous(), unread), unread)
+
+
+def _hulls(rows: Tensor, kv_len: int) -> Tensor:
+    """Return what each `HULL` queries see together: any of them, and all of them."""
+    missing = -rows.shape[2] % HULL
+
+    def blocked(place: int, fill: int) -> Tensor:
+        return torch.nn.functional.pad(rows[..., place], (0, missing), value=fill).unflatten(-1, (-1, HULL))
+
+    # what fills up the last hull is neither among those that see, nor keeps others from being all
+    bounds = (
+        blocked(0, kv_len).amin(-1),
+        blocked(0, 0).amax(-1),
+        blocked(1, kv_len).amin(-1),
+        blocked(1, 0).amax(-1),
+    )
+    return torch.stack(bounds, -1).contiguous()
 
 
 def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:

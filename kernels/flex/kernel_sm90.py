@@ -1,0 +1,315 @@
+"""Flex attention, forward, for Hopper: flash attention's pipeline of a producer and two consumers over masks as data.
+
+One warp copies tiles by tensor maps into shared memory, `STAGES` of keys and of values ahead; each group of four warps owns
+64 queries, and while the values of one tile are summed up on the tensor cores it takes the exponentials of the next. A
+program takes tile after tile. `kernel_sm90_walks` says which tiles of keys are visited.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+LN_2 = gl.constexpr(0.6931471805599453)
+ROWS = gl.constexpr(64)
+
+
+@gluon.jit
+def _work_of(number, tiles, heads, kv_len, SPAN: gl.constexpr):
+    """Return the tile and the batch and head (as one number) of a piece of work.
+
+    Section by section of as many heads as have `SPAN` keys together, which the cache holds, the last tiles go first: under
+    a causal mask they are the longest.
+    """
+    section = gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
+    first = number // (tiles * section) * section
+    place = number % (tiles * section)
+    width = gl.minimum(section, heads - first)
+    return tiles - 1 - place // width, first + place % width
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl.constexpr):
+    """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
+    q_map, k_map, v_map = maps[0], maps[1], maps[2]
+    q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head = sizes
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    tiles = gl.cdiv(q_len, BLOCK_M)
+    turn = 0
+    copied = 0
+    for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
+        tile, batch_head = _work_of(number, tiles, batch * heads, kv_len, SPAN)
+        index_b = batch_head // heads
+        index_h = batch_head % heads
+        index_kb = index_b // shared
+        index_kv = index_h // group
+        table = index_b.to(gl.int64) * mask_batch + index_h * mask_head
+        walk = walk_of(tables, tile * BLOCK_M, table, q_len, kv_len, BLOCK_M, BLOCK_N, MASK)
+        mbarrier.wait(q_empty, (turn & 1) ^ 1)
+        mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
+        for part in gl.static_range(BLOCK_M // ROWS):
+            copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
+        for place in range(walk[0]):
+            start, _ = tile_at(place, walk, tables[1], BLOCK_N, MASK)
+            stage = copied % STAGES
+            phase = (copied // STAGES & 1) ^ 1
+            mbarrier.wait(k_empty.index(stage), phase)
+            mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
+            copy_in(k_map, [index_kb, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
+            mbarrier.wait(v_empty.index(stage), phase)
+            mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
+            copy_in(v_map, [index_kb, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
+            copied += 1
+        turn += 1  # noqa: SIM113 - Triton knows no enumerate
+
+
+@gluon.jit
+def _weigh(scores, row_max, row_sum, qk_scale):
+    """Take exponentials of scores [ROWS, BLOCK_N]; return them, what to scale the past with, the new maximum and sum."""
+    new_max = gl.maximum(row_max, gl.max(scores, 1))
+    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+    shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
+    weights = gl.exp2(scores * qk_scale - shift[:, None])
+    keep = gl.exp2(row_max * qk_scale - shift)
+    return weights, keep, new_max, row_sum * keep + gl.sum(weights, 1)
+
+
+@gluon.jit
+def _attend(
+    acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale, qk_scale,
+    MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr,
+):  # fmt: skip
+    """Score one tile of keys while the values of the tile before are summed up; return the running state."""
+    k_memory, v_memory = memory[1], memory[2]
+    k_full, k_empty, v_full, v_empty = barriers[2], barriers[3], barriers[4], barriers[5]
+    rows, row_in_block, lanes, intervals, head = own
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    BLOCK_D: gl.constexpr = k_memory.shape[4]
+    BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
+    weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
+    number = used + place
+    stage = number % STAGES
+    before = (number - 1) % STAGES
+    start, bitmap = tile_at(place, walk, tables[1], BLOCK_N, MASK)
+    mbarrier.wait(k_full.index(stage), number // STAGES & 1)
+    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
+    k = k_memory.index(stage).reshape([BLOCK_N, BLOCK_D])
+    scores_token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    mbarrier.wait(v_full.index(before), (number - 1) // STAGES & 1)
+    acc_token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
+    scores = warpgroup_mma_wait(1, deps=(scores_token,))
+    mbarrier.arrive(k_empty.index(stage))
+    scores = modified(scores, scale, head, rows, start + lanes, lengths, mods, SCORE_MOD)
+    if MASKED:
+        scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, lengths[1], MASK)
+    exponentials, keep, row_max, row_sum = _weigh(scores, row_max, row_sum, qk_scale)
+    acc = warpgroup_mma_wait(0, deps=(acc_token,))
+    mbarrier.arrive(v_empty.index(before))
+    acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, out_layout))[:, None]
+    return acc, gl.convert_layout(exponentials.to(weights.dtype), weights_layout), row_max, row_sum
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN: gl.constexpr, MASK: gl.constexpr,
+    SCORE_MOD: gl.constexpr,
+):  # fmt: skip
+    """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
+    out_map = maps[3]
+    q_memory, k_memory, v_memory, out_memory = memory
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    batch, heads, _, _, q_len, kv_len, mask_batch, mask_head = sizes
+    STAGES: gl.constexpr = k_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    BLOCK_D: gl.constexpr = k_memory.shape[4]
+    BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
+    weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
+    tiles = gl.cdiv(q_len, BLOCK_M)
+    lengths = (q_len, kv_len)
+    qk_scale = scale * LOG2_E
+    if SCORE_MOD is not None:
+        # what is modified is scaled already
+        qk_scale = scale * 0.0 + 1.0
+    q = q_memory.index(OWN).reshape([ROWS, BLOCK_D])
+    row_in_block = OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
+    lanes = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, qk_layout))[None, :]
+    turn = 0
+    used = 0
+    for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
+        tile, batch_head = _work_of(number, tiles, batch * heads, kv_len, SPAN)
+        index_b = batch_head // heads
+        index_h = batch_head % heads
+        table = index_b.to(gl.int64) * mask_batch + index_h * mask_head
+        walk = walk_of(tables, tile * BLOCK_M, table, q_len, kv_len, BLOCK_M, BLOCK_N, MASK)
+        count, cut = walk[0], walk[1]
+        rows = tile * BLOCK_M + row_in_block
+        intervals = intervals_of(tables, table, rows, q_len, kv_len, MASK)
+        own = (rows, row_in_block, lanes, intervals, (index_b, index_h))
+        mbarrier.wait(q_full, turn & 1)
+        start, bitmap = tile_at(0, walk, tables[1], BLOCK_N, MASK)
+        mbarrier.wait(k_full.index(used % STAGES), used // STAGES & 1)
+        k = k_memory.index(used % STAGES).reshape([BLOCK_N, BLOCK_D])
+        zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
+        token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+        scores = warpgroup_mma_wait(0, deps=(token,))
+        mbarrier.arrive(k_empty.index(used % STAGES))
+        scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
+        scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK)
+        row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
+        row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
+        first = _weigh(scores, row_max, row_sum, qk_scale)
+        row_max, row_sum = first[2], first[3]
+        weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
+        acc = gl.zeros([ROWS, BLOCK_DV], gl.float32, out_layout)
+        cut = gl.maximum(cut, 1)
+        for place in range(1, cut):
+            acc, weights, row_max, row_sum = _attend(
+                acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale,
+                qk_scale, True, MASK, SCORE_MOD,
+            )  # fmt: skip
+        for place in range(cut, count):
+            acc, weights, row_max, row_sum = _attend(
+                acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale,
+                qk_scale, False, MASK, SCORE_MOD,
+            )  # fmt: skip
+        mbarrier.arrive(q_empty)
+        used += count
+        before = (used - 1) % STAGES
+        mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
+        token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(token,))
+        mbarrier.arrive(v_empty.index(before))
+        inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
+        out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
+        # what was stored of the tile before must have left
+        tma.store_wait(0)
+        out_memory.index(OWN).reshape([ROWS, BLOCK_DV]).store(out.to(q.dtype))
+        fence_async_shared()
+        copy_out(out_map, [index_b, index_h, tile * BLOCK_M + OWN * ROWS, 0], out_memory.index(OWN))
+        # a row that saw nothing has sum 0 and maximum -inf
+        lse = gl.where(row_sum == 0.0, float("-inf"), row_max * (qk_scale * LN_2) + gl.log2(row_sum) * LN_2)
+        gl.store(lse_ptr + batch_head.to(gl.int64) * q_len + rows, lse, mask=rows < q_len)
+        turn += 1  # noqa: SIM113 - Triton knows no enumerate
+    tma.store_wait(0)
+
+
+@gluon.jit
+def flex_attention_fwd_sm90_kernel(
+    q_map,
+    k_map,
+    v_map,
+    out_map,
+    lse_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    block,  # noqa: ARG001 - the manifest's rules read it
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    batch,
+    heads,
+    group,
+    shared,
+    q_len,
+    kv_len,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    MASK: gl.constexpr,
+    SCORE_MOD: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_D: gl.constexpr,
+    BLOCK_DV: gl.constexpr,
+    STAGES: gl.constexpr,
+    SPAN: gl.constexpr,
+):
+    """Write ``softmax(mod(q @ k^T * scale)) @ v`` over the keys that are seen, and the natural-log sums of each row.
+
+    The maps describe q [batch, heads, q_len, head_dim], k and v [batch // shared, heads // group, kv_len, ...], and out
+    [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
+    BLOCK_D and BLOCK_DV are padded. lse is contiguous fp32 [batch, heads, q_len]. `scale` is at least 0 where there is no
+    modification, and there is a key. The mask's tables are those of `flex_attention_fwd_kernel`, blocks of 128. A row that
+    sees no key gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N` are 128. Any grid in x.
+    """
+    CONSUMERS: gl.constexpr = BLOCK_M // ROWS
+    gl.static_assert(BLOCK_M == 128, "two consumers")
+    dtype: gl.constexpr = q_map.dtype
+    q_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
+    out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
+    k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
+    v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
+    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    mbarrier.init(q_full, count=1)
+    mbarrier.init(q_empty, count=CONSUMERS)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_full.index(stage), count=1)
+        mbarrier.init(k_empty.index(stage), count=CONSUMERS)
+        mbarrier.init(v_full.index(stage), count=1)
+        mbarrier.init(v_empty.index(stage), count=CONSUMERS)
+    fence_async_shared()
+    maps = (q_map, k_map, v_map, out_map)
+    memory = (q_memory, k_memory, v_memory, out_memory)
+    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    tables = (spans_ptr, blocks_ptr, bits_ptr, left, right)
+    sizes = (batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head)
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+    # registers of each thread: what the producer does without goes to the consumers
+    gl.warp_specialize(
+        [
+            (_consume, (0, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN, MASK, SCORE_MOD)),
+            (_consume, (1, maps, lse_ptr, memory, barriers, tables, mods, sizes, scale, SPAN, MASK, SCORE_MOD)),
+            (_produce, (maps, memory, barriers, tables, sizes, SPAN, MASK)),
+        ],
+        [4, 1],
+        [240, 24],
+    )

@@ -1,0 +1,139 @@
+"""Which tiles of keys the kernel of flex attention for sm_90 visits, what of them is hidden, and how scores are modified.
+
+A *walk* is a few integers that producer and consumers find alike, so that they agree without a word. Tiles that an edge of
+the mask cuts come first, then those that all queries of the tile see whole.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+HULL = gl.constexpr(64)
+"""Queries that share a hull."""
+WORD = gl.constexpr(32)
+WORDS = gl.constexpr(4)
+"""Words of a row of a bitmap."""
+
+
+@gluon.jit
+def walk_of(tables, row_start, table, q_len, kv_len, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
+    """Find what the queries from `row_start` on visit.
+
+    Args:
+        tables: the pointers of a mask by query, and the bounds of a band.
+        row_start: a multiple of `BLOCK_M`.
+        table: which of the tables is that of the batch and the head.
+        q_len: how many queries there are.
+        kv_len: how many keys.
+        BLOCK_M: queries of a tile.
+        BLOCK_N: keys of one.
+        MASK: the mode.
+
+    Returns:
+        How many tiles there are, one at least; how many of them are cut; where the walk starts (a tile, or an entry); where
+        the tiles end that are seen whole (or how many such entries there are); and where all end (how many entries).
+    """
+    if MASK == "bitmap":
+        span_ptr = tables[0] + (table * gl.cdiv(q_len, BLOCK_M) + row_start // BLOCK_M) * 3
+        begin = gl.load(span_ptr)
+        full = gl.load(span_ptr + 1)
+        end = gl.load(span_ptr + 2)
+        return gl.maximum(end, 1), end - full, begin, full, end
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        if MASK == "interval":
+            hull_ptr = tables[1] + (table * gl.cdiv(q_len, HULL) + row_start // HULL) * 4
+            first = gl.load(hull_ptr)
+            whole_first = gl.load(hull_ptr + 1)
+            whole_last = gl.load(hull_ptr + 2)
+            last = gl.load(hull_ptr + 3)
+            for part in gl.static_range(1, BLOCK_M // HULL):
+                # past the last query, the last hull counts again
+                more_ptr = hull_ptr + gl.minimum(part, gl.cdiv(q_len - row_start, HULL) - 1) * 4
+                first = gl.minimum(first, gl.load(more_ptr))
+                whole_first = gl.maximum(whole_first, gl.load(more_ptr + 1))
+                whole_last = gl.minimum(whole_last, gl.load(more_ptr + 2))
+                last = gl.maximum(last, gl.load(more_ptr + 3))
+        else:
+            first = gl.maximum(row_start + tables[3], 0)
+            whole_first = gl.maximum(row_start + BLOCK_M - 1 + tables[3], 0)
+            whole_last = gl.maximum(gl.minimum(row_start + 1 + tables[4], kv_len), 0)
+            last = gl.maximum(gl.minimum(row_start + BLOCK_M + tables[4], kv_len), 0)
+        begin = first // BLOCK_N
+        end = gl.maximum(gl.cdiv(last, BLOCK_N), begin)
+        full_last = gl.maximum(whole_last // BLOCK_N, begin)
+        full_first = gl.minimum(gl.cdiv(whole_first, BLOCK_N), full_last)
+        count = end - begin
+        return gl.maximum(count, 1), count - (full_last - full_first), begin, full_last, end
+
+
+@gluon.jit
+def tile_at(place, walk, blocks_ptr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
+    """Return where the keys of a tile start, and its bitmap: -1 if all is seen, -2 if nothing is there."""
+    cut, begin, full_last, end = walk[1], walk[2], walk[3], walk[4]
+    if MASK == "bitmap":
+        if end == 0:
+            start = end
+            bitmap = end - 2
+        else:
+            # the list has full blocks first
+            entry = gl.where(place < cut, full_last + place, place - cut)
+            pair_ptr = blocks_ptr + (begin + entry).to(gl.int64) * 2
+            start = gl.load(pair_ptr) * BLOCK_N
+            bitmap = gl.load(pair_ptr + 1)
+        return start, bitmap
+    else:  # noqa: RET505 - as above
+        right = end - full_last
+        of_cut = gl.where(place < right, end - 1 - place, begin + place - right)
+        tile = gl.where(place < cut, of_cut, full_last - 1 - (place - cut))
+        # where nothing is seen the one tile that is walked may lie before the first
+        return gl.maximum(tile, 0) * BLOCK_N, 0
+
+
+@gluon.jit
+def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
+    """Load the first key that each query sees, and the one behind the last; past the last query nothing is seen."""
+    first = rows * 0
+    end = rows * 0
+    if MASK == "interval":
+        ptrs = tables[0] + (table * q_len + rows) * 2
+        first = gl.load(ptrs, mask=rows < q_len, other=kv_len)
+        end = gl.load(ptrs + 1, mask=rows < q_len, other=0)
+    return first, end
+
+
+@gluon.jit
+def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
+    """Return scores [64, BLOCK_N] with -inf for keys that the mask hides, or that do not exist."""
+    keys = start + lanes
+    if MASK == "bitmap":
+        # a word of each row for every 32 keys; a thread has two rows
+        word_ptrs = tables[2] + (gl.maximum(bitmap, 0).to(gl.int64) * (scores.shape[1] * WORDS) + row_in_block * WORDS)
+        words = gl.load(word_ptrs)[:, None]
+        for place in gl.static_range(1, WORDS):
+            words = gl.where(lanes >= place * WORD, gl.load(word_ptrs + place)[:, None], words)
+        # a full block may come first, where all are masked, and so may one that is none
+        visible = (((words >> (lanes % WORD)) & 1) != 0) & (bitmap >= 0) | (bitmap == -1)
+    elif MASK == "interval":
+        visible = (keys >= intervals[0][:, None]) & (keys < intervals[1][:, None])
+    else:
+        visible = (keys < kv_len) & (keys >= rows[:, None] + tables[3]) & (keys <= rows[:, None] + tables[4])
+    return gl.where(visible, scores, float("-inf"))
+
+
+@gluon.jit
+def modified(products, scale, head, rows, keys, lengths, mods, SCORE_MOD: gl.constexpr):
+    """Modify scaled products; return scores in base two. Without a modification products stay as they are."""
+    if SCORE_MOD is None:
+        return products
+    else:  # noqa: RET505 - as above
+        queries = rows[:, None]
+        inside = (queries < lengths[0]) & (keys < lengths[1])
+        index_b, index_h = head
+        scores, _ = SCORE_MOD(
+            products * scale, index_b.to(gl.int64), index_h.to(gl.int64), queries, keys, inside, mods[0], mods[1], mods[2]
+        )  # fmt: skip
+        return scores * LOG2_E

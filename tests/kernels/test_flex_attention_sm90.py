@@ -1,0 +1,187 @@
+"""The kernel of flex attention for sm_90 as Python: which tiles it visits, what it hides, and how parts wait for one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.flex import (
+    Causal,
+    Documents,
+    Prefix,
+    Window,
+    and_masks,
+    create_block_mask,
+    flex_attention,
+    forward,
+    reference,
+)
+from nojit.kernels.maps import Described
+
+from tests.kernels import gluon_stub
+from tests.kernels.gluon_stub import Map, Pointer, load
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+PROGRAMS = 2
+STAGES = 2
+IDS = torch.tensor([0] * 40 + [1] * 200 + [2] * 70)
+MASKS = {
+    "none": None,
+    "causal": Causal(),
+    "window": Window(150, 20, -10),
+    "rows that see nothing": Causal(-140),
+    "documents": Documents(IDS),
+    "causal documents": and_masks(Causal(), Documents(IDS)),
+    "prefix": Prefix(torch.tensor(150)),
+    "dilated": lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k <= q + 60),
+    "blocks that are not there": lambda b, h, q, k: (q // 128 == 1) & ((k < 128) | (k % 5 == 0)),
+}
+
+
+class Tiles:
+    """Shared memory as the kernel allocates it: [count, 1, 1, rows, columns]."""
+
+    def __init__(self, value):
+        self.value = value
+        self.shape = value.shape
+        self.dtype = value.dtype
+
+    def index(self, number):
+        return Tiles(self.value[number])
+
+    def reshape(self, shape):
+        return Tiles(self.value.view(*shape))
+
+    def permute(self, order):
+        return Tiles(self.value.permute(order))
+
+    def store(self, value):
+        self.value.copy_(value)
+
+
+class BoxOfFour(Map):
+    """A map of boxes of [1, 1, rows, columns]."""
+
+    layout = None
+
+    def fill(self, place, tile):
+        super().fill(place, tile[0, 0])
+
+    def take(self, place, tile):
+        super().take(place, tile[0, 0])
+
+
+def either(of_tensors, of_numbers):
+    return lambda a, b: of_tensors(*map(torch.as_tensor, (a, b))) if isinstance(a, torch.Tensor) else of_numbers(a, b)
+
+
+def read(pointer, mask=None, other=0):
+    if mask is None and isinstance(pointer.place, torch.Tensor):
+        return pointer.memory[pointer.place]
+    return gluon_stub._load(pointer, mask, other)
+
+
+def others(gl):
+    plain = gl.allocate_shared_memory
+    gl.__dict__.update(
+        full=lambda shape, value, dtype, layout: torch.full(shape, value),
+        max=lambda value, axis: value.amax(axis),
+        sum=lambda value, axis: value.sum(axis),
+        maximum=either(torch.maximum, max),
+        minimum=either(torch.minimum, min),
+        exp2=torch.exp2,
+        log2=torch.log2,
+        load=read,
+        convert_layout=lambda value, layout: value,
+        DotOperandLayout=lambda *_: None,
+        static_assert=lambda holds, why: None,
+        allocate_shared_memory=lambda dtype, shape, layout: (
+            Tiles(torch.full(shape, float("nan"), dtype=dtype))
+            if len(shape) > 2
+            else plain(dtype, shape, layout)
+            if len(shape) > 1
+            else plain(dtype, shape, layout).index(0)
+        ),
+    )
+
+    def multiply(a, b, acc, is_async, use_acc=True):
+        return acc * use_acc + getattr(a, "value", a).float() @ b.value.float()
+
+    return {"warpgroup_mma": multiply}
+
+
+@pytest.fixture
+def over_maps(monkeypatch):
+    """Have a device whose kernels take maps, and the kernel as Python."""
+    monkeypatch.setattr(forward, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(forward, "processors", lambda value: PROGRAMS)
+    kernel = load(
+        "flex_attention_fwd_sm90_kernel",
+        *(KERNELS / "flex" / name for name in ("kernel_sm90_walks.py", "kernel_sm90.py")),
+        others=others,
+    )
+
+    def launch(*args, **named):
+        made = [argument(place, value, named) for place, value in enumerate(args)]
+        kernel(PROGRAMS, *made, **named, BLOCK_M=128, BLOCK_N=128, STAGES=STAGES, SPAN=400)
+
+    def provide(name):
+        assert name == "flex_attention_fwd_sm90"
+        return launch
+
+    with library.override(provide):
+        yield
+
+
+def argument(place, value, named):
+    """Return what the kernel gets in place of an argument: maps come first, of queries, keys, values and output."""
+    if isinstance(value, Described):
+        tensor = value.base.as_strided(value.shape, value.strides)
+        return BoxOfFour(tensor, (128 if place in {1, 2} else 64, named["BLOCK_D"]))
+    if not isinstance(value, torch.Tensor):
+        return value
+    return Pointer(value.new_empty(0).set_(value.untyped_storage()), value.storage_offset())
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(("q_len", "kv_len", "dims"), [(310, 310, (64, 64)), (150, 300, (40, 128))])
+def test_it_attends(over_maps, name, q_len, kv_len, dims):
+    dim = dims[0]
+    q = torch.randn(2, 4, q_len, dim).bfloat16()
+    k, v = (torch.randn(1 + (dim < 64), 2, kv_len, each).bfloat16() for each in dims)
+    mask_mod = MASKS[name]
+    heads = 4 if name == "dilated" else None
+    mask = None if mask_mod is None else create_block_mask(mask_mod, None, heads, q_len, kv_len, "cpu")
+
+    out, lse = flex_attention(q, k, v, block_mask=mask, enable_gqa=True, return_lse=True)
+
+    exact, exact_lse = reference.flex_attention(*(each.double() for each in (q, k, v)), None, mask_mod)
+    torch.testing.assert_close(out.double(), exact, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(lse.double(), exact_lse, atol=1e-4, rtol=1e-4)
+
+
+def test_calls_that_no_map_describes_go_over_pointers(over_maps):
+    asked = []
+
+    def note(name):
+        return lambda *args, **named: asked.append(name)
+
+    q, k, v = (torch.randn(1, 2, 256, 64).bfloat16() for _ in range(3))
+    narrow = create_block_mask(lambda b, h, q, k: (q - k) % 3 == 0, None, None, 256, 256, "cpu", 64)
+    shifted = torch.randn(1 + q.numel()).bfloat16()[1:].view(q.shape)
+    wide = torch.randn(1, 2, 256, 136).bfloat16()
+    calls = (
+        (q, k, v, {}, True),
+        (q, k, v, {"block_mask": narrow}, False),
+        (shifted, k, v, {}, False),
+        (q, k, wide, {}, False),
+        (q, k, v, {"scale": -1.0}, False),
+        (q, k, v, {"kernel_options": {"BLOCK_M": 64}}, False),
+        (*(each.float() for each in (q, k, v)), {}, False),
+    )
+    with library.override(note):
+        for *operands, words, mapped in calls:
+            flex_attention(*operands, **words)
+            assert asked.pop() == ("flex_attention_fwd_sm90" if mapped else "flex_attention_fwd")

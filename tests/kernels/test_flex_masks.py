@@ -1,0 +1,207 @@
+"""Block masks: tables that tell what the function says, in the mode that is fastest, and torch's own lists."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from nojit.kernels.flex import (
+    BlockMask,
+    Causal,
+    Documents,
+    Prefix,
+    Window,
+    and_masks,
+    create_block_mask,
+    evaluation,
+    or_masks,
+    reference,
+)
+from nojit.kernels.flex.masks import tables_of
+from nojit.runtime.errors import ArgumentError
+from torch.nn.attention import flex_attention as torchs
+
+CPU = torch.device("cpu")
+IDS = torch.tensor([0] * 40 + [1] * 200 + [2] * 57)
+PIECES = torch.cat([IDS[:100], IDS[:197]])
+# the function, how many batches and heads differ, and the mode that its tables are to have
+MASKS = {
+    "causal": (Causal(), None, None, "band"),
+    "causal at the end": (Causal(167), None, None, "band"),
+    "causal from below": (Causal(-30), None, None, "band"),
+    "window": (Window(20, 7), None, None, "band"),
+    "left window": (Window(20, None, -5), None, None, "band"),
+    "a function that is causal": (lambda b, h, q, k: q >= k, None, None, "band"),
+    "everything": (and_masks(), None, None, "band"),
+    "nothing": (or_masks(), None, None, "band"),
+    "prefix": (Prefix(torch.tensor(77)), None, None, "interval"),
+    "prefixes": (Prefix(torch.tensor([3, 150])), 2, None, "interval"),
+    "documents": (Documents(IDS), None, None, "interval"),
+    "documents of batches": (Documents(torch.stack([IDS, IDS.flip(0)])), 2, None, "interval"),
+    "causal documents": (and_masks(Causal(), Documents(IDS)), None, None, "interval"),
+    "heads that see more": (lambda b, h, q, k: (q - k).abs() <= h * 40, None, 3, "interval"),
+    "heads alike": (lambda b, h, q, k: (q - k).abs() <= 40, 2, 3, "band"),
+    "documents in pieces": (Documents(PIECES), None, None, "bitmap"),
+    "dilated": (lambda b, h, q, k: (q - k) % 3 == 0, None, None, "bitmap"),
+    "a head of its own": (lambda b, h, q, k: (q - k) % (h + 2) == b, 2, 2, "bitmap"),
+    "window and sinks": (or_masks(Window(10, 10), lambda b, h, q, k: k < 13), None, None, "bitmap"),
+}
+
+
+def dense(tables, q_len, kv_len):
+    """What tables let through, as both of their sides say."""
+    rows, keys = torch.arange(q_len)[:, None], torch.arange(kv_len)
+    if tables.mode == "band":
+        return ((keys >= rows + tables.left) & (keys <= rows + tables.right))[None, None]
+    if tables.mode == "interval":
+        by_query, by_key = tables.by_query.spans, tables.by_key.spans.transpose(-1, -2)
+        seen = (keys >= by_query[..., :1]) & (keys < by_query[..., 1:])
+        assert torch.equal(seen, (rows >= by_key[..., :1, :]) & (rows < by_key[..., 1:, :]))
+        return seen
+    one, other = (of_blocks(tables, side, q_len, kv_len) for side in (0, 1))
+    assert torch.equal(one, other)
+    return one
+
+
+def of_blocks(tables, side, q_len, kv_len):
+    """What the lists of one side let through."""
+    block = tables.block
+    spans, blocks = (tables.by_query, tables.by_key)[side]
+    seen = torch.zeros(tables.batches, tables.heads, q_len + block, kv_len + block, dtype=torch.bool)
+    for batch, head, row in itertools.product(*map(range, spans.shape[:3])):
+        start, full, count = spans[batch, head, row].tolist()
+        for entry in range(count):
+            col, bitmap = blocks[start + entry].tolist()
+            assert (bitmap == -1) == (entry < full)
+            words = tables.bits[bitmap].long()[:, :, None] >> torch.arange(32)
+            bits = torch.ones(block, block, dtype=torch.bool) if bitmap < 0 else (words & 1).bool().flatten(1)
+            top, left = (col, row) if side else (row, col)
+            seen[batch, head, top * block : (top + 1) * block, left * block : (left + 1) * block] = bits
+    assert not seen[..., q_len:, :].any()
+    assert not seen[..., kv_len:].any()
+    return seen[..., :q_len, :kv_len]
+
+
+def lists(mask):
+    names = ("kv_num_blocks", "kv_indices", "q_num_blocks", "q_indices")
+    return [getattr(mask, prefix + name) for prefix in ("", "full_") for name in names]
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(("q_len", "kv_len", "size"), [(297, 297, 128), (130, 297, (32, 48))])
+def test_tables_tell_what_the_function_says(name, q_len, kv_len, size):
+    function, batches, heads, mode = MASKS[name]
+    mask = create_block_mask(function, batches, heads, q_len, kv_len, "cpu", size)
+    expected = reference.seen(function, batches or 1, heads or 1, q_len, kv_len, CPU)
+
+    tables = tables_of(mask, q_len, kv_len, CPU)
+
+    assert torch.equal(dense(tables, q_len, kv_len).expand_as(expected), expected)
+    if q_len == kv_len:
+        assert tables.mode == mode
+    torch_mask = torchs.create_block_mask(function, batches, heads, q_len, kv_len, "cpu", size)
+    for ours, theirs in zip(lists(mask), lists(torch_mask), strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+    of_torchs = tables_of(torch_mask, q_len, kv_len, CPU)
+    assert of_torchs.mode == tables.mode
+    assert torch.equal(dense(of_torchs, q_len, kv_len).expand_as(expected), expected)
+
+
+def test_it_is_torchs_own_object():
+    mask = create_block_mask(Causal(), None, None, 200, 300, "cpu")
+
+    assert type(mask) is BlockMask is torchs.BlockMask
+    assert mask.shape == (1, 1, 200, 300)
+    assert torch.equal(mask.to_dense(), torchs.create_block_mask(Causal(), None, None, 200, 300, "cpu").to_dense())
+
+
+def test_full_blocks_are_seen_whole_whatever_the_function_says():
+    count, index = torch.ones(1, 1, 2, dtype=torch.int32), torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32)
+    full = index.flip(-1)
+    mask = BlockMask.from_kv_blocks(count, index, count, full, 128, lambda b, h, q, k: (q + k) % 2 == 0)
+
+    found = dense(tables_of(mask, 256, 256, CPU), 256, 256)[0, 0]
+
+    places = torch.arange(256)
+    parity = (places[:, None] + places) % 2 == 0
+    same_block = places[:, None] // 128 == places // 128
+    assert torch.equal(found, torch.where(same_block, parity, True))
+
+
+def test_bitmaps_that_are_equal_are_stored_once(monkeypatch):
+    monkeypatch.setattr(evaluation, "_PAIRS", 1)  # a strip for each block row
+    mask = create_block_mask(lambda b, h, q, k: (q - k) % 4 == 0, 2, 2, 512, 512, "cpu")
+
+    tables = tables_of(mask, 512, 512, CPU)
+
+    assert tables.bits.shape == (1, 128, 4)
+    expected = reference.seen(mask.mask_mod, 2, 2, 512, 512, CPU)
+    assert torch.equal(dense(tables, 512, 512).expand_as(expected), expected)
+
+
+def test_intervals_that_leave_gaps_between_blocks_are_bitmaps():
+    # neighbours see keys far apart: as intervals, a tile would visit all between them
+    far = lambda b, h, q, k: k // 8 == (q % 2) * 60 + (q * 0)  # noqa: E731
+    mask = create_block_mask(far, None, None, 4, 512, "cpu")
+
+    assert tables_of(mask, 4, 512, CPU).mode == "bitmap"
+
+
+def test_tables_follow_the_function_and_the_lists():
+    mask = create_block_mask(Causal(), None, None, 128, 128, "cpu")
+    before = tables_of(mask, 128, 128, CPU)
+
+    assert tables_of(mask, 128, 128, CPU) is before
+    mask.mask_mod = lambda b, h, q, k: q > k
+    after = tables_of(mask, 128, 128, CPU)
+
+    assert after is not before
+    assert torch.equal(dense(after, 128, 128)[0, 0], torch.ones(128, 128).tril(-1).bool())
+
+
+def test_a_mask_that_hides_nothing_may_have_any_length():
+    endless = torchs._create_empty_block_mask(torch.zeros(1, 1, 7, 8), torch.zeros(1, 1, 9, 8))
+
+    for mask in (None, endless):
+        tables = tables_of(mask, 7, 9, CPU)
+        assert dense(tables, 7, 9).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: create_block_mask(3, None, None, 4, 4, "cpu"), ArgumentError, "mask_mod: expected a function of"),
+        (lambda: create_block_mask(Causal(), None, None, 0, 4, "cpu"), ValueError, "Q_LEN: expected at least 1, got 0"),
+        (lambda: create_block_mask(Causal(), 1.5, None, 4, 4, "cpu"), ArgumentError, "B: expected an int"),
+        (
+            lambda: create_block_mask(Causal(), None, None, 4, 4, "cpu", 0),
+            ValueError,
+            "BLOCK_SIZE: expected at least 1",
+        ),
+        (lambda: and_masks(Causal(), 1), ArgumentError, "mask_mods: expected functions of"),
+        (lambda: or_masks("causal"), ArgumentError, "mask_mods: expected functions of"),
+        (lambda: tables_of("causal", 4, 4, CPU), ArgumentError, "block_mask: expected a BlockMask, got 'str'|got str"),
+        (
+            lambda: tables_of(create_block_mask(Causal(), None, None, 4, 4, "cpu"), 4, 5, CPU),
+            ValueError,
+            "block_mask: expected a mask for 4 queries and 5 keys",
+        ),
+        (
+            lambda: tables_of(create_block_mask(Causal(), None, None, 4, 4, "cpu"), 4, 4, torch.device("meta")),
+            ArgumentError,
+            "block_mask: expected a mask on meta",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_sliced_mask_says_what_torch_says():
+    sliced = create_block_mask(Causal(), None, 2, 256, 256, "cpu")[:, 1]
+
+    with pytest.raises(RuntimeError, match="sliced BlockMask"):
+        tables_of(sliced, 256, 256, CPU)
