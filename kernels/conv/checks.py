@@ -1,0 +1,111 @@
+"""What the arguments of convolutions must be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from nojit.kernels.arguments import (
+    check_dtype,
+    check_int,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from nojit.kernels.conv.sweeps import Window
+from torch import Tensor
+
+__all__ = ["Padding", "check_operands", "precision", "sizes_of", "window_of"]
+
+Padding = int | Sequence[int] | str
+_WORDS: Final = ("same", "valid")
+_DIMS: Final = {2: "H, W", 3: "D, H, W"}
+
+
+def window_of(
+    dims: int,
+    weight: Tensor,
+    stride: int | Sequence[int],
+    padding: Padding,
+    dilation: int | Sequence[int],
+) -> Window:
+    """Read the arguments of torch's convolutions; padding ``"same"`` pads one more behind than before where it has to."""
+    steps, apart = _ints("stride", stride, dims, 1), _ints("dilation", dilation, dims, 1)
+    if not isinstance(padding, str):
+        sides = _ints("padding", padding, dims, 0)
+        return Window(steps, sides, sides, apart)
+    if padding not in _WORDS:
+        refuse_value("padding", "ints, 'same' or 'valid'", repr(padding))
+    if padding == "valid":
+        return Window(steps, (0,) * dims, (0,) * dims, apart)
+    if any(step != 1 for step in steps):
+        refuse_value("padding", "ints or 'valid' with a stride", repr(padding))
+    totals = [d * (count - 1) for d, count in zip(apart, weight.shape[2:], strict=True)]
+    before = tuple(total // 2 for total in totals)
+    return Window(steps, before, tuple(total - side for total, side in zip(totals, before, strict=True)), apart)
+
+
+def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...]:
+    """Return one int a dimension, of a single one or of as many."""
+    given: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
+    for each in given:
+        check_int(argument, each)
+    if len(given) not in {1, dims}:
+        refuse_value(argument, f"an int, or {dims} of them [{_DIMS[dims]}]", f"{len(given)} of them")
+    if any(each < least for each in given):
+        refuse_value(argument, f"at least {least}", tuple(given))
+    return tuple(given * dims if len(given) == 1 else given)
+
+
+def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
+    """Require operands whose dtypes, devices and channels fit."""
+    check_tensor("input", x)
+    check_dtype("input", x)
+    check_like("weight", weight, "input", x)
+    check_rank("input", x, f"N, C, {_DIMS[dims]}")
+    check_rank("weight", weight, f"O, C/groups, {_DIMS[dims]}")
+    check_int("groups", groups)
+    if groups < 1:
+        refuse_value("groups", "at least 1", groups)
+    if x.shape[1] % groups:
+        refuse_value("groups", f"a divisor of {x.shape[1]}, the channels of input", groups)
+    if weight.shape[0] % groups:
+        refuse_value("groups", f"a divisor of {weight.shape[0]}, the channels of the output", groups)
+    if weight.shape[1] != x.shape[1] // groups:
+        refuse_value("weight", f"{x.shape[1] // groups} channels, as each group of input has", weight.shape[1])
+    if bias is not None:
+        check_like("bias", bias, "input", x)
+        check_shape("bias", bias, (weight.shape[0],), "O")
+
+
+def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
+    """Return the positions of the output.
+
+    Raises:
+        ValueError: there is none, as the weight is larger than its padded input, or has no tap.
+    """
+    taps = weight.shape[2:]
+    if any(count < 1 for count in taps):
+        refuse_value("weight", "a kernel of at least 1 in each dimension", tuple(taps))
+    sizes = window.sizes(x.shape[2:], taps)
+    if any(size < 1 for size in sizes):
+        padded = tuple(a + b + c for a, b, c in zip(x.shape[2:], window.before, window.after, strict=True))
+        refuse_value("input", f"padded sizes {padded} to hold a kernel of {tuple(taps)} with its dilation", "less")
+    return sizes
+
+
+def precision(dtype: torch.dtype, allow_tf32: bool | None) -> str:
+    """Say how fp32 is multiplied: as the caller says, or else as torch's switch for convolutions does at this moment."""
+    if dtype != torch.float32:
+        return "ieee"
+    if allow_tf32 is None:
+        # the older switch cannot be read once the newer one was set
+        read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
+        allow_tf32 = torch.backends.cudnn.allow_tf32 if read is None else read("cuda", "conv") == "tf32"
+    elif not isinstance(allow_tf32, bool):
+        refuse_type("allow_tf32", "a bool or None", type(allow_tf32).__name__)
+    return "tf32" if allow_tf32 else "ieee"

@@ -1,0 +1,280 @@
+"""Triton kernels of convolutions as products of matrices whose operands are gathered while they are multiplied.
+
+Positions have three dimensions, of which images leave the first at 1. Position p of a result meets, at tap t of the
+weight, position ``p * mul + t * step + start`` of what it is computed from, in each dimension; what lies outside counts as 0.
+Offsets that grow with a tensor are 64-bit; the positions of a result, and the depth of a sum, are fewer than 2^31.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.gemm.kernel_tiles import add_product, part_of, place_tile
+
+
+@triton.jit
+def _position_of(number, size_d, size_h, size_w):
+    """Return which of a batch a number counts, and where in it."""
+    row = number // size_w
+    plane = row // size_h
+    return plane // size_d, plane % size_d, row % size_h, number % size_w
+
+
+@triton.jit
+def _offset_of(d, h, w, stride_d, stride_h, stride_w):
+    """Return how far a position lies behind the first one."""
+    return d.to(tl.int64) * stride_d + h.to(tl.int64) * stride_h + w.to(tl.int64) * stride_w
+
+
+@triton.jit
+def _tap_of(number, taps_h, taps_w):
+    """Return where in a weight the tap of a number is."""
+    return number // (taps_h * taps_w), number // taps_w % taps_h, number % taps_w
+
+
+@triton.jit
+def _is_inside(d, h, w, size_d, size_h, size_w):
+    """Say which positions there are."""
+    return (d >= 0) & (d < size_d) & (h >= 0) & (h < size_h) & (w >= 0) & (w < size_w)
+
+
+@triton.jit
+def conv_kernel(
+    x_ptr,
+    w_ptr,
+    out_ptr,
+    bias_ptr,
+    partial_ptr,
+    batch,
+    groups,  # noqa: ARG001 - the manifest's grid reads it
+    c_len,
+    n_len,
+    out_d,
+    out_h,
+    out_w,
+    x_d,
+    x_h,
+    x_w,
+    taps_d,
+    taps_h,
+    taps_w,
+    mul_d,
+    mul_h,
+    mul_w,
+    step_d,
+    step_h,
+    step_w,
+    start_d,
+    start_h,
+    start_w,
+    splits,
+    width,
+    has_bias,
+    stride_xn,
+    stride_xc,
+    stride_xd,
+    stride_xh,
+    stride_xw,
+    stride_wg,
+    stride_wn,
+    stride_wc,
+    stride_wd,
+    stride_wh,
+    stride_ww,
+    stride_on,
+    stride_oc,
+    stride_od,
+    stride_oh,
+    stride_ow,
+    PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Write ``bias + sum over taps and channels of x * w``: x [batch, groups * c_len, x_d, x_h, x_w] into `n_len` channels a group.
+
+    The weight of a group has `n_len` by `c_len` channels, whichever lie how far apart. The depth of the product is the taps,
+    and of each its channels: `WHOLE` says that a step never has channels of two. With several `splits`, of one group,
+    each sums up a part of the depth in `partial_ptr`, fp32 [splits, positions, width], and leaves out the bias;
+    `bmm_merge_kernel` does the rest. Grid: groups * splits * cdiv(positions, BLOCK_M) * cdiv(n_len, BLOCK_N).
+    """
+    m_len = batch * out_d * out_h * out_w
+    rest, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
+    split = rest % splits
+    group = (rest // splits).to(tl.int64)
+    rows = row + tl.arange(0, BLOCK_M)
+    cols = col + tl.arange(0, BLOCK_N)
+    in_rows = rows < m_len
+    in_cols = (cols < n_len)[None, :]
+    index, d, h, w = _position_of(rows, out_d, out_h, out_w)
+    from_d = d * mul_d + start_d
+    from_h = h * mul_h + start_h
+    from_w = w * mul_w + start_w
+    x_ptrs = x_ptr + group * c_len * stride_xc + index.to(tl.int64) * stride_xn
+    x_ptrs += _offset_of(from_d, from_h, from_w, stride_xd, stride_xh, stride_xw)
+    w_ptrs = w_ptr + group * stride_wg + cols.to(tl.int64) * stride_wn
+    lanes = tl.arange(0, BLOCK_K)
+    depth = taps_d * taps_h * taps_w * c_len
+    first, last = part_of(split, splits, tl.cdiv(depth, BLOCK_K))
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in range(first, last):
+        if WHOLE:
+            # one tap for all lanes: what is inside is a matter of rows
+            across = c_len // BLOCK_K
+            t_d, t_h, t_w = _tap_of(step // across, taps_h, taps_w)
+            c = step % across * BLOCK_K + lanes
+            inside = in_rows & _is_inside(
+                from_d + t_d * step_d, from_h + t_h * step_h, from_w + t_w * step_w, x_d, x_h, x_w
+            )
+            mask_x, mask_w = inside[:, None], in_cols
+        else:
+            k = step * BLOCK_K + lanes
+            t_d, t_h, t_w = _tap_of(k // c_len, taps_h, taps_w)
+            c = k % c_len
+            mask_x = in_rows[:, None] & _is_inside(
+                from_d[:, None] + (t_d * step_d)[None, :],
+                from_h[:, None] + (t_h * step_h)[None, :],
+                from_w[:, None] + (t_w * step_w)[None, :],
+                x_d,
+                x_h,
+                x_w,
+            )
+            mask_x = mask_x & (k < depth)[None, :]
+            mask_w = (k < depth)[:, None] & in_cols
+        x_off = _offset_of(t_d * step_d, t_h * step_h, t_w * step_w, stride_xd, stride_xh, stride_xw)
+        x_off += c.to(tl.int64) * stride_xc
+        w_off = _offset_of(t_d, t_h, t_w, stride_wd, stride_wh, stride_ww) + c.to(tl.int64) * stride_wc
+        x = tl.load(x_ptrs[:, None] + x_off[None, :], mask=mask_x, other=0.0)
+        taken = tl.load(w_ptrs[None, :] + w_off[:, None], mask=mask_w, other=0.0)
+        acc = add_product(acc, x, taken, PRECISION)
+    inside = in_rows[:, None] & in_cols
+    if splits == 1:
+        if has_bias != 0:
+            acc += tl.load(bias_ptr + group * n_len + cols, mask=cols < n_len, other=0.0).to(tl.float32)[None, :]
+        out_ptrs = out_ptr + index.to(tl.int64) * stride_on + _offset_of(d, h, w, stride_od, stride_oh, stride_ow)
+        out_off = (group * n_len + cols.to(tl.int64)) * stride_oc
+        tl.store(out_ptrs[:, None] + out_off[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        partial_ptrs = partial_ptr + (split * m_len.to(tl.int64) + rows) * width
+        tl.store(partial_ptrs[:, None] + cols[None, :], acc, mask=inside)
+
+
+@triton.jit
+def conv_weight_grad_kernel(
+    grad_ptr,
+    x_ptr,
+    out_ptr,
+    partial_ptr,
+    batch,
+    groups,
+    c_len,
+    n_len,
+    out_d,
+    out_h,
+    out_w,
+    x_d,
+    x_h,
+    x_w,
+    taps_d,
+    taps_h,
+    taps_w,
+    mul_d,
+    mul_h,
+    mul_w,
+    step_d,
+    step_h,
+    step_w,
+    start_d,
+    start_h,
+    start_w,
+    splits,
+    width,
+    summed,
+    stride_gn,
+    stride_gc,
+    stride_gd,
+    stride_gh,
+    stride_gw,
+    stride_xn,
+    stride_xc,
+    stride_xd,
+    stride_xh,
+    stride_xw,
+    stride_on,
+    stride_oc,
+    stride_od,
+    stride_oh,
+    stride_ow,
+    PRECISION: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Write ``sum over positions of grad * x``: grad [batch, groups * n_len, out_d, out_h, out_w], x as in `conv_kernel`.
+
+    The result is [groups * n_len, c_len, taps_d, taps_h, taps_w]; its rows are dense. `WHOLE` says that no tile has channels
+    of two taps. Unless `summed`, sums of parts of the positions go to `partial_ptr` instead, fp32 [splits, groups * n_len,
+    width], each row in the order of the result's; `bmm_merge_kernel` does the rest. Grid: groups * splits *
+    cdiv(n_len, BLOCK_M) * cdiv(taps_d * taps_h * taps_w * c_len, BLOCK_N).
+    """
+    across = taps_d * taps_h * taps_w * c_len
+    rest, row, col = place_tile(tl.program_id(0), n_len, across, BLOCK_M, BLOCK_N, GROUP)
+    split = rest % splits
+    group = (rest // splits).to(tl.int64)
+    rows = row + tl.arange(0, BLOCK_M)
+    cols = col + tl.arange(0, BLOCK_N)
+    in_rows = (rows < n_len)[:, None]
+    in_cols = (cols < across)[None, :]
+    if WHOLE:
+        # one tap for the whole tile
+        t_d, t_h, t_w = _tap_of(col // c_len, taps_h, taps_w)
+        c = col % c_len + tl.arange(0, BLOCK_N)
+    else:
+        t_d, t_h, t_w = _tap_of(cols // c_len, taps_h, taps_w)
+        c = cols % c_len
+    from_d = t_d * step_d + start_d
+    from_h = t_h * step_h + start_h
+    from_w = t_w * step_w + start_w
+    channels = group * n_len + rows
+    grad_ptrs = grad_ptr + channels * stride_gc
+    x_off = (group * c_len + c) * stride_xc + _offset_of(from_d, from_h, from_w, stride_xd, stride_xh, stride_xw)
+    x_ptrs = x_ptr + x_off
+    m_len = batch * out_d * out_h * out_w
+    lanes = tl.arange(0, BLOCK_K)
+    first, last = part_of(split, splits, tl.cdiv(m_len, BLOCK_K))
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for step in range(first, last):
+        number = step * BLOCK_K + lanes
+        there = number < m_len
+        index, d, h, w = _position_of(number, out_d, out_h, out_w)
+        grad_off = index.to(tl.int64) * stride_gn + _offset_of(d, h, w, stride_gd, stride_gh, stride_gw)
+        at_d, at_h, at_w = d * mul_d, h * mul_h, w * mul_w
+        off = index.to(tl.int64) * stride_xn + _offset_of(at_d, at_h, at_w, stride_xd, stride_xh, stride_xw)
+        if WHOLE:
+            inside = (there & _is_inside(at_d + from_d, at_h + from_h, at_w + from_w, x_d, x_h, x_w))[:, None]
+        else:
+            inside = there[:, None] & _is_inside(
+                at_d[:, None] + from_d[None, :],
+                at_h[:, None] + from_h[None, :],
+                at_w[:, None] + from_w[None, :],
+                x_d,
+                x_h,
+                x_w,
+            )
+        grad = tl.load(grad_ptrs[:, None] + grad_off[None, :], mask=in_rows & there[None, :], other=0.0)
+        x = tl.load(x_ptrs[None, :] + off[:, None], mask=inside & in_cols, other=0.0)
+        acc = add_product(acc, grad, x, PRECISION)
+    inside = in_rows & in_cols
+    out_off = _offset_of(t_d, t_h, t_w, stride_od, stride_oh, stride_ow) + c.to(tl.int64) * stride_oc
+    if summed != 0:
+        out_ptrs = out_ptr + channels * stride_on
+        tl.store(out_ptrs[:, None] + out_off[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside)
+    else:
+        partial_ptrs = partial_ptr + (split * groups.to(tl.int64) * n_len + channels) * width
+        tl.store(partial_ptrs[:, None] + out_off[None, :], acc, mask=inside)

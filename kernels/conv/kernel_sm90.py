@@ -1,0 +1,175 @@
+"""Convolutions for sm_90, over tensor maps: each tap of the weight is a product by a shifted box of the input.
+
+It runs as `nojit.kernels.gemm.kernel_sm90` does: programs are persistent, one warp copies, and each consumer, four warps,
+owns a box of 64 positions and all columns of a tile. See `kernel_sm90_boxes` for what a box is.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
+from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_at, met_at, store_panels, tap_at
+from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_sm90_copies import copy_in
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+
+
+@gluon.jit
+def _pieces(sizes, TILE: gl.constexpr):
+    """Count the pieces of work: tiles of all groups, and of each as many as its depth has parts."""
+    groups, rows, n_len, _, _, splits = sizes
+    return groups * splits * gl.cdiv(rows, TILE[0]) * gl.cdiv(n_len, TILE[1])
+
+
+@gluon.jit
+def _piece(number, sizes, TILE: gl.constexpr):
+    """Say where a piece of work is: which part of the depth and which group, its first box and column, its steps."""
+    _, rows, n_len, c_len, taps, splits = sizes
+    rest, row, col = place_tile(number, rows, n_len, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(rest % splits, splits, taps * gl.cdiv(c_len, DEPTH))
+    return rest % splits, rest // splits, row // OWNED, col, first, last
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr, TURNED: gl.constexpr):
+    """Copy the boxes of x and the channels of w that each tile needs."""
+    x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
+    full, empty = barriers
+    DOWN: gl.constexpr = TILE[0] // OWNED
+    ACROSS: gl.constexpr = TILE[1] // DEPTH
+    _, _, n_len, c_len, _, _ = sizes
+    across = gl.cdiv(c_len, DEPTH)
+    copied = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        _, group, first_box, col, first, last = _piece(number, sizes, TILE)
+        places = ()
+        for part in gl.static_range(DOWN):
+            places = places + (box_at(first_box + part, boxes, shape),)  # noqa: RUF005 - no Gluon
+        for step in range(first, last):
+            tap = tap_at(step // across, taps)
+            start = step % across * DEPTH
+            stage = copied % TILE[3]
+            mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
+            mbarrier.expect(full.index(stage), x_map.block_type.nbytes * DOWN + w_map.block_type.nbytes * ACROSS)
+            for part in gl.static_range(DOWN):
+                n, d, h, w = met_at(places[part], tap, sweep)
+                place = [n, d, h, w, group * c_len + start]
+                copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage * DOWN + part), 0))
+            for part in gl.static_range(ACROSS):
+                beside = col + part * DEPTH
+                row = group * c_len + start if TURNED else group * n_len + beside
+                place = [row, tap[0], tap[1], tap[2], beside if TURNED else start]
+                copy_in(w_map, place, full.index(stage), box5(w_map, w_memory.index(stage), part))
+            copied += 1
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, barriers, sizes, bias, boxes, shape, batch, TILE: gl.constexpr,
+    TURNED: gl.constexpr, PANEL: gl.constexpr,
+):  # fmt: skip
+    """Write the boxes of number `OWN` of every tile."""
+    trans: gl.constexpr = (False, not TURNED)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    n_len = sizes[2]
+    used = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        split, group, first_box, col, first, last = _piece(number, sizes, TILE)
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, trans)
+        acc = finish(acc, barriers[1], before)
+        used += last - first
+        n, d, h, w = box_at(first_box + OWN, boxes, shape)
+        # of partial sums, the batches of all parts follow one another; what lies behind one is of none
+        n = gl.where(n < batch, split * batch + n, sizes[5] * batch)
+        place = (n, d, h, w, group * n_len + col, col)
+        store_panels(OWN, maps[2], memory[2], acc, place, n_len, bias, 0, PANEL)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def conv_sm90_kernel(
+    x_map,
+    w_map,
+    out_map,
+    bias_ptr,
+    batch,
+    groups,
+    c_len,
+    n_len,
+    boxes_n,
+    boxes_d,
+    boxes_h,
+    boxes_w,
+    box_n,
+    box_d,
+    box_h,
+    box_w,
+    taps_d,
+    taps_h,
+    taps_w,
+    mul_d,
+    mul_h,
+    mul_w,
+    step_d,
+    step_h,
+    step_w,
+    start_d,
+    start_h,
+    start_w,
+    splits,
+    has_bias,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    TURNED: gl.constexpr,
+    PANEL: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
+
+    The maps are of x and the result, by channels, copied in boxes of [box_n, box_d, box_h, box_w, 64] of which there are
+    so many in each dimension, and of w [rows, taps, columns], in boxes of [64, 1, 1, 1, 64]: its rows are the channels of
+    the result, or, `TURNED`, those that are summed up. Groups have multiples of 64 channels, unless there is one only. With
+    several `splits` boxes are of one image, and the batch of the result is fp32 and as many times as large. `STAGES` is how
+    many steps of 64 of the depth shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
+    w_memory = allocate(w_map, STAGES, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (x_map, w_map, out_map)
+    memory = (x_memory, w_memory, out_memory)
+    boxes = (boxes_n, boxes_d, boxes_h, boxes_w)
+    shape = (box_n, box_d, box_h, box_w)
+    taps = (taps_d, taps_h, taps_w)
+    sweep = ((mul_d, mul_h, mul_w), (step_d, step_h, step_w), (start_d, start_h, start_w))
+    sizes = (groups, boxes_n * boxes_d * boxes_h * boxes_w * OWNED, n_len, c_len, taps_d * taps_h * taps_w, splits)
+    bias = (bias_ptr, has_bias)
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+            ],
+            [4, 1],
+            [224, 56],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+            ],
+            [1],
+            [56],
+        )

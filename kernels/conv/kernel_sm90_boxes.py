@@ -1,0 +1,103 @@
+"""What the convolutions for sm_90 share: boxes of positions, and how they are stored.
+
+Tensor maps have five dimensions, [batch, depth, height, width, channels]. What a copy takes of them is not the block that a
+kernel is compiled for, 64 positions of 64 channels, but a box of as many, which the launch chooses by the shape of the result:
+8 by 8 positions of an image, say, or 4 by 4 of each of 4. Maps pad with zeros, which is what a convolution pads with,
+and leave out what is stored outside; that of an input counts every so many-th position where the stride is more than 1.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
+from nojit.kernels.gemm.kernel_sm90 import lanes_of
+from nojit.kernels.kernel_sm90_copies import copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+
+DEPTH = gl.constexpr(64)
+"""How deep a step is: channels, or positions of a box."""
+OWNED = gl.constexpr(64)
+"""The rows of a tile that a consumer owns: those of a box."""
+
+
+@gluon.jit
+def box5(of_map, tile, number):
+    """View one box of a tile as a copy takes it; boxes lie one after the other."""
+    N: gl.constexpr = of_map.block_type.shape[0]
+    D: gl.constexpr = of_map.block_type.shape[1]
+    H: gl.constexpr = of_map.block_type.shape[2]
+    W: gl.constexpr = of_map.block_type.shape[3]
+    C: gl.constexpr = of_map.block_type.shape[4]
+    COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (N * D * H * W * C)
+    return reinterpret(tile, of_map.dtype, [COUNT, N, D, H, W, C], of_map.layout).index(number)
+
+
+@gluon.jit
+def box_at(number, boxes, box):
+    """Return the first position of a box; behind the last one, of one that lies outside of the batch."""
+    _, across_d, across_h, across_w = boxes
+    n, d, h, w = box
+    row = number // across_w
+    plane = row // across_h
+    return plane // across_d * n, plane % across_d * d, row % across_h * h, number % across_w * w
+
+
+@gluon.jit
+def tap_at(number, taps):
+    """Return where in a weight the tap of a number is."""
+    _, across_h, across_w = taps
+    return number // (across_h * across_w), number // across_w % across_h, number % across_w
+
+
+@gluon.jit
+def met_at(position, tap, sweep):
+    """Return the place of an input that a position meets at a tap."""
+    mul, step, start = sweep
+    n, d, h, w = position
+    at_d = d * mul[0] + tap[0] * step[0] + start[0]
+    at_h = h * mul[1] + tap[1] * step[1] + start[1]
+    at_w = w * mul[2] + tap[2] * step[2] + start[2]
+    return n, at_d, at_h, at_w
+
+
+@gluon.jit
+def store_panels(
+    OWN: gl.constexpr, out_map, out_memory, acc, place, limit, bias, STORED: gl.constexpr, PANEL: gl.constexpr
+):
+    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them.
+
+    `place` is where the rows are, a column of all groups and the same of its own, of which there are `limit`; `bias` is its
+    address for all groups and whether there is one.
+    """
+    if acc.shape[1] > PANEL:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        store_panels(OWN, out_map, out_memory, left, place, limit, bias, STORED, PANEL)
+        store_panels(OWN, out_map, out_memory, right, place, limit, bias, STORED + HALF, PANEL)
+    else:
+        n, d, h, w, channel, col = place
+        # what a map does not leave out there is another group's
+        if col + STORED < limit:
+            acc = add_bias(acc, bias, channel + STORED, limit - col - STORED)
+            # what was stored from this piece before must have left
+            if STORED == 0:
+                tma.store_wait(0)
+            else:
+                tma.store_wait(1)
+            piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+            piece.store(acc.to(out_memory.dtype))
+            fence_async_shared()
+            copy_out(out_map, [n, d, h, w, channel + STORED], box5(out_map, piece, 0))
+
+
+@gluon.jit
+def add_bias(acc, bias, channel, left):
+    """Add the bias of a panel's channels, of which so many are left."""
+    bias_ptr, has_bias = bias
+    if has_bias != 0:
+        _, cols = lanes_of(acc)
+        acc = acc + gl.load(bias_ptr + channel + cols, mask=cols < left, other=0.0).to(gl.float32)
+    return acc

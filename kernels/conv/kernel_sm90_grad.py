@@ -1,0 +1,203 @@
+"""Gradients of convolutions' weights for sm_90, over tensor maps: the depth of each product is positions, a box at a time.
+
+It runs as `nojit.kernels.gemm.kernel_sm90` does; see `kernel_sm90_boxes` for what a box is. The columns of a tile are panels
+of 64 channels of the input, each at a tap of its own. A consumer owns 64 channels of the gradient.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_at, met_at, tap_at
+from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+
+
+@gluon.jit
+def _pieces(sizes, TILE: gl.constexpr):
+    """Count the pieces of work: tiles of all groups, and of each as many as its positions have parts."""
+    groups, n_len, c_len, taps, _, splits = sizes
+    return groups * splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(taps * gl.cdiv(c_len, DEPTH) * DEPTH, TILE[1])
+
+
+@gluon.jit
+def _piece(number, sizes, TILE: gl.constexpr):
+    """Say where a piece of work is: which part of the positions and which group, its first row and panel, its boxes."""
+    _, n_len, c_len, taps, boxes, splits = sizes
+    across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
+    rest, row, col = place_tile(number, n_len, across, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(rest % splits, splits, boxes)
+    return rest % splits, rest // splits, row, col // DEPTH, first, last
+
+
+@gluon.jit
+def _panel_at(number, sizes, taps):
+    """Return the tap of a panel, and its first channel; behind the last panel, one that lies outside of the input."""
+    _, _, c_len, count, _, _ = sizes
+    across = gl.cdiv(c_len, DEPTH)
+    outside = number // across >= count
+    tap = gl.where(outside, 0, number // across)
+    return tap_at(tap, taps), gl.where(outside, across * DEPTH, number % across * DEPTH)
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.constexpr):
+    """Copy the boxes of both gradient and input that each tile needs."""
+    grad_map, x_map, grad_memory, x_memory = maps[0], maps[1], memory[0], memory[1]
+    full, empty = barriers
+    DOWN: gl.constexpr = TILE[0] // OWNED
+    ACROSS: gl.constexpr = TILE[1] // DEPTH
+    groups, n_len, c_len, _, _, _ = sizes
+    copied = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        _, group, row, panel, first, last = _piece(number, sizes, TILE)
+        for step in range(first, last):
+            position = box_at(step, boxes, shape)
+            n, d, h, w = position
+            stage = copied % TILE[3]
+            mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
+            mbarrier.expect(full.index(stage), grad_map.block_type.nbytes * DOWN + x_map.block_type.nbytes * ACROSS)
+            for part in gl.static_range(DOWN):
+                place = [n, d, h, w, group * n_len + row + part * OWNED]
+                copy_in(grad_map, place, full.index(stage), box5(grad_map, grad_memory.index(stage * DOWN + part), 0))
+            for part in gl.static_range(ACROSS):
+                tap, start = _panel_at(panel + part, sizes, taps)
+                m, x_d, x_h, x_w = met_at(position, tap, sweep)
+                # a panel that there is not lies behind the channels of all groups
+                outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
+                channel = gl.where(outside, groups * c_len, group * c_len + start)
+                place = [m, x_d, x_h, x_w, channel]
+                copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage), part))
+            copied += 1
+
+
+@gluon.jit
+def _store_panels(
+    OWN: gl.constexpr, out_map, out_memory, acc, place, sizes, taps, STORED: gl.constexpr, PANEL: gl.constexpr
+):
+    """Store rows of a consumer, `PANEL` columns at a time, from two pieces in turn; `STORED` columns were before them.
+
+    `place` is the part of the sum, the first row of all groups and of its own, and the first panel.
+    """
+    if acc.shape[1] > PANEL:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store_panels(OWN, out_map, out_memory, left, place, sizes, taps, STORED, PANEL)
+        _store_panels(OWN, out_map, out_memory, right, place, sizes, taps, STORED + HALF, PANEL)
+    else:
+        split, channel, row, panel = place
+        tap, start = _panel_at(panel + STORED // DEPTH, sizes, taps)
+        start = start + STORED % DEPTH
+        # rows that the map does not leave out there are another group's
+        if row < sizes[1]:
+            # what was stored from this piece before must have left
+            if STORED == 0:
+                tma.store_wait(0)
+            else:
+                tma.store_wait(1)
+            piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+            piece.store(acc.to(out_memory.dtype))
+            fence_async_shared()
+            flat = (tap[0] * taps[1] + tap[1]) * taps[2] + tap[2]
+            copy_out(out_map, [0, split, channel, flat, start], box5(out_map, piece, 0))
+
+
+@gluon.jit
+def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.constexpr, PANEL: gl.constexpr):
+    """Write the rows of number `OWN` of every tile."""
+    trans: gl.constexpr = (True, False)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    used = 0
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        split, group, row, panel, first, last = _piece(number, sizes, TILE)
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, trans)
+        acc = finish(acc, barriers[1], before)
+        used += last - first
+        own = row + OWN * OWNED
+        place = (split, group * sizes[1] + own, own, panel)
+        _store_panels(OWN, maps[2], memory[2], acc, place, sizes, taps, 0, PANEL)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def conv_weight_grad_sm90_kernel(
+    grad_map,
+    x_map,
+    out_map,
+    groups,
+    c_len,
+    n_len,
+    boxes_n,
+    boxes_d,
+    boxes_h,
+    boxes_w,
+    box_n,
+    box_d,
+    box_h,
+    box_w,
+    taps_d,
+    taps_h,
+    taps_w,
+    mul_d,
+    mul_h,
+    mul_w,
+    step_d,
+    step_h,
+    step_w,
+    start_d,
+    start_h,
+    start_w,
+    splits,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    PANEL: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``sum over positions of grad * x``, as `nojit.kernels.conv.kernel.conv_weight_grad_kernel` does.
+
+    The maps are of the gradient and of x, by channels, copied in boxes of [box_n, box_d, box_h, box_w, 64] of which there are
+    so many in each dimension, and of the result [1, splits, rows, taps, c_len], in boxes of [1, 1, 64, 1, PANEL]: with several
+    splits each is fp32, the sum of a part of the boxes. Groups have multiples of 64 channels, unless there is one only.
+    `STAGES` is how many boxes shared memory holds. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    grad_memory = allocate(grad_map, STAGES * (BLOCK_M // OWNED), DEPTH, OWNED, OWNED)
+    x_memory = allocate(x_map, STAGES, DEPTH, BLOCK_N, DEPTH)
+    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    fence_async_shared()
+    maps = (grad_map, x_map, out_map)
+    memory = (grad_memory, x_memory, out_memory)
+    boxes = (boxes_n, boxes_d, boxes_h, boxes_w)
+    shape = (box_n, box_d, box_h, box_w)
+    taps = (taps_d, taps_h, taps_w)
+    sweep = ((mul_d, mul_h, mul_w), (step_d, step_h, step_w), (start_d, start_h, start_w))
+    sizes = (groups, n_len, c_len, taps_d * taps_h * taps_w, boxes_n * boxes_d * boxes_h * boxes_w, splits)
+    if BLOCK_M == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, taps, tile, PANEL)),
+                (_consume, (1, maps, memory, barriers, sizes, taps, tile, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile)),
+            ],
+            [4, 1],
+            [224, 56],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, taps, tile, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile)),
+            ],
+            [1],
+            [56],
+        )

@@ -1,0 +1,251 @@
+"""Launches of convolutions over pointers, of any strides, and of convolutions that are products of matrices."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import torch
+from nojit.kernels.bmm.prepared import OTHERS, prepare
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
+from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
+from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.maps import processors
+from nojit.kernels.memos import Recording
+from torch import Tensor
+
+__all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
+
+TILE: Final = 128
+"""The sides of tiles that work is reckoned in."""
+LEAST_DEPTH: Final = 512
+"""The least depth of a part: a shallower one costs more to write and to add than it saves."""
+MOST: Final = 32
+COST: Final = 0.01
+"""What one more part costs, as a share of the time that the whole takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum over taps and channels: ``out[n, g, o, p] = bias[g, o] + sum of x[n, g, c, ...] * w[g, o, c, tap]``.
+
+    `sweep` says where. The tensors are x [batch, groups * c_len, ...], out [batch, groups * n_len, ...] and w, whose first two
+    dimensions are [groups * n_len, c_len], or, `turned`, [groups * c_len, n_len].
+    """
+
+    sweep: Sweep
+    batch: int
+    groups: int
+    c_len: int
+    n_len: int
+    turned: bool
+    precision: str
+
+    @property
+    def positions(self) -> int:
+        """How many positions the result has, over the whole batch."""
+        return self.batch * math.prod(self.sweep.out)
+
+    @property
+    def depth(self) -> int:
+        """How much each element of the result sums up."""
+        return self.c_len * math.prod(self.sweep.taps)
+
+    def weight_strides(self, w: Tensor) -> tuple[int, ...]:
+        """Return the strides of a group, of both kinds of channels and of taps."""
+        outer, inner, *taps = strides_of(w)
+        if self.turned:
+            return (outer * self.c_len, inner, outer, *taps)
+        return (outer * self.n_len, outer, inner, *taps)
+
+    def part(self, first: tuple[int, ...], sizes: tuple[int, ...]) -> Sum:
+        """Return the same for some of the batch and of the positions."""
+        own = self.sweep.part((first[1], first[2], first[3]), (sizes[1], sizes[2], sizes[3]))
+        return replace(self, batch=sizes[0], sweep=own)
+
+
+def parts_of(tiles: int, depth: int, device_processors: int) -> int:
+    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost."""
+    if not tiles:
+        return 1
+
+    def gain(parts: int) -> float:
+        programs = tiles * parts
+        rounds = -(-programs // device_processors)
+        return programs / (rounds * device_processors) * (1 - COST * (parts - 1))
+
+    return max(range(1, max(1, min(depth // LEAST_DEPTH, MOST)) + 1), key=lambda parts: (gain(parts), -parts))
+
+
+def _tiles(groups: int, rows: int, cols: int) -> int:
+    return groups * -(-rows // TILE) * -(-cols // TILE)
+
+
+def _processors(value: Tensor) -> int:
+    return processors(value) if value.is_cuda else OTHERS
+
+
+def _unused(recording: Recording, value: Tensor) -> Tensor:
+    """Make what stands where no partial sums are wanted; all calls of a kind share it."""
+    unused = torch.empty(1, dtype=torch.float32, device=value.device)
+    recording.constant(unused)
+    return unused
+
+
+def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """Launch a sum; `out` is all that it writes, or every so many-th position of a tensor."""
+    splits = 1
+    pixel = merged(positions_of(out), strides_of(out)[2:])
+    if one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None:
+        splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, _processors(x))
+    if splits == 1:
+        for first, sizes in pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT):
+            own = one.part(first, sizes)
+            whole = own.positions == one.positions
+            source = x if whole else recording.make(part_of, x, (first[0],), (sizes[0],), (1,))
+            target = out if whole else recording.make(_piece_of, out, first, sizes)
+            _launch(recording, own, source, w, bias, target, None, 1)
+        return
+    width = padded_width(one.n_len)
+    partial = recording.make(torch.empty, (splits, one.positions, width), dtype=torch.float32, device=x.device)
+    _launch(recording, one, x, w, None, out, partial, splits)
+    rows = math.prod(one.sweep.out)
+    outer, channel, *_ = strides_of(out)
+    strides = (outer, pixel if pixel is not None else 0, channel)
+    launch_merge(recording, partial, out, bias, (one.batch, rows, one.n_len, splits, width), strides)
+
+
+def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
+    """View a part of the batch and of the positions, all channels."""
+    skip = 1 if value.dim() == PADDED_DIM + 2 else 0
+    starts = (first[0], 0, *first[1 + skip :])
+    lengths = (sizes[0], value.shape[1], *sizes[1 + skip :])
+    return part_of(value, starts, lengths, (1,) * value.dim())
+
+
+def _launch(
+    recording: Recording,
+    one: Sum,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    partial: Tensor | None,
+    splits: int,
+) -> None:
+    recording.launch(
+        "conv",
+        x,
+        w,
+        out,
+        x if bias is None else bias,
+        _unused(recording, x) if partial is None else partial,
+        *(one.batch, one.groups, one.c_len, one.n_len),
+        *one.sweep.numbers,
+        splits,
+        padded_width(one.n_len),
+        int(bias is not None),
+        *strides_of(x),
+        *one.weight_strides(w),
+        *strides_of(out),
+        PRECISION=one.precision,
+    )
+
+
+def launch_merge(
+    recording: Recording,
+    partial: Tensor,
+    out: Tensor,
+    bias: Tensor | None,
+    sizes: tuple[int, int, int, int, int],
+    strides: tuple[int, int, int],
+) -> None:
+    """Add up parts in order, and the bias; `sizes` are batch, rows, columns, parts and the columns of a part."""
+    added = out if bias is None else bias
+    recording.launch(
+        "bmm_merge", partial, out, added, *sizes, 0, 1.0, float(bias is not None), 0, 0, added.stride(0), *strides
+    )
+
+
+def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+    """Launch a sum as a product of matrices, if it is one that the products' kernels serve; say whether it was."""
+    if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
+        return False
+    sizes = (one.batch, *one.sweep.out)
+    rows = _Rows.of(x, sizes), _Rows.of(out, sizes)
+    if any(each.apart is None for each in rows):
+        return False
+    batch = 1 if all(each.whole for each in rows) else one.batch
+    a, result = (
+        recording.stands(each.matrices(value, (batch, one.positions // batch, width)), value)
+        for each, value, width in zip(rows, (x, out), (one.c_len, one.n_len), strict=True)
+    )
+    _, across, down, *_ = one.weight_strides(w)
+    b = recording.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
+    call = prepare(a, b, bias, result, finished=bias is not None)
+    recording.constant(call.unused)
+    call(a, b, bias, result, (0, 1.0, float(bias is not None)), recording)
+    return True
+
+
+class _Rows(NamedTuple):
+    """The positions of a tensor as the rows of matrices whose columns are channels."""
+
+    apart: int | None
+    """How far rows lie from one another; None where that differs."""
+    whole: bool
+    """Whether the rows of a whole batch do."""
+
+    @staticmethod
+    def of(value: Tensor, sizes: tuple[int, ...]) -> _Rows:
+        """Read the strides of a tensor with so many positions, the batch first."""
+        outer, _, *inner = strides_of(value)
+        apart = merged(sizes, (outer, *inner))
+        return _Rows(merged(sizes[1:], inner), False) if apart is None else _Rows(apart, True)
+
+    def matrices(self, value: Tensor, shape: tuple[int, int, int]) -> Tensor:
+        """View a tensor as so many matrices."""
+        outer, channel, *_ = value.stride()
+        return value.as_strided(shape, (outer, self.apart or 0, channel))
+
+
+def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
+    """Launch the gradient of a weight: of the sum that `one` says, by the gradient of its result, over dense rows."""
+    across = one.depth
+    pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
+    splits = 1
+    if len(pieces) == 1:
+        splits = parts_of(_tiles(one.groups, one.n_len, across), one.positions, _processors(x))
+    parts, rows, width = splits * len(pieces), one.groups * one.n_len, padded_width(across)
+    partial = None
+    if parts > 1:
+        partial = recording.make(torch.empty, (parts, rows, width), dtype=torch.float32, device=x.device)
+    for number, (first, sizes) in enumerate(pieces):
+        own, its_grad, its_x, sums = one, grad, x, partial
+        if len(pieces) > 1:
+            own = one.part(first, sizes)
+            its_grad = recording.make(_piece_of, grad, first, sizes)
+            its_x = recording.make(part_of, x, (first[0],), (sizes[0],), (1,))
+            sums = recording.make(torch.narrow, partial, 0, number, 1)
+        recording.launch(
+            "conv_weight_grad",
+            its_grad,
+            its_x,
+            out,
+            _unused(recording, x) if sums is None else sums,
+            *(own.batch, own.groups, own.c_len, own.n_len),
+            *own.sweep.numbers,
+            splits,
+            width,
+            int(parts == 1),
+            *strides_of(its_grad),
+            *strides_of(its_x),
+            *strides_of(out),
+            PRECISION=own.precision,
+        )
+    if partial is not None:
+        launch_merge(recording, partial, out, None, (1, rows, across, parts, width), (0, across, 1))

@@ -1,0 +1,211 @@
+"""Launches of convolutions over tensor maps: which calls they serve, how operands are described, which boxes are copied."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import torch
+from nojit.kernels.bmm.prepared import OTHERS
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launches import Sum, launch_merge, parts_of
+from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
+from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.maps import MAP_BYTES, Described, processors, takes_maps
+from nojit.kernels.memos import Recording
+from torch import Tensor
+
+__all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad"]
+
+PANEL_BYTES: Final = 128
+"""The width of what the kernels store at once."""
+ROWS: Final = 64
+"""The positions of a box, and the channels that are copied of each."""
+TILE: Final = 128
+REACH: Final = 256
+"""How many elements of a dimension a copy reaches over at most."""
+STEP: Final = 8
+"""How far apart a copy takes them at most."""
+USED: Final = 0.6
+"""The least share of the channels that are copied which there must be; kernels over pointers waste fewer."""
+
+Four = tuple[int, int, int, int]
+
+
+class Boxes(NamedTuple):
+    """How positions are cut into boxes: batch, depth, height and width."""
+
+    counts: Four
+    sizes: Four
+
+    @property
+    def rows(self) -> int:
+        """How many rows of products they are, those behind the edges included."""
+        return math.prod(self.counts) * ROWS
+
+
+@lru_cache(maxsize=1024)
+def boxes_of(positions: Four, apart: Four, most_images: int = ROWS) -> Boxes:
+    """Choose the boxes of 64 positions that waste the fewest behind the edges; of equals, those that are wide and high.
+
+    Args:
+        positions: of the result.
+        apart: how far apart those that meet neighbours lie in the input: a copy reaches so much farther.
+        most_images: how many images a box may be of.
+    """
+    sides = [1 << bit for bit in range(ROWS.bit_length())]
+    found = []
+    for n in sides[: most_images.bit_length()]:
+        for d in sides:
+            for h in sides:
+                if n * d * h > ROWS:
+                    break
+                sizes = (n, d, h, ROWS // (n * d * h))
+                if all(size * step <= REACH for size, step in zip(sizes, apart, strict=True)):
+                    counts = [-(-count // size) for count, size in zip(positions, sizes, strict=True)]
+                    found.append(Boxes((counts[0], counts[1], counts[2], counts[3]), sizes))
+    return min(
+        found, key=lambda boxes: (boxes.rows, boxes.sizes[0], boxes.sizes[1], abs(boxes.sizes[2] - boxes.sizes[3]))
+    )
+
+
+def _is_served(one: Sum, *tensors: Tensor) -> bool:
+    """Say whether the kernels over maps serve a sum of tensors that maps describe, and are worth it."""
+    if not (takes_maps(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
+        return False
+    if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
+        return False
+    if any(channels < USED * ROWS * -(-channels // ROWS) for channels in (one.c_len, one.n_len)):
+        return False
+    return all(map(_is_described, tensors))
+
+
+def _is_described(value: Tensor) -> bool:
+    unit = MAP_BYTES // value.element_size()
+    strides = [stride for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1]
+    apart = [stride for stride in strides if stride != 1]
+    return (
+        value.data_ptr() % MAP_BYTES == 0
+        and value.numel() > 0
+        and value.stride(1) == 1
+        and strides.count(1) <= 1
+        and all(stride > 0 and stride % unit == 0 for stride in apart)
+    )
+
+
+def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
+    """Describe a tensor by channels: [batch, depth, height, width, channels]."""
+    unit = MAP_BYTES // value.element_size()
+    outer, _, *inner = strides_of(value)
+    shape = (value.shape[0], *positions_of(value), value.shape[1])
+    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    strides = [unit if size == 1 else stride for size, stride in zip(shape, (outer, *inner), strict=False)]
+    return Described(value, (*strides, 1), shape, box, steps)
+
+
+def _weight_of(recording: Recording, w: Tensor) -> Tensor:
+    """Return a weight by channels, copied if it is not."""
+    if _is_described(w):
+        return w
+    copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
+    return copy
+
+
+def _steps_of(one: Sum) -> tuple[int, ...] | None:
+    return None if one.sweep.mul == (1, 1, 1) else (1, *one.sweep.mul, 1)
+
+
+def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
+    """List what both kernels take of boxes, taps and steps."""
+    own = one.sweep
+    return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
+
+
+def _processors(value: Tensor) -> int:
+    return processors(value) if value.is_cuda else OTHERS
+
+
+def launch_mapped(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+    """Launch a sum over maps, if the kernel for sm_90 serves it; say whether it was."""
+    unit = MAP_BYTES // x.element_size()
+    if not _is_served(one, x, out) or w.shape[1] % unit:
+        return False
+    positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), _processors(x)
+    boxes = boxes_of(positions, apart)
+    if boxes.rows > sweeps.LIMIT:
+        return False
+    splits, partial, target, element_bytes = 1, None, out, x.element_size()
+    pixel = merged(positions_of(out), strides_of(out)[2:])
+    if one.groups == 1 and pixel is not None:
+        splits = parts_of(-(-boxes.rows // TILE) * -(-one.n_len // TILE), one.depth, count)
+    width = padded_width(one.n_len)
+    if splits > 1:
+        # the parts of a batch follow one another: no box may be of two of them
+        boxes = boxes_of(positions, apart, 1)
+        partial = recording.make(torch.empty, (splits, one.positions, width), dtype=torch.float32, device=x.device)
+        element_bytes = partial.element_size()
+    panel = PANEL_BYTES // element_bytes
+    box = (*boxes.sizes, panel)
+    if partial is None:
+        of_out = _describe(target, box)
+    else:
+        _, d, h, row = positions
+        shape = (splits * one.batch, d, h, row, one.n_len)
+        of_out = Described(partial, (d * h * row * width, h * row * width, row * width, width, 1), shape, box)
+    has_bias = bias is not None and splits == 1
+    recording.launch(
+        "conv_sm90",
+        _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
+        _describe(_weight_of(recording, w)),
+        of_out,
+        x if bias is None else bias,
+        *(one.batch, one.groups, one.c_len, one.n_len),
+        *_numbers_of(one, boxes),
+        *(splits, int(has_bias), count),
+        TURNED=one.turned,
+        PANEL=panel,
+    )
+    if partial is not None:
+        outer, channel, *_ = strides_of(out)
+        sizes = (one.batch, math.prod(one.sweep.out), one.n_len, splits, width)
+        launch_merge(recording, partial, out, bias, sizes, (outer, pixel or 0, channel))
+    return True
+
+
+def launch_mapped_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> bool:
+    """Launch the gradient of a weight over maps, if the kernel for sm_90 serves it; say whether it was."""
+    taps = math.prod(one.sweep.taps)
+    row_stride, channel, *inner = strides_of(out)
+    # a row of the result is its taps, one after the other, and of each the channels
+    dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
+    if not _is_served(one, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
+        return False
+    boxes = boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
+    if boxes.rows > sweeps.LIMIT or one.c_len % (MAP_BYTES // x.element_size()):
+        return False
+    rows, count = one.groups * one.n_len, _processors(x)
+    across = taps * -(-one.c_len // ROWS) * ROWS
+    tiles = one.groups * -(-one.n_len // TILE) * -(-across // TILE)
+    splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)
+    target, stride, named = out, one.depth, {"PANEL": PANEL_BYTES // x.element_size()}
+    if splits > 1:
+        target = recording.make(torch.empty, (splits, rows, width), dtype=torch.float32, device=x.device)
+        stride, named = width, {"PANEL": PANEL_BYTES // target.element_size()}
+    parts: tuple[Any, ...] = (1, splits, rows, taps, one.c_len)
+    of_out = Described(target, (rows * stride * splits, rows * stride, stride, one.c_len, 1), parts)
+    recording.launch(
+        "conv_weight_grad_sm90",
+        _describe(grad, (*boxes.sizes, ROWS)),
+        _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
+        of_out,
+        *(one.groups, one.c_len, one.n_len),
+        *_numbers_of(one, boxes),
+        *(splits, count),
+        **named,
+    )
+    if splits > 1:
+        launch_merge(recording, target, out, None, (1, rows, one.depth, splits, width), (0, one.depth, 1))
+    return True

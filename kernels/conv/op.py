@@ -1,0 +1,280 @@
+"""Convolutions as operators of torch: ``conv2d`` and ``conv3d``, with their gradients.
+
+Three operators of the namespace ``nojit`` are all there is: the convolution, the gradient of its input and that of its
+weight. Each is linear in both of its operands, and its gradients are the other two.
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_tensors
+from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of
+from nojit.kernels.conv.layouts import by_channels, formatted, new_like
+from nojit.kernels.conv.running import run_conv, run_input_grad, run_weight_grad
+from nojit.kernels.conv.sweeps import Window
+from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.memos import Recording, new_memo
+from torch import Tensor
+
+__all__ = ["conv2d", "conv3d"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_MEMO: Final = new_memo(operands=3, limit=1024)
+_Ints = int | Sequence[int]
+
+
+def conv2d(
+    input: Tensor,  # noqa: A002 - torch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: _Ints = 1,
+    padding: Padding = 0,
+    dilation: _Ints = 1,
+    groups: int = 1,
+    *,
+    allow_tf32: bool | None = None,
+) -> Tensor:
+    """Convolve images, as ``torch.nn.functional.conv2d`` does.
+
+    Args:
+        input: [N, C, H, W] or [C, H, W], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype.
+            Fastest by channels (``torch.channels_last``), with a weight that is stored so too.
+        weight: [O, C / groups, kH, kW], of the same dtype and device.
+        bias: [O].
+        stride: an int, or one a dimension.
+        padding: likewise, or ``"same"`` (with a stride of 1) or ``"valid"``; with zeros, on both sides.
+        dilation: likewise.
+        groups: a divisor of C and of O.
+        allow_tf32: whether fp32 may be multiplied by TF32; None leaves it to torch's switch for convolutions, which says
+            yes unless it was changed.
+
+    Returns:
+        [N, O, ...], or without N where the input had none; by channels where the input or the weight is, else contiguous.
+        Sums are taken in fp32 and rounded once. Differentiable, twice too.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape, number or word that does not fit.
+    """
+    return _convolve(2, input, weight, bias, stride, padding, dilation, groups, allow_tf32)
+
+
+def conv3d(
+    input: Tensor,  # noqa: A002 - torch's name
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: _Ints = 1,
+    padding: Padding = 0,
+    dilation: _Ints = 1,
+    groups: int = 1,
+    *,
+    allow_tf32: bool | None = None,
+) -> Tensor:
+    """Convolve volumes, [N, C, D, H, W] or [C, D, H, W], by a weight [O, C / groups, kD, kH, kW]; else like `conv2d`."""
+    return _convolve(3, input, weight, bias, stride, padding, dilation, groups, allow_tf32)
+
+
+def _convolve(
+    dims: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: _Ints,
+    padding: Padding,
+    dilation: _Ints,
+    groups: int,
+    allow_tf32: bool | None,
+) -> Tensor:
+    """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
+    if not torch.compiler.is_compiling():
+        words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
+        known: Tensor | None = _MEMO(x, weight, bias, library.CURRENT.source, *words)
+        if known is not None:
+            return known
+    check_tensors(input=x, weight=weight)
+    if bias is not None:
+        check_tensors(bias=bias)
+    if autocasts():
+        x, weight, bias = lowered(x), lowered(weight), lowered(bias)
+    # torch takes a single image for a batch of one
+    single = x.dim() == dims + 1
+    batched = x.unsqueeze(0) if single else x
+    check_operands(dims, batched, weight, bias, groups)
+    window = window_of(dims, weight, stride, padding, dilation)
+    sizes_of(batched, weight, window)
+    how = precision(x.dtype, allow_tf32)
+    if single or not is_plain(x, weight, bias):
+        result: Tensor = _conv(batched, weight, bias, *window, groups, how)
+        return result.squeeze(0) if single else result
+    words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
+    recording = Recording(x, weight, bias)
+    own_x, own_weight, own_bias = recording.operands
+    result = run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
+    _MEMO.remember(recording.recipe(result), x, weight, bias, recording.source, *words)
+    return result
+
+
+def _words(
+    dims: int, x: Tensor, stride: _Ints, padding: Padding, dilation: _Ints, groups: int, allow_tf32: bool | None
+) -> tuple[object, ...]:
+    """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
+    # an operand that is no tensor has no dtype: the checks say so
+    how = precision(x.dtype, allow_tf32) if getattr(x, "dtype", None) is torch.float32 else None
+    return (dims, *map(_hashable, (stride, padding, dilation)), groups, how)
+
+
+def _hashable(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _run(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    how: str,
+) -> Tensor:
+    recording = Recording(x, weight, bias)
+    own_x, own_weight, own_bias = recording.operands
+    window = _window(stride, before, after, dilation)
+    return run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
+
+
+def _run_input_grad(
+    grad: Tensor,
+    weight: Tensor,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    how: str,
+) -> Tensor:
+    recording = Recording(grad, weight)
+    own_grad, own_weight = recording.operands
+    window = _window(stride, before, after, dilation)
+    return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, how)
+
+
+def _run_weight_grad(
+    grad: Tensor,
+    x: Tensor,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    how: str,
+) -> Tensor:
+    recording = Recording(grad, x)
+    own_grad, own_x = recording.operands
+    window = _window(stride, before, after, dilation)
+    return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, how)
+
+
+def _window(stride: Sequence[int], before: Sequence[int], after: Sequence[int], dilation: Sequence[int]) -> Window:
+    return Window(tuple(stride), tuple(before), tuple(after), tuple(dilation))
+
+
+def _allocate(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    *_: object,
+) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    del bias
+    sizes = _window(stride, before, after, dilation).sizes(x.shape[2:], weight.shape[2:])
+    return new_like(x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
+
+
+def _allocate_grad(grad: Tensor, other: Tensor, shape: Sequence[int], *_: object) -> Tensor:
+    return new_like(grad, shape, by_channels(grad, other))
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    x, weight, _, *ctx.words = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    to_x = to_weight = to_bias = None
+    grad = _like(grad, x, weight)
+    if ctx.needs_input_grad[0]:
+        to_x = _conv_input_grad(grad, weight, x.shape, *ctx.words)
+    if ctx.needs_input_grad[1]:
+        to_weight = _conv_weight_grad(grad, x, weight.shape, *ctx.words)
+    if ctx.needs_input_grad[2]:
+        to_bias = grad.sum((0, *range(2, grad.dim())))
+    return to_x, to_weight, to_bias, *(None for _ in ctx.words)
+
+
+def _like(grad: Tensor, *operands: Tensor) -> Tensor:
+    """Return a gradient with all of its elements, stored as the result was: that of a sum is expanded, and has but one."""
+    return grad.contiguous(memory_format=formatted(by_channels(*operands), grad.dim()))
+
+
+def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    grad, other, _, *ctx.words = inputs
+    ctx.save_for_backward(grad, other)
+
+
+def _backward_of_input_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    from_output, weight = ctx.saved_tensors
+    grad = _like(grad, from_output, weight)
+    to_grad = _conv(grad, weight, None, *ctx.words) if ctx.needs_input_grad[0] else None
+    to_weight = None
+    if ctx.needs_input_grad[1]:
+        to_weight = _conv_weight_grad(from_output, grad, weight.shape, *ctx.words)
+    return to_grad, to_weight, None, *(None for _ in ctx.words)
+
+
+def _backward_of_weight_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    from_output, x = ctx.saved_tensors
+    grad = _like(grad, from_output, x)
+    to_grad = _conv(x, grad, None, *ctx.words) if ctx.needs_input_grad[0] else None
+    to_x = _conv_input_grad(from_output, grad, x.shape, *ctx.words) if ctx.needs_input_grad[1] else None
+    return to_grad, to_x, None, *(None for _ in ctx.words)
+
+
+_WINDOW: Final = "int[] stride, int[] before, int[] after, int[] dilation, int groups, str precision"
+_LIBRARY.define(f"conv(Tensor x, Tensor weight, Tensor? bias, {_WINDOW}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"conv_input_grad(Tensor grad, Tensor weight, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"conv_weight_grad(Tensor grad, Tensor x, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
+for _name, _function, _fake in (
+    ("conv", _run, _allocate),
+    ("conv_input_grad", _run_input_grad, _allocate_grad),
+    ("conv_weight_grad", _run_weight_grad, _allocate_grad),
+):
+    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"nojit::{_name}", _fake, lib=_LIBRARY)
+torch.library.register_autograd("nojit::conv", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd(
+    "nojit::conv_input_grad", _backward_of_input_grad, setup_context=_save_grad, lib=_LIBRARY
+)
+torch.library.register_autograd(
+    "nojit::conv_weight_grad", _backward_of_weight_grad, setup_context=_save_grad, lib=_LIBRARY
+)
+_conv = torch.ops.nojit.conv.default
+_conv_input_grad = torch.ops.nojit.conv_input_grad.default
+_conv_weight_grad = torch.ops.nojit.conv_weight_grad.default

@@ -1,0 +1,55 @@
+"""Convolutions in plain torch, by their definition: a product of matrices for each tap (any dtype, fp64 too)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from torch import Tensor
+
+__all__ = ["convolve"]
+
+
+def convolve(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    groups: int = 1,
+) -> Tensor:
+    """Return the convolution of x [N, C, ...] by weight [O, C / groups, ...].
+
+    Args:
+        x: what is convolved.
+        weight: of as many dimensions.
+        bias: [O], added to each position.
+        stride: for each dimension.
+        before: what is padded before the first position of each dimension.
+        after: what is padded behind the last.
+        dilation: for each dimension.
+        groups: C and O are cut into as many.
+    """
+    sides = [side for pair in reversed(list(zip(before, after, strict=True))) for side in pair]
+    padded = torch.nn.functional.pad(x, sides)
+    taps = weight.shape[2:]
+    sizes = [
+        (size - d * (count - 1) - 1) // s + 1
+        for size, count, s, d in zip(padded.shape[2:], taps, stride, dilation, strict=True)
+    ]
+    batch, rows = x.shape[0], weight.shape[0] // groups
+    total = x.new_zeros(batch, groups, rows, *sizes)
+    for tap in product(*map(range, taps)):
+        spans = [
+            slice(t * d, t * d + (size - 1) * s + 1, s)
+            for t, d, size, s in zip(tap, dilation, sizes, stride, strict=True)
+        ]
+        met = padded[:, :, *spans].reshape(batch, groups, -1, *sizes)
+        taken = weight[:, :, *tap].reshape(groups, rows, -1)
+        total = total + torch.einsum("ngc...,goc->ngo...", met, taken)
+    result = total.reshape(batch, -1, *sizes)
+    return result if bias is None else result + bias.reshape(1, -1, *(1 for _ in sizes))

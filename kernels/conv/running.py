@@ -1,0 +1,100 @@
+"""What a convolution and its gradients allocate and launch, once their arguments are checked."""
+
+# ruff: noqa: PLR0917 - a convolution has many facts
+
+from __future__ import annotations
+
+from nojit.kernels.conv.launches import Sum, launch, launch_product, launch_weight_grad
+from nojit.kernels.conv.layouts import by_channels, new_like, part_of
+from nojit.kernels.conv.mapped import launch_mapped, launch_mapped_weight_grad
+from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
+from nojit.kernels.memos import Recording
+from torch import Tensor
+
+__all__ = ["run_conv", "run_input_grad", "run_weight_grad"]
+
+
+def run_conv(
+    recording: Recording,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    window: Window,
+    groups: int,
+    precision: str,
+) -> Tensor:
+    """Convolve x [N, C, ...] by weight [O, C / groups, ...]."""
+    sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
+    sizes = window.sizes(x.shape[2:], weight.shape[2:])
+    out: Tensor = recording.make(new_like, x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
+    if not out.numel():
+        return out
+    if bias is not None and not bias.is_contiguous():
+        bias = recording.make(Tensor.contiguous, bias)
+    one = Sum(sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, turned=False, precision=precision)
+    _sum(recording, one, x, weight, bias, out)
+    return out
+
+
+def run_input_grad(
+    recording: Recording,
+    grad: Tensor,
+    weight: Tensor,
+    shape: tuple[int, ...],
+    window: Window,
+    groups: int,
+    precision: str,
+) -> Tensor:
+    """Compute the gradient of an input [N, C, ...] from that of the output [N, O, ...]."""
+    classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
+    # a position that meets no tap stays 0
+    zeros = not all(map(_has_taps, classes))
+    out: Tensor = recording.make(new_like, grad, shape, by_channels(grad, weight), zeros)
+    if not out.numel():
+        return out
+    c_len, n_len = weight.shape[0] // groups, weight.shape[1]
+    for each in filter(_has_taps, classes):
+        one = Sum(each.sweep, shape[0], groups, c_len, n_len, turned=True, precision=precision)
+        target, taps = out, weight
+        if len(classes) > 1:
+            target = recording.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
+            taps = recording.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
+        _sum(recording, one, grad, taps, None, target)
+    return out
+
+
+def _has_taps(each: Class) -> bool:
+    return all(count > 0 for count in each.sweep.taps)
+
+
+def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
+    """Return first indices, counts and steps for all dimensions of a tensor, of those of its positions."""
+    first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
+    return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
+
+
+def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """Launch a sum by the kernel that is fastest for it."""
+    if launch_product(recording, one, x, w, bias, out) or launch_mapped(recording, one, x, w, bias, out):
+        return
+    launch(recording, one, x, w, bias, out)
+
+
+def run_weight_grad(
+    recording: Recording,
+    grad: Tensor,
+    x: Tensor,
+    shape: tuple[int, ...],
+    window: Window,
+    groups: int,
+    precision: str,
+) -> Tensor:
+    """Compute the gradient of a weight [O, C / groups, ...] from that of the output [N, O, ...]."""
+    out: Tensor = recording.make(new_like, grad, shape, by_channels(grad, x))
+    if not out.numel():
+        return out
+    sweep = forward_sweep(window, x.shape[2:], shape[2:])
+    one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, turned=False, precision=precision)
+    if not launch_mapped_weight_grad(recording, one, grad, x, out):
+        launch_weight_grad(recording, one, grad, x, out)
+    return out

@@ -1,0 +1,193 @@
+"""The convolutions over tensor maps, step by step without a device: see `tests.kernels.gluon_stub` for what that shows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op
+from nojit.kernels.conv.mapped import ROWS, boxes_of
+from nojit.kernels.maps import Described
+from torch import Tensor
+from torch.nn import functional
+
+from tests.kernels.accuracy import assert_accurate
+from tests.kernels.gluon_stub import BoxMap, Pointer, load
+from tests.kernels.sm90 import KERNELS, PROGRAMS, SHARED
+
+# as few stages as work: the more often they are used again, the more is seen
+TILES = {
+    "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
+    "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+}
+FILES = {"conv_sm90": "kernel_sm90.py", "conv_weight_grad_sm90": "kernel_sm90_grad.py"}
+LAST = torch.channels_last
+chosen: dict[str, int] = {}
+asked: list[str] = []
+
+
+def provide(name: str):
+    """Give kernels as Python; the sums of parts too."""
+
+    def launch(*args: Any, **named: Any) -> None:
+        asked.append(name)
+        if name == "bmm_merge":
+            merge(*args)
+            return
+        paths = (*SHARED, "conv/kernel_sm90_boxes.py", f"conv/{FILES[name]}")
+        kernel = load(f"{name}_kernel", *(KERNELS / path for path in paths))
+        panel = named["PANEL"]
+        blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
+        kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **chosen)
+
+    return launch
+
+
+def argument(value: Any, block: tuple[int, ...]) -> Any:
+    if isinstance(value, Described):
+        of, own = value.base.detach().as_strided(value.shape, value.strides), value.geometry
+        return BoxMap(of, own.box or block, own.steps)
+    if not isinstance(value, Tensor):
+        return value
+    return Pointer(value.new_empty(0).set_(value.untyped_storage()), value.storage_offset())
+
+
+def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
+    batch, rows, cols, parts, _, _, _, beta = numbers[:8]
+    assert parts == len(partial)
+    total = partial.sum(0).view(batch, rows, -1)[:, :, :cols]
+    if beta:
+        total = total + bias.float()
+    out.as_strided((batch, rows, cols), numbers[11:]).copy_(total)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a device of a few processors that takes maps, and forget what was remembered for others."""
+    monkeypatch.setattr(mapped, "takes_maps", lambda value: value.element_size() == 2)
+    op._MEMO.forget()
+    chosen.clear()
+    chosen.update(TILES["64 x 64"])
+    asked.clear()
+    with library.override(provide):
+        yield
+    op._MEMO.forget()
+
+
+def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
+    """Cut every depth into so many parts."""
+    for module in (mapped, launches):
+        monkeypatch.setattr(module, "parts_of", lambda *_: parts)
+
+
+def operands(shape: tuple[int, ...], channels: int, taps: tuple[int, ...], groups: int = 1) -> list[Tensor]:
+    """Make operands by channels, and a bias."""
+    x, w = torch.randn(shape), torch.randn(channels, shape[1] // groups, *taps) / 8
+    last = LAST if len(shape) == 4 else torch.channels_last_3d
+    return [value.bfloat16().contiguous(memory_format=last) for value in (x, w)] + [torch.randn(channels).bfloat16()]
+
+
+def check(convolve: Any, values: list[Tensor], **words: Any) -> None:
+    """Hold a convolution and all gradients to the exact ones."""
+    torchs = functional.conv2d if convolve is conv2d else functional.conv3d
+    ours, wide, own = ([value.to(kind).requires_grad_() for value in values] for kind in (None, torch.float64, None))
+    result, exact, right = convolve(*ours, **words), torchs(*wide, **words), torchs(*own, **words)
+    assert_accurate(result.detach(), exact.detach(), right.detach())
+    assert result.stride() == right.stride() or result.is_contiguous(memory_format=LAST)
+    grad = torch.randn(exact.shape).bfloat16()
+    for got, best, theirs in zip(
+        torch.autograd.grad(result, ours, grad),
+        torch.autograd.grad(exact, wide, grad.double()),
+        torch.autograd.grad(right, own, grad),
+        strict=True,
+    ):
+        assert_accurate(got, best, theirs, 3.0)
+
+
+CASES = {
+    "padded": (conv2d, (2, 72, 7, 9), 64, (3, 3), {"padding": 1}),
+    "stride": (conv2d, (3, 64, 9, 10), 72, (3, 3), {"padding": 1, "stride": 2}),
+    "far": (conv2d, (1, 40, 9, 10), 136, (3, 2), {"padding": (2, 0), "dilation": (2, 3)}),
+    "pointwise": (conv2d, (2, 64, 7, 7), 64, (1, 1), {"stride": 2}),
+    "groups": (conv2d, (2, 128, 6, 7), 128, (3, 3), {"padding": "same", "groups": 2}),
+    "both": (conv2d, (1, 64, 9, 9), 40, (4, 5), {"padding": 2, "stride": (3, 2), "dilation": 2}),
+    "volume": (conv3d, (2, 64, 4, 5, 6), 64, (3, 2, 3), {"padding": 1, "stride": (2, 1, 1)}),
+}
+
+
+@pytest.mark.parametrize(("tile", "parts"), [("128 x 256", 1), ("64 x 64", 3)])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_convolutions(case, tile, parts, monkeypatch):
+    convolve, shape, channels, taps, words = case
+    chosen.update(TILES[tile])
+    whole(monkeypatch, parts)
+    monkeypatch.setattr(mapped, "USED", 0.0)
+    check(convolve, operands(shape, channels, taps, words.get("groups", 1)), **words)
+    assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
+    assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
+    assert ("bmm_merge" in asked) == (parts > 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_window(seed, monkeypatch):
+    monkeypatch.setattr(mapped, "USED", 0.0)
+    rng = random.Random(seed)
+    taps = rng.randint(1, 4), rng.randint(1, 4)
+    words = {
+        "stride": (rng.randint(1, 3), rng.randint(1, 3)),
+        "padding": (rng.randint(0, 3), rng.randint(0, 3)),
+        "dilation": (rng.randint(1, 3), rng.randint(1, 3)),
+    }
+    shape = rng.randint(1, 3), 8 * rng.randint(5, 9), rng.randint(10, 12), rng.randint(10, 12)
+    check(conv2d, operands(shape, 8 * rng.randint(5, 9), taps), **words)
+
+
+def test_weights_by_planes_are_copied_first():
+    x, w, bias = operands((1, 64, 6, 6), 64, (3, 3))
+    first = conv2d(x, w, bias, padding=1)
+    assert torch.equal(first, conv2d(x, w.contiguous(), bias, padding=1))
+    assert torch.equal(first, conv2d(x, w.contiguous(), bias, padding=1))
+    assert asked == ["conv_sm90"] * 3
+
+
+def test_what_is_remembered_is_what_was_launched():
+    x, w, bias = operands((2, 64, 6, 6), 64, (3, 3))
+    first = conv2d(x, w, bias, padding=1)
+    again = conv2d(x.neg(), w, bias, padding=1)
+    assert len(op._MEMO) == 1
+    torch.testing.assert_close(
+        again.float() - bias.float()[:, None, None], bias.float()[:, None, None] - first.float(), atol=0.05, rtol=0.05
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "channels", "words"),
+    [
+        pytest.param((1, 64, 6, 6), 64, {"memory_format": torch.contiguous_format}, id="planes"),
+        pytest.param((1, 60, 6, 6), 64, {"memory_format": LAST}, id="channels of no 16 bytes"),
+        pytest.param((1, 16, 6, 6), 64, {"memory_format": LAST}, id="few channels"),
+        pytest.param((1, 64, 6, 6), 16, {"memory_format": LAST}, id="few results"),
+    ],
+)
+def test_what_maps_do_not_serve_goes_over_pointers(x, channels, words):
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        value, weight = torch.ones(x).bfloat16(), torch.ones(channels, x[1], 3, 3).bfloat16()
+        conv2d(value.contiguous(**words), weight.contiguous(memory_format=LAST))
+    assert names == ["conv"]
+
+
+@pytest.mark.parametrize("positions", [(1, 1, 56, 56), (32, 1, 7, 7), (4, 1, 28, 28), (16, 1, 14, 14), (2, 9, 6, 8)])
+def test_boxes_hold_all_positions_and_waste_few(positions):
+    boxes = boxes_of(positions, (1, 1, 1, 1))
+    assert all(count * size >= there for count, size, there in zip(*boxes, positions, strict=True))
+    assert torch.Size(boxes.sizes).numel() == ROWS
+    assert boxes.rows <= 1.15 * torch.Size(positions).numel() + ROWS
+    single = boxes_of(positions, (1, 1, 1, 1), 1)
+    assert single.sizes[0] == 1
+    far = boxes_of(positions, (1, 1, 8, 8))
+    assert max(far.sizes[2:]) <= 32
