@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NoMatchingVariantError,
         TuningError,
     )
+    from nojit.runtime.events import Counters, counters
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
     from nojit.runtime.select import Explanation
@@ -40,6 +41,7 @@ __all__ = [
     "BundleFormatError",
     "BundleIntegrityError",
     "BundleTrustError",
+    "Counters",
     "DriverError",
     "Explanation",
     "Kernel",
@@ -49,6 +51,7 @@ __all__ = [
     "TensorDescriptor",
     "TuningError",
     "Warmed",
+    "counters",
     "healthy",
     "load",
     "set_allocator",
@@ -56,10 +59,12 @@ __all__ = [
 
 _HOMES = {
     "Bundle": "loader",
+    "Counters": "events",
     "Explanation": "select",
     "Kernel": "kernel",
     "TensorDescriptor": "descriptor",
     "Warmed": "kernel",
+    "counters": "events",
     "healthy": "_core",
     "load": "loader",
     "set_allocator": "_core",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from time import perf_counter_ns
 from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError, NoMatchingVariantError
+from nojit.runtime.events import emit
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Launch
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
@@ -37,27 +40,38 @@ class Images:
         self._libraries: dict[int, _core.Library] = {}
         self._functions: dict[tuple[int, _Entry], _core.Function] = {}
 
-    def function(self, image: int, launch: Launch, device: int, sizes: tuple[int, ...] | None = None) -> _core.Function:
-        """Return the kernel of an image, loaded and checked.
+    def function(
+        self, table: KernelTable, row: int, device: int, sizes: tuple[int, ...] | None = None
+    ) -> _core.Function:
+        """Return the kernel of a row's image, loaded and checked.
 
         Args:
-            image: as a table's ``image`` column gives it.
-            launch: what the same row says of it.
+            table: variants in this bundle.
+            row: one of them.
             device: whose driver cross-checks the parameters; any that runs the image will do.
             sizes: bytes of each parameter, where the caller knows them.
 
         Raises:
-            BundleError: the image is not what the bundle pins, or not what `launch` describes.
+            BundleError: the image is not what the bundle pins, or not what the row says of it.
             DriverError: the driver is too old for it, or refuses it.
         """
+        image = table.columns["image"][row]
+        launch = table.launches[table.columns["launch"][row]]
         if sizes is None:
             sizes = self._sizes(image, launch)
         # launches that differ in nothing else share the kernel, and with it the limits that were raised for it
         entry = (launch.symbol, sizes, launch.num_warps, launch.num_ctas)
+        began_ns, loaded = perf_counter_ns(), False
         with self._lock:
             function = self._functions.get((image, entry))
             if function is None:
+                known = len(self._libraries)
                 function = self._functions[image, entry] = self._load(image, entry, device)
+                loaded = len(self._libraries) > known
+        if loaded:
+            bundle, variant = self.file.id, partial(table.variant_id, row)
+            what = f"image={image}"
+            emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
 
     def _sizes(self, image: int, launch: Launch) -> tuple[int, ...]:

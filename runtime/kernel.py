@@ -7,13 +7,15 @@ call (`nojit.runtime.facts`), and hands the core a plan (`nojit.runtime.plans`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
-from nojit.runtime.errors import ArgumentError, BundleError, did_you_mean
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
+from nojit.runtime.events import emit
 from nojit.runtime.expr import parse
 from nojit.runtime.facts import Facts, call_facts, stand_in
 from nojit.runtime.images import Source, closest_source
@@ -28,6 +30,8 @@ from nojit.runtime.tuning import Lookup, key_values, lookup_of
 if TYPE_CHECKING:
     # NOJIT_TUNING is seldom set
     from nojit.runtime.tuning_source import TuningSource
+
+T = TypeVar("T")
 
 __all__ = ["Choices", "Kernel", "Source", "Warmed"]
 
@@ -154,8 +158,7 @@ class Kernel(_core.Dispatcher):
         plan = self._warm(*given, **named)
         source, row = plan.payload
         table = self._table(source)
-        launch = table.launches[table.columns["launch"][row]]
-        source.images.function(table.columns["image"][row], launch, plan.device).load(plan.device)
+        source.images.function(table, row, plan.device).load(plan.device)
         return Warmed(str(plan.label), plan.device)
 
     def preload(self, device: int | None = None) -> int:
@@ -170,9 +173,11 @@ class Kernel(_core.Dispatcher):
         ordinal = _core.current_device() if device is None else device
         source = self._source_for(_core.device_capability(ordinal))
         table = self._table(source)
-        used = dict.fromkeys(zip(table.columns["image"], table.columns["launch"], strict=True))
-        for image, launch in used:
-            source.images.function(image, table.launches[launch], ordinal).load(ordinal)
+        used: dict[tuple[int, int], int] = {}
+        for row, pair in enumerate(zip(table.columns["image"], table.columns["launch"], strict=True)):
+            used.setdefault(pair, row)
+        for row in used.values():
+            source.images.function(table, row, ordinal).load(ordinal)
         return len({image for image, _ in used})
 
     def fits(self, device: int | None = None) -> bool:
@@ -184,7 +189,7 @@ class Kernel(_core.Dispatcher):
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none."""
-        source = self._source_for(_core.device_capability(device))
+        source = self._or_miss(device, lambda: self._source_for(_core.device_capability(device)))
         table, lookup = self._table(source), self._lookup(source, device)
         tuning = None if lookup is None or lookup.table is None else lookup.tuning
         with self._lock:
@@ -192,9 +197,22 @@ class Kernel(_core.Dispatcher):
 
     def _resolve(self, device: int, facts: Facts) -> _core.Plan:
         """Choose the variant for a call that has no plan, and for which C chooses none."""
+        return self._plan_of(device, self._or_miss(device, lambda: self._best(device, facts)))
+
+    def _best(self, device: int, facts: Facts) -> int:
         source = self._source_for(_core.device_capability(device))
-        row = best(self._table(source), self._call_facts(source, facts), self._lookup(source, device))
-        return self._plan_of(device, row)
+        return best(self._table(source), self._call_facts(source, facts), self._lookup(source, device))
+
+    def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
+        """Choose something for a call, and count the call if nothing serves it."""
+        began_ns = perf_counter_ns()
+        try:
+            return choose()
+        except NoMatchingVariantError as error:
+            capability = _core.device_capability(device)
+            asked = [source.images.file.id for source in self._sources if source.image_arch.runs_on(capability)]
+            emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
+            raise
 
     def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning by what was measured; those left out follow in the table's order."""
@@ -206,10 +224,15 @@ class Kernel(_core.Dispatcher):
         """Make the plan of a row of a device's table, once."""
         source = self._source_for(_core.device_capability(device))
         table = self._table(source)
+        began_ns, known = perf_counter_ns(), True
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:
+                known = False
                 plan = self._plans[device, row] = self._plan(source, table, row, device)
+        if not known:
+            variant = partial(table.variant_id, row)
+            emit("plan", began_ns, bundle=source.images.file.id, kernel=self.name, variant=variant, device=device)
         return plan
 
     def _constexpr_key(self, value: Any) -> tuple[int, int]:

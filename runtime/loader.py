@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Self
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, KernelNotFoundError, did_you_mean
+from nojit.runtime.events import emit
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
@@ -77,7 +79,7 @@ class Bundle:
         accept = _accept(policy) if policy else None
         try:
             for path in paths:
-                self.files += (BundleFile(path, accept),)
+                self.files += (_open(path, accept),)
             twins = os.environ.get("NOJIT_DEBUG_INFO")
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
@@ -152,6 +154,13 @@ class Bundle:
 
     def __repr__(self) -> str:
         return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
+
+
+def _open(path: str | os.PathLike[str], accept: Accept | None) -> BundleFile:
+    began_ns = perf_counter_ns()
+    file = BundleFile(path, accept)
+    emit("open", began_ns, bundle=file.id, detail=file.path)
+    return file
 
 
 def _accept(policy: str) -> Accept | None:

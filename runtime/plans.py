@@ -52,7 +52,7 @@ def make_plan(
     names = row_names(table, row)
     return _core.Plan(
         label=_Label(table, row, source.images.file.id),
-        function=source.images.function(table.columns["image"][row], launch, device, packing.sizes),
+        function=source.images.function(table, row, device, packing.sizes),
         device=device,
         arguments=arguments,
         slots=packing.slots,

@@ -17,7 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("aot", "kernels", "runtime")
 HEAVY = {"triton", "torch", "numpy"}
 # what the runtime imports once it is asked for, and never before: by module, a package of an extra
-ASKED_FOR = {("nojit.runtime.trust", "cryptography"), ("nojit.runtime.trusted_keys", "cryptography")}
+ASKED_FOR = {
+    ("nojit.runtime.telemetry", "nvtx"),
+    ("nojit.runtime.trust", "cryptography"),
+    ("nojit.runtime.trusted_keys", "cryptography"),
+}
 # kernels in Triton outside of kernels/: what the benchmarks launch
 KERNEL_SOURCES = {"nojit.aot.bench.kernels"}
 

@@ -1,0 +1,170 @@
+"""What the runtime does seldom, and an operator wants to see: counted, logged, and told to whoever listens.
+
+==== ========================================================================================== =======
+open a bundle file was opened                                                                   INFO
+load an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
+plan a variant was chosen for a kind of call and made ready on a device                         DEBUG
+miss a call that no variant serves; its error follows                                           WARNING
+==== ========================================================================================== =======
+
+Each is one line of the logger ``nojit`` at that level. A launch whose plan is known is none of these: it costs nothing
+here. `logging` is not imported for it: a program that has not done so has nowhere to log to.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns, time_ns
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from nojit.runtime.record import Record
+
+if TYPE_CHECKING:
+    import logging
+
+__all__ = ["Counters", "Event", "Listener", "add", "counters", "emit", "remove"]
+
+
+class Event(Record):
+    """One thing that was done, or could not be."""
+
+    kind: str
+    """``open``, ``load``, ``plan`` or ``miss``."""
+    bundle: str
+    """The id: the first twelve digits of its digest; empty if no bundle is for the device."""
+    kernel: str
+    """Empty if it is of a whole bundle."""
+    variant: str
+    """The id, as ``nojit inspect --kernel`` shows it; empty if there is none."""
+    device: int
+    """The ordinal; -1 if none has to do with it."""
+    detail: str
+    """The path of what was opened, the image that was loaded, why nothing serves."""
+    end_ns: int
+    """When it was done, as `time.time_ns` counts."""
+    duration_ns: int
+
+    def __str__(self) -> str:
+        names = (("bundle", self.bundle), ("kernel", self.kernel), ("variant", self.variant))
+        words = [f"{name}={value}" for name, value in names if value]
+        words += [f"device={self.device}"] if self.device >= 0 else []
+        line = " ".join([self.kind, *words, f"us={self.duration_ns / 1000:.1f}", self.detail]).rstrip()
+        # a path is not to look like the next line
+        return line if line.isprintable() else line.encode("unicode_escape").decode()
+
+
+class Counters(Record):
+    """How often since the process began, and how long altogether."""
+
+    opened: int
+    open_ns: int
+    loaded: int
+    """Images in the driver."""
+    load_ns: int
+    planned: int
+    """Variants ready on a device; the time includes that of loading their images."""
+    plan_ns: int
+    missed: int
+    """Calls that nothing serves."""
+    miss_ns: int
+
+
+Listener: TypeAlias = Callable[[Event], object]
+
+_KINDS: Final = ("open", "load", "plan", "miss")
+# those of `logging`: DEBUG, INFO, WARNING
+_LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30}
+
+# a finalizer that loads may run while this thread holds it
+_lock = threading.RLock()
+_counts = dict.fromkeys(_KINDS, 0)
+_times = dict.fromkeys(_KINDS, 0)
+# replaced, never changed: an event goes to the ones that it found
+_listeners: tuple[Listener, ...] = ()
+
+
+def counters() -> Counters:
+    """Return how often each kind of event has happened in this process, and how long it took altogether."""
+    with _lock:
+        return Counters(*(value for kind in _KINDS for value in (_counts[kind], _times[kind])))
+
+
+def add(listener: Listener) -> Listener:
+    """Tell a function of every event from now on.
+
+    It is called by the thread in which the event happened, while the call that caused it waits; what it raises reaches the
+    caller.
+
+    Returns:
+        The function, which is what `remove` takes.
+    """
+    global _listeners  # noqa: PLW0603 - the list of listeners is the process's
+    with _lock:
+        _listeners = (*_listeners, listener)
+    return listener
+
+
+def remove(listener: Listener) -> None:
+    """Tell a function no more; one that was added twice is told once from then on.
+
+    Raises:
+        ValueError: it was never added, or has been removed.
+    """
+    global _listeners  # noqa: PLW0603 - likewise
+    with _lock:
+        left = list(_listeners)
+        left.remove(listener)
+        _listeners = tuple(left)
+
+
+def emit(
+    kind: str,
+    began_ns: int,
+    *,
+    bundle: str = "",
+    kernel: str = "",
+    variant: Callable[[], str] | None = None,
+    device: int = -1,
+    detail: str = "",
+) -> None:
+    """Count an event that is done, and tell of it.
+
+    Args:
+        kind: as of `Event`.
+        began_ns: when, as `time.perf_counter_ns` counts.
+        bundle: as of `Event`.
+        kernel: likewise.
+        variant: names it; called only if somebody is told.
+        device: likewise.
+        detail: likewise.
+    """
+    duration_ns = perf_counter_ns() - began_ns
+    with _lock:
+        _counts[kind] += 1
+        _times[kind] += duration_ns
+    logger = _logger(_LEVELS[kind])
+    listeners = _listeners
+    if logger is None and not listeners:
+        return
+    named = "" if variant is None else variant()
+    event = Event(kind, bundle, kernel, named, device, detail, time_ns(), duration_ns)
+    if logger is not None:
+        # the event itself goes along, for formatters that write fields and not lines
+        logger.log(_LEVELS[kind], "%s", event, extra={"nojit": event})
+    for listener in listeners:
+        listener(event)
+
+
+def _logger(level: int) -> logging.Logger | None:
+    """Return the logger, if the program logs and it is enabled for a level."""
+    module = sys.modules.get("logging")
+    # another thread may be importing it
+    if module is None or not hasattr(module, "getLogger"):
+        return None
+    logger: logging.Logger = module.getLogger("nojit")
+    if not logger.handlers:
+        # or Python writes warnings of libraries to standard error where nobody asked for logs
+        logger.addHandler(module.NullHandler())
+    return logger if logger.isEnabledFor(level) else None
