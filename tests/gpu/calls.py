@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tests.gpu.attention_calls import attention_calls, attention_gradient_calls
 from tests.gpu.call import DTYPES, Call, Outputs, view
+from tests.gpu.norm_calls import norm_calls
 from tests.gpu.pointwise_calls import generated_calls, huge_rectangle_calls
 
 # -- pointwise -------------------------------------------------------------------------------------------------------
@@ -163,3 +164,4 @@ def all_calls() -> Iterator[Call]:
     yield from attention_calls()
     yield from attention_gradient_calls()
     yield from sparse_calls()
+    yield from norm_calls()

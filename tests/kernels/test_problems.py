@@ -23,9 +23,11 @@ from nojit.kernels.gemm.shapes import Shape
 from nojit.kernels.mm_plus_mm.problems import PairProblem
 from nojit.kernels.pointwise.problems import PointwiseProblem
 from nojit.kernels.problem import recorded, spread
+from nojit.kernels.scaled_mm import reference as scaled_reference
+from nojit.kernels.scaled_mm.problems import ScaledProblem
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = ("pointwise", "flash_attention", "block_sparse", "bmm", "mm_plus_mm")
+FAMILIES = ("pointwise", "flash_attention", "block_sparse", "bmm", "mm_plus_mm", "norm", "scaled_mm")
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
 # what has neither a tuning space nor a problem runs as its manifest says
 KERNELS = [
@@ -246,6 +248,18 @@ def test_pairs(kernel, trans_b):
         out.copy_(a.double() @ b.double() + c.double() @ d.double())
 
     check(PairProblem(Shape("some", 1, 72, 128, 256, trans_b), 64, kernel, "bf16"), write)
+
+
+@pytest.mark.parametrize("kernel", ["scaled_mm", "scaled_mm_sm90"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_scaled_products(kernel, blocks):
+    def write(work):
+        a, b, out, scale_a, scale_b = (work.args[place] for place in (0, 1, 5, 2, 3))
+        if kernel.endswith("_sm90"):
+            a, b, out, scale_a, scale_b = (getattr(value, "base", value) for value in work.args[:5])
+        out.copy_(scaled_reference.scaled_mm(a, b, scale_a, scale_b))
+
+    check(ScaledProblem(Shape("some", 1, 1072, 512, 256, trans_b=True), kernel, blocks=blocks), write)
 
 
 def test_a_recording_wants_one_launch():

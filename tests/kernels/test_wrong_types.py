@@ -23,7 +23,9 @@ from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
 from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import gelu, silu, swiglu, vector_add
+from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime.errors import ArgumentError
 
 LAYOUT = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 16)
@@ -33,6 +35,8 @@ Q = torch.randn(1, 2, 32, 16)
 V = torch.randn(6)
 A = torch.randn(1, 3, 4)
 M = torch.randn(3, 3)
+F = torch.ones(16, 16).to(torch.float8_e4m3fn)
+ONE = torch.ones(())
 PATTERN = deepspeed.DenseSparsityConfig(2)
 BERT = SimpleNamespace(hidden_size=32, num_attention_heads=2)
 
@@ -58,6 +62,7 @@ TAKES: Mapping[str, set[str]] = {
     "flag": {"3"},
     "int": {"3"},
     "word": {"text"},
+    "dtype?": {"None"},
     "window": {"3", "None"},
     "ints": set(),
     "ints?": {"None"},
@@ -129,6 +134,25 @@ CASES = {
         c=("tensor", A[0]),
         d=("tensor", A[0].mT),
         out=("tensor?", M.clone()),
+    ),
+    "rms_norm": case(rms_norm, input=("tensor", M), weight=("tensor?", M[0].clone()), eps=("number?", 1e-6)),
+    "add_rms_norm": case(
+        add_rms_norm,
+        input=("tensor", M),
+        residual=("tensor", M),
+        weight=("tensor?", M[0].clone()),
+        eps=("number?", 1e-6),
+    ),
+    "scaled_mm": case(
+        scaled_mm,
+        a=("tensor", F),
+        b=("tensor", F.t()),
+        scale_a=("tensor", ONE),
+        scale_b=("tensor", ONE),
+        bias=("tensor?", torch.ones(16).bfloat16()),
+        out_dtype=("dtype?", torch.bfloat16),
+        use_fast_accum=("flag", False),
+        out=("tensor?", torch.empty(16, 16).bfloat16()),
     ),
     "block_sparse_softmax": case(
         block_sparse_softmax,

@@ -1,0 +1,174 @@
+"""Root mean square norms of rows, forward and backward: a program owns `ROWS` rows, or a share of them.
+
+    y = x * rstd * weight,  rstd = (mean(x**2) + eps) ** -0.5        (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467)
+
+Rows that fit a tile of `BLOCK` columns (`WHOLE`) are read once; longer ones twice, the first time for their sums alone.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _load_sum(input_ptrs, residual_ptrs, cols, mask):
+    """Load a tile, with that of a residual added if there is one: rounded, as the sum that is kept is."""
+    x = tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0)
+    if residual_ptrs is not None:
+        residual = tl.load(residual_ptrs + cols[None, :], mask=mask, other=0.0)
+        x = (x.to(tl.float32) + residual.to(tl.float32)).to(x.dtype)
+    return x
+
+
+@triton.jit
+def _scale(x, weight_ptr, weighs, cols, width):
+    """Multiply a tile, fp32, by the weights of its columns if it is to be."""
+    if weighs != 0:
+        x *= tl.load(weight_ptr + cols, mask=cols < width, other=0.0).to(tl.float32)[None, :]
+    return x
+
+
+@triton.jit
+def rms_norm_fwd_kernel(
+    input_ptr,
+    residual_ptr,
+    weight_ptr,
+    out_ptr,
+    sum_ptr,
+    rstd_ptr,
+    rows,
+    width,
+    weighs,
+    eps,
+    stride_input,
+    stride_residual,
+    WHOLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write ``(input + residual) * rstd * weight``, and, where they are wanted, the sum and rstd (fp32 [rows]).
+
+    input and residual are [rows, width] with rows `stride_input` and `stride_residual` elements apart; what is written
+    is contiguous. Grid: cdiv(rows, ROWS).
+    """
+    places = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    wide = places.to(tl.int64)[:, None]
+    in_rows = (places < rows)[:, None]
+    lanes = tl.arange(0, BLOCK)
+    input_ptrs = input_ptr + wide * stride_input
+    residual_ptrs = None if residual_ptr is None else residual_ptr + wide * stride_residual
+    out_ptrs = out_ptr + wide * width
+    squares = tl.zeros((ROWS, BLOCK), tl.float32)
+    x = tl.zeros((ROWS, BLOCK), input_ptr.dtype.element_ty)
+    for start in range(0, BLOCK if WHOLE else width, BLOCK):
+        cols = start + lanes
+        mask = in_rows & (cols < width)[None, :]
+        x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
+        if sum_ptr is not None:
+            tl.store(sum_ptr + wide * width + cols[None, :], x, mask=mask)
+        squares += x.to(tl.float32) * x.to(tl.float32)
+    # a sum of squares past what fp32 holds gives rstd 0, as torch's has it
+    rstd = tl.rsqrt(tl.sum(squares, 1) / width + eps)
+    if rstd_ptr is not None:
+        tl.store(rstd_ptr + places, rstd, mask=places < rows)
+    for start in range(0, BLOCK if WHOLE else width, BLOCK):
+        cols = start + lanes
+        mask = in_rows & (cols < width)[None, :]
+        if not WHOLE:
+            x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
+        y = _scale(x.to(tl.float32) * rstd[:, None], weight_ptr, weighs, cols, width)
+        tl.store(out_ptrs + cols[None, :], y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width):
+    """Load a tile: the gradient, what was normalized by it, and the gradient times the weight; all fp32."""
+    grad = tl.load(grad_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32) * rstd
+    return grad, x, _scale(grad, weight_ptr, weighs, cols, width)
+
+
+@triton.jit
+def _store_gradient(grad_input_ptrs, grad_sum_ptrs, cols, mask, value):
+    """Write a tile of the input's gradient, with that of the sum added if there is one."""
+    if grad_sum_ptrs is not None:
+        value += tl.load(grad_sum_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+    tl.store(grad_input_ptrs + cols[None, :], value.to(grad_input_ptrs.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _clear(ptr, width, BLOCK: tl.constexpr):
+    """Write zeros."""
+    for start in range(0, width, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        tl.store(ptr + cols, tl.zeros((BLOCK,), tl.float32), mask=cols < width)
+    tl.debug_barrier()
+
+
+@triton.jit
+def rms_norm_bwd_kernel(
+    grad_ptr,
+    grad_sum_ptr,
+    input_ptr,
+    weight_ptr,
+    rstd_ptr,
+    grad_input_ptr,
+    partial_ptr,
+    rows,
+    width,
+    weighs,
+    programs,
+    stride_grad,
+    stride_grad_sum,
+    stride_input,
+    WHOLE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write the input's gradient, and a program's share of the weight's to `partial_ptr`, fp32 [programs, width].
+
+    grad is [rows, width], as is grad_sum, which is added to the input's gradient, and what is written, which is
+    contiguous. A program takes every `programs`-th run of `ROWS` rows. Without partial_ptr no share is written. Grid: programs.
+    """
+    program = tl.program_id(0)
+    lanes = tl.arange(0, BLOCK)
+    own_share = program.to(tl.int64) * width
+    share = tl.zeros((ROWS, BLOCK), tl.float32)
+    if partial_ptr is not None and not WHOLE:
+        _clear(partial_ptr + own_share, width, BLOCK)
+    for run in range(program, tl.cdiv(rows, ROWS), programs):
+        places = run * ROWS + tl.arange(0, ROWS)
+        wide = places.to(tl.int64)[:, None]
+        in_rows = (places < rows)[:, None]
+        rstd = tl.load(rstd_ptr + places, mask=places < rows, other=0.0)[:, None]
+        grad_ptrs, input_ptrs = grad_ptr + wide * stride_grad, input_ptr + wide * stride_input
+        grad_sum_ptrs = None if grad_sum_ptr is None else grad_sum_ptr + wide * stride_grad_sum
+        products = tl.zeros((ROWS, BLOCK), tl.float32)
+        x = tl.zeros((ROWS, BLOCK), tl.float32)
+        slope = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in range(0, BLOCK if WHOLE else width, BLOCK):
+            cols = start + lanes
+            mask = in_rows & (cols < width)[None, :]
+            grad, x, slope = _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width)
+            products += slope * x
+            if WHOLE:
+                share += grad * x
+            elif partial_ptr is not None:
+                partial_ptrs = partial_ptr + own_share + cols
+                known = tl.load(partial_ptrs, mask=cols < width, other=0.0)
+                tl.store(partial_ptrs, known + tl.sum(grad * x, 0), mask=cols < width)
+        mean = (tl.sum(products, 1) / width)[:, None]
+        if not WHOLE:
+            # the next run reads what this one wrote of its share, perhaps by other threads
+            tl.debug_barrier()
+        for start in range(0, BLOCK if WHOLE else width, BLOCK):
+            cols = start + lanes
+            mask = in_rows & (cols < width)[None, :]
+            if not WHOLE:
+                _, x, slope = _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width)
+            _store_gradient(grad_input_ptr + wide * width, grad_sum_ptrs, cols, mask, (slope - x * mean) * rstd)
+    if partial_ptr is not None and WHOLE:
+        tl.store(partial_ptr + own_share + lanes, tl.sum(share, 0), mask=lanes < width)

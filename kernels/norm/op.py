@@ -1,0 +1,292 @@
+"""Root mean square norms as operators of torch, with their gradients.
+
+    rms_norm(x) = x * (mean(x**2) + eps) ** -0.5 * weight           over the last dimension
+
+See Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467.
+"""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import (
+    check_dtype,
+    check_like,
+    check_number,
+    check_shape,
+    check_tensor,
+    check_tensors,
+    refuse_value,
+)
+from nojit.kernels.dispatch import is_plain
+from nojit.kernels.maps import processors
+from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
+from torch import Tensor
+
+__all__ = ["add_rms_norm", "normalize", "rms_norm", "run_backward"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_EPS: Final = torch.finfo(torch.float32).eps
+"""Torch's, whatever the dtype: it computes in fp32."""
+MOST_REMEMBERED: Final = 1024
+_MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
+RUNS: Final = 4
+"""Programs of the backward kernel on a multiprocessor: each leaves a row of sums for the weight's gradient."""
+
+
+def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
+    """Divide each row by its root mean square, and multiply it by a weight.
+
+    Args:
+        input: [..., N], fp16, bf16 or fp32. Rows that do not lie evenly apart, or have gaps in them, are copied first.
+        weight: [N], of the same dtype and device; none leaves out the product.
+        eps: what is added to the mean of the squares; None is that of fp32, 2**-23, as torch has it.
+
+    Returns:
+        [..., N], contiguous and of the input's dtype; computed in fp32 and rounded once. Differentiable, once.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    if not torch.compiler.is_dynamo_compiling():
+        known: Tensor | None = _MEMO(input, None, weight, library.CURRENT.source, eps)
+        if known is not None:
+            return known
+    own = _EPS if eps is None else check_number("eps", eps)
+    check_tensors(input=input, **({} if weight is None else {"weight": weight}))
+    if is_plain(input, weight):
+        (result,) = _remember(input, None, weight, eps, own)
+        return result
+    _check(input, None, weight)
+    result, _, _ = _op(input, None, weight, own)
+    return result
+
+
+def add_rms_norm(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor,
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Add a residual and normalize the sum, in one pass: ``rms_norm(input + residual)``, and the sum.
+
+    Args:
+        input: as for `rms_norm`.
+        residual: of the input's shape, dtype and device.
+        weight: as for `rms_norm`.
+        eps: as for `rms_norm`.
+
+    Returns:
+        The norm, and the sum, rounded before it is normalized; both [..., N] and contiguous. Differentiable, once.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape that does not fit.
+    """
+    if not torch.compiler.is_dynamo_compiling():
+        known: tuple[Tensor, Tensor] | None = _MEMO(input, residual, weight, library.CURRENT.source, eps)
+        if known is not None:
+            return known
+    own = _EPS if eps is None else check_number("eps", eps)
+    check_tensors(input=input, residual=residual, **({} if weight is None else {"weight": weight}))
+    if is_plain(input, residual, weight):
+        result, total = _remember(input, residual, weight, eps, own)
+        return result, total
+    _check(input, residual, weight)
+    result, total, _ = _op(input, residual, weight, own)
+    return result, total
+
+
+def _remember(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor | None,
+    weight: Tensor | None,
+    eps: float | None,
+    own: float,
+) -> tuple[Tensor, ...]:
+    """Normalize what nothing but the kernel has to see, and remember how."""
+    _check(input, residual, weight)
+    recording = Recording(input, residual, weight)
+    own_input, own_residual, own_weight = recording.operands
+    assert own_input is not None  # noqa: S101 - what was given
+    out, total, _ = normalize(own_input, own_residual, own_weight, own, recording)
+    results = (out,) if total is None else (out, total)
+    _MEMO.remember(recording.recipe(*results), input, residual, weight, recording.source, eps)
+    return results
+
+
+def _check(input: Tensor, residual: Tensor | None, weight: Tensor | None) -> None:  # noqa: A002 - torch's name
+    check_tensor("input", input)
+    check_dtype("input", input)
+    if not input.dim():
+        refuse_value("input", "at least one dimension", "none")
+    if residual is not None:
+        check_like("residual", residual, "input", input)
+        check_shape("residual", residual, input.shape, "as input")
+    if weight is not None:
+        check_like("weight", weight, "input", input)
+        check_shape("weight", weight, input.shape[-1:], "N")
+
+
+def _rows_of(value: Tensor, caller: Caller) -> tuple[Tensor, int]:
+    """Return what holds the rows of a tensor evenly apart, each without gaps, and how far apart they lie."""
+    *outer, width = value.shape
+    apart = None
+    steps = [(size, stride) for size, stride in zip(outer, value.stride(), strict=False) if size != 1]
+    for size, stride in reversed(steps):
+        if apart is None:
+            apart, reach = stride, stride * size
+        elif stride != reach:
+            return caller.make(Tensor.contiguous, value), width
+        else:
+            reach = stride * size
+    if width != 1 and value.stride(-1) != 1:
+        return caller.make(Tensor.contiguous, value), width
+    return value, width if apart is None else apart
+
+
+def _weights_of(weight: Tensor | None, other: Tensor, caller: Caller) -> tuple[Tensor, int]:
+    """Return weights without gaps and 1, or, where there are none, any other pointer and 0."""
+    if weight is None:
+        return other, 0
+    return weight if weight.stride(0) == 1 else caller.make(Tensor.contiguous, weight), 1
+
+
+def normalize(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor | None,
+    weight: Tensor | None,
+    eps: float,
+    caller: Caller = DIRECT,
+    *,
+    keeps: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the norm; the sum, where there is a residual; and, where the backward pass wants it, rstd."""
+    width = input.shape[-1]
+    rows = input.numel() // width if width else 0
+    out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
+    total = None
+    if residual is not None:
+        total = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
+    rstd = caller.make(Tensor.new_empty, input, rows, dtype=torch.float32) if keeps else None
+    if rows:
+        source, stride = _rows_of(input, caller)
+        added, added_stride = (None, 0) if residual is None else _rows_of(residual, caller)
+        weights, weighs = _weights_of(weight, source, caller)
+        caller.launch(
+            "rms_norm_fwd", source, added, weights, out, total, rstd, rows, width, weighs, eps, stride, added_stride
+        )  # fmt: skip
+    return out, total, rstd
+
+
+def _run(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor | None,
+    weight: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(input, residual, weight)
+    out, total, rstd = normalize(input, residual, weight, eps, keeps=True)
+    # what the operator returns has to be tensors, none of them an input
+    return out, input.new_empty(0) if total is None else total, out if rstd is None else rstd
+
+
+def _fake(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor | None,
+    weight: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    del weight, eps
+    out = torch.empty_like(input, memory_format=torch.contiguous_format)
+    width = input.shape[-1]
+    rows = input.numel() // width if width else 0
+    return (
+        out,
+        input.new_empty(0) if residual is None else torch.empty_like(out),
+        out.new_empty(rows, dtype=torch.float32),
+    )
+
+
+def run_backward(
+    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, rstd: Tensor, weighs: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of what was normalized and of the weight, which is empty unless `weighs` asks for it."""
+    width, rows = total.shape[-1], rstd.numel()
+    found = torch.empty_like(total, memory_format=torch.contiguous_format)
+    if not rows:
+        return found, total.new_zeros(width if weighs else 0)
+    programs = min(rows, RUNS * (processors(total) if total.is_cuda else OTHERS))
+    partial = total.new_empty(programs, width, dtype=torch.float32) if weighs else None
+    source, stride = _rows_of(total, DIRECT)
+    dense, grad_stride = _rows_of(grad, DIRECT)
+    added, added_stride = (None, 0) if grad_total is None else _rows_of(grad_total, DIRECT)
+    weights, has_weight = _weights_of(weight, source, DIRECT)
+    library.get("rms_norm_bwd")(
+        dense,
+        added,
+        source,
+        weights,
+        rstd,
+        found,
+        partial,
+        rows,
+        width,
+        has_weight,
+        programs,
+        grad_stride,
+        added_stride,
+        stride,
+    )
+    return found, total.new_zeros(0) if partial is None else partial.sum(0).to(total.dtype)
+
+
+def _fake_backward(
+    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, rstd: Tensor, weighs: bool
+) -> tuple[Tensor, Tensor]:
+    del grad, grad_total, weight, rstd
+    found = torch.empty_like(total, memory_format=torch.contiguous_format)
+    return found, total.new_empty(total.shape[-1] if weighs else 0)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    input, residual, weight, _ = inputs  # noqa: A001 - torch's name
+    _, total, rstd = output
+    ctx.added = residual is not None
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(total if ctx.added else input, weight, rstd)
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_total: Tensor | None, _: object) -> tuple[Any, ...]:
+    total, weight, rstd = ctx.saved_tensors
+    if not ctx.added:
+        grad_total = None
+    if grad is None:
+        return grad_total, grad_total, None, None
+    weighs = weight is not None and ctx.needs_input_grad[2]
+    found, of_weight = _backward_op(grad, grad_total, total, weight, rstd, weighs)
+    return found, found if ctx.added else None, of_weight if weighs else None, None
+
+
+_LIBRARY.define(
+    "rms_norm(Tensor input, Tensor? residual, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)", tags=_TAGS
+)
+_LIBRARY.define(
+    "rms_norm_bwd(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, Tensor rstd, bool weighs) -> (Tensor, Tensor)",
+    tags=_TAGS,
+)
+_LIBRARY.impl("rms_norm", _run, "CompositeExplicitAutograd")
+_LIBRARY.impl("rms_norm_bwd", run_backward, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::rms_norm", _fake, lib=_LIBRARY)
+torch.library.register_fake("nojit::rms_norm_bwd", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd("nojit::rms_norm", _backward, setup_context=_save, lib=_LIBRARY)
+_op = torch.ops.nojit.rms_norm.default
+_backward_op = torch.ops.nojit.rms_norm_bwd.default

@@ -1,0 +1,25 @@
+"""Norms of rows in plain torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["add_rms_norm", "rms_norm"]
+
+
+def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002 - torch's name
+    """Divide each row by its root mean square and multiply it by the weight, as torch does."""
+    own = torch.finfo(torch.float32).eps if eps is None else eps
+    return torch.nn.functional.rms_norm(input, input.shape[-1:], weight, own)
+
+
+def add_rms_norm(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor,
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Add first; return the sum, too."""
+    total = input + residual
+    return rms_norm(total, weight, eps), total
