@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from nojit.aot.target import ARCHS
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
+from nojit.runtime.trust import INDEX_DIGEST, signed_path
 
 __all__ = ["BundleContent", "KernelSize", "find_bundles", "largest_kernels", "read_bundle"]
 
@@ -54,7 +57,7 @@ class BundleContent:
     @property
     def files(self) -> dict[str, bytes]:
         """What goes into a wheel, by name."""
-        beside = {} if self.statement is None else {_statement_name(self.file_name): self.statement}
+        beside = {} if self.statement is None else {signed_path(self.file_name): self.statement}
         return {self.file_name: self.data, **beside}
 
     @property
@@ -84,7 +87,7 @@ def read_bundle(path: Path) -> BundleContent:
 
     Raises:
         BundleError: it is no whole, unaltered bundle.
-        PackageError: it is for an arch that nobody builds for.
+        PackageError: it is for an arch that nobody builds for, or the signed statement beside it is of another bundle.
     """
     with open_bundle(path) as bundle:
         bundle.verify()
@@ -97,7 +100,7 @@ def read_bundle(path: Path) -> BundleContent:
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
         raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
-    return BundleContent(path, data, index, bundle.digest, kernels, _statement(path))
+    return BundleContent(path, data, index, bundle.digest, kernels, _signed_statement(path, bundle.digest))
 
 
 def _sizes(bundle: BundleFile) -> Iterable[KernelSize]:
@@ -110,15 +113,24 @@ def _sizes(bundle: BundleFile) -> Iterable[KernelSize]:
         yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + stored)
 
 
-def _statement_name(bundle: str) -> str:
-    return f"{bundle.removesuffix(SUFFIX)}.intoto.jsonl"
-
-
-def _statement(path: Path) -> bytes | None:
+def _signed_statement(path: Path, digest: str) -> bytes | None:
+    """Read what was signed of a bundle; whose key it was is for those to judge who load it."""
+    file = Path(signed_path(str(path)))
     try:
-        return path.with_name(_statement_name(path.name)).read_bytes()
+        raw = file.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise PackageError("expected a signed statement that can be read", got=str(error), where=str(file)) from None
+    try:
+        (subject,) = json.loads(b64decode(json.loads(raw)["payload"]))["subject"]
+        of = subject["digest"][INDEX_DIGEST]
+    except (ValueError, LookupError, TypeError):
+        raise PackageError("expected a signed statement, as nojit sign writes it", where=str(file)) from None
+    if of != digest:
+        what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
+        raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))
+    return raw
 
 
 def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:

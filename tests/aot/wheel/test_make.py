@@ -22,6 +22,7 @@ from click.testing import Result
 from nojit.aot.wheel.names import check_name, check_version, escaped, normalized
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
+from nojit.runtime.trust import INDEX_DIGEST, encode_envelope
 
 from tests.aot.wheel.conftest import Make, entries
 from tests.support.bundles import kernel, make_bundle
@@ -165,15 +166,40 @@ def test_what_a_wheel_says_of_itself(bundles: Make, wheel: Wheel, tmp_path: Path
         assert 0 < stored == bundle.index.payload_bytes + sum(one.table.stored_bytes for one in bundle.index.kernels)
 
 
-def test_a_bundles_statement_goes_with_it(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+def envelope(digest: str) -> bytes:
+    statement = json.dumps({"subject": [{"name": "x", "digest": {INDEX_DIGEST: digest}}]}).encode()
+    return encode_envelope(statement, "0" * 64, bytes(64))
+
+
+def test_a_bundles_signed_statement_goes_with_it(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
     folder = bundles("sm_90a")
-    built = folder / "acme-kernels-1.0-sm_90.nojit"
-    (folder / "a.intoto.jsonl").write_bytes(b"signed")
+    built = (folder / "acme-kernels-1.0-sm_90.nojit").rename(folder / "a.nojit")
+    with BundleFile(built) as bundle:
+        signed = envelope(bundle.digest)
+    (folder / "a.intoto.jsonl").write_bytes(signed)
     (folder / "a.report.json").write_text("{}")
-    wheel(built.rename(folder / "a.nojit"))
+    wheel(built)
     files = entries(tmp_path / "dist/acme_kernels_sm90-1.0-py3-none-any.whl")
-    assert files["acme_kernels_sm90/acme-kernels-1.0-sm_90.intoto.jsonl"] == b"signed"
+    assert files["acme_kernels_sm90/acme-kernels-1.0-sm_90.intoto.jsonl"] == signed
     assert not [name for name in files if "report" in name]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (envelope("f" * 64), "got one of ffffffffffff"),
+        (b"{}", "expected a signed statement, as nojit sign writes it"),
+        (b"\xff", "expected a signed statement, as nojit sign writes it"),
+        (b'{"payload": "W10="}', "expected a signed statement, as nojit sign writes it"),
+    ],
+)
+def test_a_statement_of_another_bundle_is_refused(
+    bundles: Make, wheel: Wheel, tmp_path: Path, statement: bytes, message: str
+) -> None:
+    folder = bundles("sm_90a")
+    (folder / "acme-kernels-1.0-sm_90.intoto.jsonl").write_bytes(statement)
+    assert message in wheel(folder, code=1).stderr
+    assert not (tmp_path / "dist").exists()
 
 
 def test_bundles_of_several_names(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
