@@ -1,0 +1,106 @@
+"""What can stand between two products: activations of the library, and users' own.
+
+One of one's own is a ``@triton.jit`` function that a manifest builds, named in the axis ``FUNCTION`` of the kernel
+``b2b_gemm``, and its twin in torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import check_choice, refuse_type, refuse_value
+from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.runtime.values import FunctionRef
+from torch import Tensor
+
+__all__ = ["LISTED", "CustomActivation", "apply", "differentiate", "name_of", "reference_of"]
+
+LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
+"""The function of all activations of the library."""
+_WORDS: Final = tuple(ACTIVATIONS)
+
+
+def _differentiate_silu(grad: Tensor, x: Tensor) -> Tensor:
+    """Differentiate silu in fp32; torch's own gradient of it has no gradient."""
+    wide = x.float()
+    logistic = torch.sigmoid(wide)
+    return (grad.float() * logistic * (1 + wide * (1 - logistic))).to(grad.dtype)
+
+
+_ATEN: Final = torch.ops.aten
+_GRADIENTS: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
+    "none": lambda grad, _: grad,
+    "relu": lambda grad, x: _ATEN.threshold_backward(grad, x, 0),
+    "square": lambda grad, x: 2 * grad * x,
+    "gelu": lambda grad, x: _ATEN.gelu_backward(grad, x, approximate="none"),
+    "gelu_tanh": lambda grad, x: _ATEN.gelu_backward(grad, x, approximate="tanh"),
+    "silu": _differentiate_silu,
+    "sigmoid": lambda grad, x: _ATEN.sigmoid_backward(grad, torch.sigmoid(x)),
+    "tanh": lambda grad, x: _ATEN.tanh_backward(grad, torch.tanh(x)),
+}
+_CUSTOM: Final[dict[str, CustomActivation]] = {}
+"""By source: what gradients of operators that were traced go through."""
+
+
+@dataclass(frozen=True, slots=True)
+class CustomActivation:
+    """A user's own function of the middle: a ``@triton.jit`` function that a manifest builds, and the same in torch.
+
+    The function takes fp32 values and an int that means nothing to it, and returns fp32 values.
+    """
+
+    source: str
+    """``module:function`` or ``file.py:function``, as the manifest spells it."""
+    twin: Callable[[Tensor], Tensor]
+    """The same in torch."""
+    gradient: Callable[[Tensor, Tensor], Tensor] | None = None
+    """Of a gradient and what the function was applied to, the gradient by that; None if it is never differentiated."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str):
+            refuse_type("source", "a str", type(self.source).__name__)
+        module, colon, function = self.source.partition(":")
+        if not (module and colon and function):
+            refuse_value("source", "'module:function' or 'file.py:function'", repr(self.source))
+        _CUSTOM[self.source] = self
+
+
+def name_of(activation: object) -> str:
+    """Return what an operator of torch is passed for an activation: its name, or the source of one's own.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(activation, CustomActivation):
+        return activation.source
+    if not (isinstance(activation, str) and activation in _CUSTOM):
+        check_choice("activation", activation, _WORDS)
+    return str(activation)
+
+
+def reference_of(name: str) -> tuple[FunctionRef, int]:
+    """Return the function of kernels, and the number that it is told."""
+    number = ACTIVATIONS.get(name)
+    return (FunctionRef(name), 0) if number is None else (LISTED, number)
+
+
+def apply(name: str, x: Tensor) -> Tensor:
+    """Apply an activation by torch."""
+    return FUNCTIONS[name](x) if name in FUNCTIONS else _CUSTOM[name].twin(x)
+
+
+def differentiate(name: str, grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient by `x` of an activation that was applied to it.
+
+    Raises:
+        NotImplementedError: it is a user's own, of which no gradient is known.
+    """
+    known = _GRADIENTS.get(name)
+    if known is None:
+        known = _CUSTOM[name].gradient
+    if known is None:
+        raise NotImplementedError(f"activation: expected a gradient of {name}, got none: see CustomActivation")
+    return known(grad, x)

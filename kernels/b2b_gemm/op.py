@@ -1,0 +1,215 @@
+"""Two products with a function between them as an operator of torch, with its gradients, which are products."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import (
+    check_apart,
+    check_choice,
+    check_dtype,
+    check_like,
+    check_number,
+    check_rank,
+    check_shape,
+    check_tensor,
+    check_tensors,
+    refuse_value,
+)
+from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
+from nojit.kernels.b2b_gemm.prepared import Operands, Prepared, Words, chosen, facts_of_call, prepare
+from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.bmm.checks import check_out
+from nojit.kernels.bmm.op import mm
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.gemm.calls import Kept, keep
+from nojit.kernels.memos import Recording, new_memo
+from torch import Tensor
+
+__all__ = ["b2b_gemm"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+_CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
+"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
+_MEMO: Final = new_memo(operands=3, limit=1024)
+_ORDERS: Final = ("left", "right", "auto")
+
+
+def b2b_gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    *,
+    activation: str | CustomActivation = "none",
+    alpha: float = 1.0,
+    assoc: str = "left",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply three matrices with a function between two of the products, without writing what lies between them.
+
+    That is ``f(alpha * a @ b) @ c``, or ``a @ f(alpha * b @ c)``, with ``f(alpha * ..)`` rounded once to the operands' dtype.
+
+    Args:
+        a: [M, K], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype, unless `out` is given.
+        b: [K, L], of the same dtype and device.
+        c: [L, N].
+        activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
+            ``"tanh"``; or one of your own that was built.
+        alpha: what the first product is multiplied by, in fp32.
+        assoc: which product comes first: ``"left"`` that of a and b, ``"right"`` that of b and c. With ``"auto"``, which
+            takes no activation as the result would be another, the one after which less is loaded.
+        out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
+
+    Returns:
+        [M, N], contiguous, or `out`. Sums are taken in fp32; fp32 operands are multiplied as such unless torch's switch for
+        matmuls allows TF32. Differentiable, twice too; gradients compute the middle again.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or word that does not fit.
+    """
+    name = activation.source if isinstance(activation, CustomActivation) else activation
+    if out is None and not torch.compiler.is_compiling():
+        known: Tensor | None = _MEMO(a, b, c, library.CURRENT.source, name, alpha, assoc, _switch(a))
+        if known is not None:
+            return known
+    words = _check_words(activation, alpha, assoc)
+    operands = (a, b, c)
+    if autocasts() and out is None:
+        operands = (lowered(a), lowered(b), lowered(c))
+    check_tensors(a=a, b=b, c=c)
+    if out is not None:
+        check_tensors(out=out)
+    if is_plain(*operands, out):
+        return _remember(operands, words, alpha) if out is None else written(_run(operands, words, out))
+    _check(operands)
+    if out is None:
+        traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
+        return traced
+    if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
+        refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
+    _into_op(*operands, *words, out)
+    return written(out)
+
+
+def _switch(a: Tensor) -> str | None:
+    """Say how fp32 is multiplied, as torch's switch has it; an operand that is no tensor has no dtype."""
+    return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
+
+
+def _check_words(activation: object, alpha: object, assoc: object) -> Words:
+    """Require a known activation, a number, and an order; return what names them."""
+    check_choice("assoc", assoc, _ORDERS)
+    name = name_of(activation)
+    if assoc == "auto" and name != "none":
+        refuse_value("assoc", "'left' or 'right' with an activation, as their results differ", "'auto'")
+    return name, check_number("alpha", alpha), str(assoc)
+
+
+def _remember(operands: Operands, words: Words, alpha: float) -> Tensor:
+    """Multiply tensors that nothing but the kernel has to see, and remember how."""
+    recording = Recording(*operands)
+    a, b, c = recording.operands
+    own = (a, b, c)
+    _check(own)
+    result = prepare(own, None, words)(own, None, recording)
+    name, _, assoc = words
+    _MEMO.remember(recording.recipe(result), *operands, recording.source, name, alpha, assoc, _switch(operands[0]))
+    return result
+
+
+def _check(operands: Operands) -> None:
+    """Require matrices whose products there are."""
+    a, b, c = operands
+    check_tensor("a", a)
+    check_dtype("a", a)
+    for name, value, dims in (("a", a, "M, K"), ("b", b, "K, L"), ("c", c, "L, N")):
+        check_like(name, value, "a", a)
+        check_rank(name, value, dims)
+    check_shape("b", b, (a.shape[1], b.shape[1]), "K, L")
+    check_shape("c", c, (b.shape[1], c.shape[1]), "L, N")
+
+
+def _run(operands: Operands, words: Words, out: Tensor | None) -> Tensor:
+    """Check and prepare the first call of its kind, and launch it."""
+    facts = facts_of_call(operands, out, words)
+    tensors = () if out is None else (out, *operands)
+    kept = _CALLS.get(facts)
+    if kept is None:
+        _check(operands)
+        if out is not None:
+            check_out(out, operands[0], operands[2])
+        kept = keep(_CALLS, facts, prepare(operands, out, words), tensors)
+    if out is not None and not kept.lie_apart(tensors):
+        for name, value in zip("abc", operands, strict=True):
+            check_apart("out", out, name, value)
+    return kept.call(operands, out)
+
+
+def _run_new(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, assoc: str) -> Tensor:
+    return _run((a, b, c), (activation, alpha, assoc), None)
+
+
+def _run_into(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, assoc: str, out: Tensor) -> None:
+    _run((a, b, c), (activation, alpha, assoc), out)
+
+
+def _allocate(a: Tensor, b: Tensor, c: Tensor, *_: object) -> Tensor:
+    """Return what torch traces in place of a launch."""
+    del b
+    return a.new_empty(a.shape[0], c.shape[1])
+
+
+def _write_nothing(*_: object) -> None:
+    """Stand for a launch that torch traces."""
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    a, b, c, ctx.activation, ctx.alpha, ctx.assoc = inputs
+    ctx.save_for_backward(a, b, c)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    a, b, c = ctx.saved_tensors
+    # an expanded gradient, as that of a sum is, has no rows that lie next to one another
+    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    wanted = ctx.needs_input_grad
+    if ctx.assoc == "right":
+        # of the transposes
+        to_c, to_b, to_a = _gradients(ctx, (c.mT, b.mT, a.mT), dense.mT, (wanted[2], wanted[1], wanted[0]))
+        found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
+    else:
+        found = _gradients(ctx, (a, b, c), dense, wanted)
+    return *found, None, None, None
+
+
+def _gradients(ctx: Any, factors: Operands, grad: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+    """Return the gradients of ``f(alpha * a @ b) @ c``."""
+    a, b, c = factors
+    scaled = mm(a, b) * ctx.alpha if ctx.alpha != 1.0 else mm(a, b)
+    to_a = to_b = None
+    if wanted[0] or wanted[1]:
+        inner = differentiate(ctx.activation, mm(grad, c.mT), scaled)
+        inner = inner * ctx.alpha if ctx.alpha != 1.0 else inner
+        to_a = mm(inner, b.mT) if wanted[0] else None
+        to_b = mm(a.mT, inner) if wanted[1] else None
+    return to_a, to_b, mm(apply(ctx.activation, scaled).mT, grad) if wanted[2] else None
+
+
+_ARGUMENTS: Final = "Tensor a, Tensor b, Tensor c, str activation, float alpha, str assoc"
+_LIBRARY.define(f"b2b_gemm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
+_LIBRARY.define(f"b2b_gemm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
+_LIBRARY.impl("b2b_gemm", _run_new, "CompositeExplicitAutograd")
+_LIBRARY.impl("b2b_gemm_out", _run_into, "CompositeExplicitAutograd")
+torch.library.register_fake("nojit::b2b_gemm", _allocate, lib=_LIBRARY)
+torch.library.register_fake("nojit::b2b_gemm_out", _write_nothing, lib=_LIBRARY)
+torch.library.register_autograd("nojit::b2b_gemm", _backward, setup_context=_save, lib=_LIBRARY)
+_op = torch.ops.nojit.b2b_gemm.default
+_into_op = torch.ops.nojit.b2b_gemm_out.default
