@@ -36,7 +36,8 @@ MATRIX: Final = 2
 
 def check_out_dtype(out_dtype: object) -> None:
     """Require a dtype that results have."""
-    if out_dtype not in FLOATS:
+    # what is no dtype may be of a type that cannot be compared
+    if not isinstance(out_dtype, torch.dtype) or out_dtype not in FLOATS:
         refuse_type("out_dtype", " or ".join(map(str, FLOATS)), out_dtype)
 
 

@@ -1,0 +1,159 @@
+"""Calls of scaled products: formats, scales, results, alignments and tiles, with and without a bias."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from unittest import mock
+
+import torch
+from nojit.kernels.scaled_mm import op, prepared, reference, scaled_mm
+from torch import Tensor
+
+from tests.gpu.call import Call, Outputs, view
+
+E4, E5 = torch.float8_e4m3fn, torch.float8_e5m2
+PAIRS = ((E4, E4), (E4, E5), (E5, E4))
+OUTS = (torch.bfloat16, torch.float16, torch.float32)
+KINDS = ("whole", "ends", "1x128 128x128", "1x128 1x128", "128x128 1x128", "128x128 128x128")
+
+# M, N, K
+WHOLE = (1312, 2112, 144)
+DEEP = (1312, 2112, 400)
+FEW = (7, 208, 400)
+CUT = (48, 208, 2064)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product."""
+
+    sizes: tuple[int, int, int] = DEEP
+    formats: tuple[torch.dtype, torch.dtype] = (E4, E4)
+    dtype: torch.dtype = torch.bfloat16
+    kind: str = "whole"
+    fast: bool = False
+    biased: bool = False
+    offset: int = 0
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
+    gaps: bool = False
+    """Whether the result is the caller's own, and its elements lie apart."""
+
+    @property
+    def label(self) -> str:
+        flags = (
+            "x".join(str(each)[13:17] for each in self.formats),
+            f"to {str(self.dtype)[6:]}",
+            self.kind,
+            "fast" if self.fast else "",
+            "bias" if self.biased else "",
+            f"offset {self.offset}" if self.offset else "",
+            "" if self.maps else "pointers",
+            "gaps" if self.gaps else "",
+        )
+        return f"{self.sizes} {' '.join(filter(None, flags))}"
+
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+        """Make both operands, their scales and the bias."""
+        m, n, k = self.sizes
+        a, b = (
+            self._fp8(shape, seed, format_)
+            for shape, seed, format_ in zip(((m, k), (n, k)), (1, 2), self.formats, strict=True)
+        )
+        scales = (
+            view(shape, torch.float32, seed).abs() + 0.5 for shape, seed in zip(self._shapes(), (3, 4), strict=True)
+        )
+        bias = view((n,), torch.float32, 5).to(self.dtype) if self.biased else None
+        return a, b.t(), *scales, bias  # type: ignore[return-value]
+
+    def _fp8(self, shape: tuple[int, int], seed: int, format_: torch.dtype) -> Tensor:
+        values = view(shape, torch.bfloat16, seed).to(format_)
+        flat = torch.empty(values.numel() + self.offset, dtype=format_, device="cuda")
+        flat[self.offset :].view(torch.uint8).copy_(values.flatten().view(torch.uint8))
+        return flat[self.offset :].view(shape)
+
+    def _shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        m, n, k = self.sizes
+        if self.kind in {"whole", "ends"}:
+            return ((), (1,)) if self.kind == "whole" else ((m, 1), (1, n))
+        of_a, of_b = self.kind.split()
+        deep, high, wide = (-(-size // 128) for size in (k, m, n))
+        return (m if of_a == "1x128" else high, deep), (deep, n if of_b == "1x128" else wide)
+
+    def run(self) -> Outputs:
+        """Multiply; what is not written is NaN."""
+        out = None
+        if self.gaps:
+            m, n, _ = self.sizes
+            out = torch.full((m, 2 * n), float("nan"), dtype=self.dtype, device="cuda")[:, ::2]
+        with prepared_anew(self.maps):
+            return (scaled_mm(*self.inputs(), out_dtype=self.dtype, use_fast_accum=self.fast, out=out),)
+
+    def torchs(self) -> Outputs:
+        """Multiply by torch's operator: scales are applied to what it returns in fp32, of blocks one after the other."""
+        a, b, scale_a, scale_b, bias = self.inputs()
+        one = torch.ones((), device="cuda")
+        whole = self.kind in {"whole", "ends"}
+        depth = self.sizes[2]
+        total = torch.zeros(self.sizes[:2], device="cuda")
+        for start in range(0, depth, depth if whole else 128):
+            part = slice(start, depth if whole else min(start + 128, depth))
+            # torch wants rows at multiples of 16 bytes
+            left, right = a[:, part].contiguous(), b[part].t().contiguous().t()
+            fast = self.fast and whole
+            raw = torch._scaled_mm(left, right, one, one, out_dtype=torch.float32, use_fast_accum=fast)
+            of_a = reference.spread(scale_a, a)
+            of_b = reference.spread(scale_b, b)
+            total += (
+                raw * (of_a if whole else of_a[:, start : start + 1]) * (of_b if whole else of_b[start : start + 1])
+            )
+        return ((total if bias is None else total + bias.float()).to(self.dtype),)
+
+    def call(self) -> Call:
+        return Call(
+            f"scaled_mm {self.label}",
+            self.run,
+            lambda: (reference.scaled_mm(*self.inputs()),),
+            self.torchs,
+            (2.0,),
+        )
+
+
+@contextmanager
+def prepared_anew(maps: bool) -> Iterator[None]:
+    """Prepare calls anew, for the kernels that may run."""
+    with mock.patch.object(op, "_CALLS", {}), ExitStack() as stack:
+        stack.callback(op._MEMO.forget)
+        op._MEMO.forget()
+        if not maps:
+            stack.enter_context(mock.patch.object(prepared, "has_maps", return_value=False))
+        yield
+
+
+def cases() -> Iterator[Case]:
+    """List cases that together reach every variant."""
+    for formats, dtype, kind in itertools.product(PAIRS, OUTS, KINDS):
+        whole = kind in {"whole", "ends"}
+        for fast in (False, True) if whole else (False,):
+            yield Case(WHOLE if whole else DEEP, formats, dtype, kind, fast)
+            yield Case(FEW, formats, dtype, kind, fast, biased=dtype != torch.float32)
+        yield Case(FEW, formats, dtype, kind, offset=1)
+        yield Case(DEEP, formats, dtype, kind, maps=False, biased=dtype != torch.float32)
+    for dtype, kind in itertools.product(OUTS, KINDS):
+        for biased in (False, True) if dtype != torch.float32 else (False,):
+            yield Case(CUT, dtype=dtype, kind=kind, biased=biased)
+        yield Case(CUT, dtype=dtype, kind=kind, gaps=True)
+        yield Case(FEW, dtype=dtype, kind=kind, gaps=True)
+        yield Case((1, 16, 16), dtype=dtype, kind=kind)
+    # sums of many products, where those of the tensor cores are off
+    for fast in (False, True):
+        yield Case((256, 512, 16384), fast=fast)
+        yield Case((640, 4096, 16384), fast=fast, kind="ends", biased=True)
+
+
+def scaled_calls() -> Iterator[Call]:
+    for case in cases():
+        yield case.call()
