@@ -6,13 +6,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import calls, gemm_calls, matmul_calls
+from tests.gpu import calls, gemm_calls, matmul_calls, scaled_mm_calls
 
 LISTS = {
     "operators": calls.all_calls,
     "huge": calls.huge_pointwise_calls,
     "products": matmul_calls.cases,
     "dense products": gemm_calls.cases,
+    "scaled products": scaled_mm_calls.cases,
 }
 
 
