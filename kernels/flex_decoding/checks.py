@@ -1,0 +1,144 @@
+"""What the operands of decoding must be."""
+
+# ruff: noqa: PLR0917 - the operator has as many operands
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from nojit.kernels.arguments import (
+    check_dtype,
+    check_like,
+    check_rank,
+    check_shape,
+    check_tensor,
+    refuse_type,
+    refuse_value,
+)
+from nojit.kernels.flex_decoding.masks import Mask
+from torch import Tensor
+
+__all__ = ["MOST_QUERIES", "Sizes", "check_mask", "check_operands"]
+
+MOST_QUERIES: Final = 127
+MAX_HEAD_DIM: Final = 256
+MAX_HEAD_DIM_FP32: Final = 128
+"""fp32 tiles of wider heads do not fit the registers."""
+MAX_LEN: Final = 2**30 - 512
+"""Positions of a query and a key are summed in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a call that was checked."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    """Keys that there is room for in each batch."""
+    head_dim: int
+    v_dim: int
+    page_bits: int
+    """The logarithm of the rows in a page; 0 without pages."""
+
+    @property
+    def group(self) -> int:
+        """How many heads of queries read one of keys."""
+        return self.heads // max(self.kv_heads, 1)
+
+
+def check_operands(
+    query: Tensor, key: Tensor, value: Tensor, kv_lens: Tensor | None, page_table: Tensor | None, enable_gqa: bool
+) -> Sizes:
+    """Require operands that fit each other and the kernels; return their sizes.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape or stride that does not fit.
+    """
+    check_tensor("query", query)
+    check_dtype("query", query)
+    check_like("key", key, "query", query)
+    check_like("value", value, "query", query)
+    check_rank("query", query, "B, H, M, D")
+    first, rows = ("pages", "page size") if page_table is not None else ("B", "N")
+    check_rank("key", key, f"{first}, Hkv, {rows}, D")
+    check_rank("value", value, f"{first}, Hkv, {rows}, Dv")
+    batch, heads, q_len, dim = query.shape
+    lead, kv_heads, length, _ = key.shape
+    check_shape("key", key, (lead, kv_heads, length, dim), f"{first}, Hkv, {rows}, D")
+    check_shape("value", value, (lead, kv_heads, length, value.shape[3]), f"{first}, Hkv, {rows}, Dv")
+    _check_heads(heads, kv_heads, enable_gqa)
+    if q_len > MOST_QUERIES:
+        refuse_value("query", f"at most {MOST_QUERIES} queries (flex_attention takes more)", q_len)
+    for name, operand in (("query", query), ("key", key), ("value", value)):
+        _check_rows(name, operand)
+    page_bits = 0
+    if page_table is None:
+        if lead not in {1, batch}:
+            refuse_value("key", f"a batch of 1 or of {batch} as query has", lead)
+    else:
+        page_bits = _check_table(page_table, query, batch, length)
+        length = page_table.shape[1] << page_bits
+    if length > MAX_LEN:
+        refuse_value("key", f"room for at most {MAX_LEN} keys", length)
+    if kv_lens is not None:
+        _check_ints("kv_lens", kv_lens, query)
+        check_shape("kv_lens", kv_lens, (batch,), "B")
+    return Sizes(batch, heads, kv_heads, q_len, length, dim, value.shape[3], page_bits)
+
+
+def _check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
+    if heads == kv_heads:
+        return
+    if not enable_gqa:
+        refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
+    if not kv_heads or heads % kv_heads:
+        refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
+
+
+def _check_rows(argument: str, value: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece."""
+    dim = value.shape[3]
+    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
+    if not 1 <= dim <= widest:
+        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
+    if value.stride(3) != 1 and dim != 1:
+        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
+
+
+def _check_table(page_table: Tensor, query: Tensor, batch: int, page_size: int) -> int:
+    """Require a page table; return the logarithm of the page size."""
+    _check_ints("page_table", page_table, query)
+    check_rank("page_table", page_table, "B, pages")
+    check_shape("page_table", page_table, (batch, page_table.shape[1]), "B, pages")
+    if page_size < 1 or page_size & (page_size - 1):
+        refuse_value("key", "pages of a power of two of rows", page_size)
+    return page_size.bit_length() - 1
+
+
+def _check_ints(argument: str, value: Tensor, query: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        refuse_type(argument, "a tensor", type(value).__name__)
+    check_dtype(argument, value, (torch.int32,))
+    if value.device != query.device:
+        refuse_type(argument, f"a tensor on {query.device} as query is", value.device)
+    if value.dim() and value.shape[-1] > 1 and value.stride(-1) != 1:
+        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(-1))
+
+
+def check_mask(mask: Mask, sizes: Sizes) -> None:
+    """Require a mask whose batches and heads are those of the operands, or one for all.
+
+    Raises:
+        ValueError: it has others.
+    """
+    if mask.spans is None:
+        return
+    for name, count, own in zip(("batches", "heads"), (sizes.batch, sizes.heads), mask.spans.shape[:2], strict=True):
+        if own not in {1, count}:
+            refuse_value("block_mask", f"a mask for 1 or {count} {name}", own)

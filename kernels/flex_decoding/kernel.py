@@ -1,0 +1,366 @@
+"""Attention of a few queries to many keys, which several programs share out, and the kernel that puts their parts together.
+
+After flash decoding (Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html). Which keys a query sees
+is one interval for each, by a band or a table (`flex_decoding_kernel`), or a list of blocks with bitmaps
+(`flex_decoding_blocks_kernel`): `nojit.kernels.flex.tables` says how they are stored. Exponentials are taken in base two.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flex_decoding.kernel_tiles import (
+    LN_2,
+    LOG2_E,
+    WORD,
+    length_of,
+    load_queries,
+    load_rows,
+    modify,
+    pages_of,
+    part_of,
+    place_program,
+    store_results,
+    weigh,
+)
+
+
+@triton.jit
+def flex_decoding_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    lse_ptr,
+    part_ptr,
+    lens_ptr,
+    table_ptr,
+    spans_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    from_end,
+    has_spans,
+    has_lens,
+    has_lse,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    pack,
+    q_len,
+    kv_len,
+    splits,
+    width,
+    page_bits,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    stride_tb,
+    stride_sb,
+    stride_sh,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    SCORE_MOD: tl.constexpr,
+    PAGED: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Attend with all queries to a split of the keys that they see.
+
+    q is [batch, heads, q_len, head_dim], k [batch, heads // group, kv_len, head_dim], v [..., kv_len, v_dim]: any strides,
+    the last 1. If `PAGED`, k and v are [pages, heads // group, 1 << page_bits, ...], and a table, int32 with rows
+    `stride_tb` apart, has the pages of each batch. With `has_lens`, batch b has but ``lens[b]`` keys. Query m sees the keys
+    from m + `left` to m + `right`, with `from_end` as many later as there are more keys than queries; and of those, with
+    `has_spans`, the interval that spans, int32 [..., q_len, 2], says. Scores go through `SCORE_MOD`, for which query m
+    stands at place m or, with `has_lens`, the last query at the last key; slots and bias are as it takes them. Written is
+    what `store_results` says. `pack` is `group`, or divides it. Grid: cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
+    """
+    tiles = tl.cdiv(q_len * pack, BLOCK_M)
+    tile, split, index_g, index_b = place_program(tiles, splits, heads // pack)
+    index_b = index_b.to(tl.int64)
+    index_kv = (index_g * pack // group).to(tl.int64)
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    inside = rows < q_len * pack
+    queries = rows // pack
+    own = index_g * pack + rows % pack
+
+    length = length_of(lens_ptr, has_lens, index_b, kv_len)
+    shift = tl.where(has_lens != 0, length - q_len, 0)
+    band_shift = tl.where(from_end != 0, length - q_len, 0)
+    given = rows < q_len * pack * has_spans
+    span_ptrs = spans_ptr + index_b * stride_sb + own.to(tl.int64) * stride_sh + queries * 2
+    first = tl.maximum(queries + (band_shift + left), tl.load(span_ptrs, mask=given, other=0))
+    last = tl.minimum(queries + (band_shift + right + 1), tl.load(span_ptrs + 1, mask=given, other=kv_len))
+    first = tl.maximum(first, 0)
+    last = tl.minimum(last, length)
+    some = inside & (first < last)
+    one_slot = (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach)
+    other_slot = (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach)
+    # the rows of a bias are queries, wherever those stand
+    bias = (bias_ptr - shift * bias_stride_m, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n)
+    places = queries + shift
+    # what any row sees: nothing else is read, be it in a page that is not there any more
+    begin = tl.min(tl.where(some, first, kv_len), 0)
+    end = tl.max(tl.where(some, last, 0), 0)
+
+    q = load_queries(q_ptr + index_b * stride_qb, own, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D)
+    k_head_ptr = k_ptr + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_kv * stride_vh
+    table_row_ptr = table_ptr + index_b * stride_tb
+    row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
+    lanes = tl.arange(0, BLOCK_N)
+    skipped = begin // BLOCK_N
+    first_step, last_step = part_of(split, splits, tl.maximum(tl.cdiv(end, BLOCK_N) - skipped, 0))
+    keys = (skipped + first_step) * BLOCK_N + lanes
+    pages = pages_of(keys, (keys >= begin) & (keys < end), table_row_ptr, page_bits, index_b, PAGED)
+    for step in range(skipped + first_step, skipped + last_step):
+        keys = step * BLOCK_N + lanes
+        there = (keys >= begin) & (keys < end)
+        here = pages
+        ahead = keys + BLOCK_N
+        pages = pages_of(ahead, (ahead >= begin) & (ahead < end), table_row_ptr, page_bits, index_b, PAGED)
+        k = load_rows(k_head_ptr, keys, there, here, page_bits, stride_kb, stride_kn, head_dim, PAGED, BLOCK_D)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        seen = (keys[None, :] >= first[:, None]) & (keys[None, :] < last[:, None])
+        if SCORE_MOD is None:
+            scores *= scale * LOG2_E
+        else:
+            scores = modify(scores * scale, index_b, own, places, keys, seen, one_slot, other_slot, bias, SCORE_MOD)
+        weights, keep, row_max, row_sum = weigh(tl.where(seen, scores, float("-inf")), row_max, row_sum)
+        v = load_rows(v_head_ptr, keys, there, here, page_bits, stride_vb, stride_vn, v_dim, PAGED, BLOCK_DV)
+        acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
+    store_results(
+        acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits,
+        q_len, v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV,
+    )  # fmt: skip
+
+
+@triton.jit
+def _entry(blocks_ptr, number, count):
+    """Return the block column and the bitmap of the entry of a number, or of no entry if there are not so many."""
+    there = number < count
+    column = tl.load(blocks_ptr + 2 * number.to(tl.int64), mask=there, other=0)
+    return column, tl.load(blocks_ptr + 2 * number.to(tl.int64) + 1, mask=there, other=-1)
+
+
+@triton.jit
+def flex_decoding_blocks_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    lse_ptr,
+    part_ptr,
+    lens_ptr,
+    table_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    block,
+    has_lens,
+    has_lse,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    pack,
+    q_len,
+    kv_len,
+    splits,
+    width,
+    page_bits,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    stride_tb,
+    stride_sb,
+    stride_sh,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    SCORE_MOD: tl.constexpr,
+    PAGED: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Attend with all queries to a split of the blocks that they see; operands as those of `flex_decoding_kernel`.
+
+    Of each block row, `block` queries, spans, int32 [..., block rows, 3], say where its list starts in blocks, how many full
+    blocks stand there first, and how many blocks there are; blocks, int32 [..., 2], have the block column and the number of
+    the bitmap, -1 if all is seen. Bitmaps are int32 [..., block, block / 32]. If heads have lists of their own, `pack` is 1.
+    `BLOCK_N` divides `block`. Grid: cdiv(q_len, block) * cdiv(min(q_len, block) * pack, BLOCK_M) * splits * batch * heads //
+    pack.
+    """
+    height = tl.minimum(q_len, block)
+    row_tiles = tl.cdiv(height * pack, BLOCK_M)
+    tile, split, index_g, index_b = place_program(tl.cdiv(q_len, block) * row_tiles, splits, heads // pack)
+    index_b = index_b.to(tl.int64)
+    index_kv = (index_g * pack // group).to(tl.int64)
+    block_row = tile // row_tiles
+    rows = tile % row_tiles * BLOCK_M + tl.arange(0, BLOCK_M)
+    in_block = rows // pack
+    queries = block_row * block + in_block
+    inside = (in_block < height) & (queries < q_len)
+    own = index_g * pack + rows % pack
+
+    length = length_of(lens_ptr, has_lens, index_b, kv_len)
+    shift = tl.where(has_lens != 0, length - q_len, 0)
+    one_slot = (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach)
+    other_slot = (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach)
+    # the rows of a bias are queries, wherever those stand
+    bias = (bias_ptr - shift * bias_stride_m, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n)
+    places = queries + shift
+    span_ptr = spans_ptr + index_b * stride_sb + index_g.to(tl.int64) * pack * stride_sh + block_row * 3
+    listed_ptr = blocks_ptr + 2 * tl.load(span_ptr).to(tl.int64)
+    count = tl.load(span_ptr + 2)
+
+    q = load_queries(q_ptr + index_b * stride_qb, own, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D)
+    k_head_ptr = k_ptr + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_kv * stride_vh
+    table_row_ptr = table_ptr + index_b * stride_tb
+    row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
+    lanes = tl.arange(0, BLOCK_N)
+    steps = block // BLOCK_N
+    words = block // WORD
+    row_bits = bits_ptr + in_block * words
+    first_step, last_step = part_of(split, splits, count * steps)
+    column, number = _entry(listed_ptr, first_step // steps, count)
+    keys = column * block + first_step % steps * BLOCK_N + lanes
+    pages = pages_of(keys, keys < length, table_row_ptr, page_bits, index_b, PAGED)
+    for step in range(first_step, last_step):
+        inner = step % steps * BLOCK_N + lanes
+        keys = column * block + inner
+        there = keys < length
+        here, bitmap = pages, number
+        column, number = _entry(listed_ptr, (step + 1) // steps, count)
+        ahead = column * block + (step + 1) % steps * BLOCK_N + lanes
+        pages = pages_of(ahead, ahead < length, table_row_ptr, page_bits, index_b, PAGED)
+        k = load_rows(k_head_ptr, keys, there, here, page_bits, stride_kb, stride_kn, head_dim, PAGED, BLOCK_D)
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
+        # of a full block, the first bitmap is read, and all of it counts as set
+        words_ptr = row_bits + tl.maximum(bitmap, 0).to(tl.int64) * block * words
+        bits = tl.load(words_ptr[:, None] + (inner // WORD)[None, :], mask=inside[:, None], other=0)
+        bits = bits | tl.where(bitmap < 0, -1, 0)
+        seen = ((bits >> (inner % WORD)[None, :]) & 1 != 0) & there[None, :]
+        if SCORE_MOD is None:
+            scores *= scale * LOG2_E
+        else:
+            scores = modify(scores * scale, index_b, own, places, keys, seen, one_slot, other_slot, bias, SCORE_MOD)
+        weights, keep, row_max, row_sum = weigh(tl.where(seen, scores, float("-inf")), row_max, row_sum)
+        v = load_rows(v_head_ptr, keys, there, here, page_bits, stride_vb, stride_vn, v_dim, PAGED, BLOCK_DV)
+        acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
+    store_results(
+        acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits,
+        q_len, v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV,
+    )  # fmt: skip
+
+
+@triton.jit
+def flex_decoding_merge_kernel(
+    part_ptr,
+    out_ptr,
+    lse_ptr,
+    has_lse,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    q_len,
+    splits,
+    width,
+    v_dim,
+    stride_ob,
+    stride_oh,
+    stride_om,
+    BLOCK_DV: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+):
+    """Put the parts of a row together, in their order, and write its output and, if asked, its log-sum.
+
+    Parts are as `store_results` says; out is [batch, heads, q_len, v_dim], any strides, the last 1. Grid: batch * heads *
+    q_len.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    rest = row // q_len
+    row_ptr = part_ptr + row * splits * width
+    lanes = tl.arange(0, BLOCK_S)
+    cols = tl.arange(0, BLOCK_DV)
+    highest = float("-inf")
+    total = 0.0
+    acc = tl.zeros([BLOCK_DV], tl.float32)
+    for start in range(0, splits, BLOCK_S):
+        parts = start + lanes
+        sums = tl.load(row_ptr + parts * width + v_dim, mask=parts < splits, other=float("-inf"))
+        new_highest = tl.maximum(highest, tl.max(sums, 0))
+        shift = tl.where(new_highest == float("-inf"), 0.0, new_highest)
+        weights = tl.exp2(sums - shift)
+        seen = (sums > float("-inf"))[:, None] & (cols < v_dim)[None, :]
+        values = tl.load(row_ptr + parts[:, None] * width + cols[None, :], mask=seen, other=0.0)
+        keep = tl.exp2(highest - shift)
+        acc = acc * keep + tl.sum(values * weights[:, None], 0)
+        total = total * keep + tl.sum(weights, 0)
+        highest = new_highest
+    out = acc / tl.where(total == 0.0, 1.0, total)
+    out_ptrs = out_ptr + rest // heads * stride_ob + rest % heads * stride_oh + row % q_len * stride_om + cols
+    tl.store(out_ptrs, out.to(out_ptr.dtype.element_ty), mask=cols < v_dim)
+    if has_lse != 0:
+        tl.store(lse_ptr + row, (highest + tl.log2(total)) * LN_2)

@@ -1,0 +1,127 @@
+"""What the decoding kernels share: who does which part, how keys are folded in, and what is written.
+
+A program owns a *tile*, up to `BLOCK_M` rows of queries that read one head of keys and values, and one *split* of the keys
+that they see. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r % pack``, so that keys
+and values are read once for all of them.
+
+Keys may lie in pages: row ``key % size`` of page ``table[key // size]``, for pages of a power of two of rows. What the next
+steps read is looked up a step ahead, so that no copy waits for a table.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
+
+import triton
+import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+LN_2 = tl.constexpr(0.6931471805599453)
+WORD = tl.constexpr(32)
+"""Keys in a word of a bitmap."""
+
+
+@triton.jit
+def place_program(tiles, splits, groups):
+    """Return the tile, the split, the group of heads and the batch of this program.
+
+    Tiles that read the same keys come one after the other, and run at the same time.
+    """
+    number = tl.program_id(0)
+    rest = number // tiles
+    pair = rest // splits
+    return number % tiles, rest % splits, pair % groups, pair // groups
+
+
+@triton.jit
+def part_of(split, splits, count):
+    """Return the first of `count` steps that a split takes, and the one behind its last."""
+    wide = count.to(tl.int64)
+    return (wide * split // splits).to(tl.int32), (wide * (split + 1) // splits).to(tl.int32)
+
+
+@triton.jit
+def length_of(lens_ptr, has_lens, index_b, kv_len):
+    """Return how many keys a batch has: what the device says, if it is asked, but no more than there is room for."""
+    said = tl.load(lens_ptr + index_b, mask=has_lens != 0, other=kv_len)
+    return tl.maximum(tl.minimum(said, kv_len), 0)
+
+
+@triton.jit
+def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D: tl.constexpr):
+    """Load a tile of queries; rows and columns that are not there read as 0."""
+    cols = tl.arange(0, BLOCK_D)
+    ptrs = q_ptr + (heads.to(tl.int64) * stride_qh + queries.to(tl.int64) * stride_qm)[:, None] + cols[None, :]
+    return tl.load(ptrs, mask=inside[:, None] & (cols < head_dim)[None, :], other=0.0)
+
+
+@triton.jit
+def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
+    """Look up the pages of the keys that are `there`; without pages, the batch stands for them."""
+    if PAGED:
+        return tl.load(table_ptr + (keys >> page_bits), mask=there, other=0)
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        return index_b
+
+
+@triton.jit
+def load_rows(
+    base_ptr, keys, there, pages, page_bits, stride_page, stride_row, width, PAGED: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Load rows of keys or values; what is not there reads as 0, so that NaNs in padding never enter."""
+    if PAGED:
+        inner = keys & ((1 << page_bits) - 1)
+        rows = pages.to(tl.int64) * stride_page + inner.to(tl.int64) * stride_row
+    else:
+        rows = pages * stride_page + keys.to(tl.int64) * stride_row
+    cols = tl.arange(0, BLOCK)
+    ptrs = base_ptr + rows[:, None] + cols[None, :]
+    return tl.load(ptrs, mask=there[:, None] & (cols < width)[None, :], other=0.0)
+
+
+@triton.jit
+def modify(scores, index_b, own, places, keys, seen, first, second, bias, SCORE_MOD: tl.constexpr):
+    """Let a function of the kind of `nojit.kernels.flex.kernel_mods` modify scores; return them in base two."""
+    heads = own.to(tl.int64)[:, None]
+    scores, _ = SCORE_MOD(scores, index_b, heads, places[:, None], keys[None, :], seen, first, second, bias)
+    return scores * LOG2_E
+
+
+@triton.jit
+def weigh(scores, row_max, row_sum):
+    """Take exponentials of scores in base two; return them, what to scale the past with, the new maximum and sum."""
+    new_max = tl.maximum(row_max, tl.max(scores, 1))
+    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
+    shift = tl.where(new_max == float("-inf"), 0.0, new_max)
+    weights = tl.exp2(scores - shift[:, None])
+    keep = tl.exp2(row_max - shift)
+    return weights, keep, new_max, row_sum * keep + tl.sum(weights, 1)
+
+
+@triton.jit
+def store_results(
+    acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits, q_len,
+    v_dim, width, stride_ob, stride_oh, stride_om, BLOCK_DV: tl.constexpr,
+):  # fmt: skip
+    """Write the output of a tile and, if asked, its log-sums; or, of several splits, a part of both.
+
+    Parts are fp32 [batch, heads, q_len, splits, width]: `v_dim` numbers of the output, and behind them their log-sum in base
+    two. Of a split in which a row sees nothing that is -inf, and nothing else is written.
+    """
+    out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
+    # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
+    sums = row_max + tl.log2(row_sum)
+    cols = tl.arange(0, BLOCK_DV)
+    in_cols = (cols < v_dim)[None, :]
+    numbers = (index_b * heads + own) * q_len + queries
+    if splits == 1:
+        rows = index_b * stride_ob + own.to(tl.int64) * stride_oh + queries.to(tl.int64) * stride_om
+        out_ptrs = out_ptr + rows[:, None] + cols[None, :]
+        tl.store(out_ptrs, out.to(out_ptr.dtype.element_ty), mask=inside[:, None] & in_cols)
+        if has_lse != 0:
+            tl.store(lse_ptr + numbers, sums * LN_2, mask=inside)
+    else:
+        part_ptrs = part_ptr + (numbers * splits + split) * width
+        seen = inside & (row_sum > 0.0)
+        tl.store(part_ptrs[:, None] + cols[None, :], out, mask=seen[:, None] & in_cols)
+        tl.store(part_ptrs + v_dim, sums, mask=inside)

@@ -1,0 +1,212 @@
+"""A call that was checked: results allocated, splits chosen, and one launch or two."""
+
+# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import torch
+from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
+from nojit.kernels.flex_decoding.checks import Sizes
+from nojit.kernels.flex_decoding.masks import Mask
+from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
+from nojit.kernels.maps import processors
+from nojit.kernels.memos import DIRECT, Caller
+from torch import Tensor
+
+__all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
+
+MIN_WIDTH: Final = 64
+"""Narrower tiles are not built."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
+UNIT: Final = 16
+"""What the rows of parts are padded to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """What is attended to."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    kv_lens: Tensor | None
+    page_table: Tensor | None
+    mask: Mask
+    mod: Modification
+    sizes: Sizes
+    scale: float
+
+    @property
+    def pack(self) -> int:
+        """How many heads share the rows of a tile: those that read the same keys, unless each has blocks of its own."""
+        alone = self.mask.words.mode == "bitmap" and self.mask.spans is not None and self.mask.spans.shape[1] > 1
+        return 1 if alone else self.sizes.group
+
+    @property
+    def pairs(self) -> int:
+        """How many programs there are to a split."""
+        one = self.sizes
+        rows, blocks = one.q_len * self.pack, 1
+        if self.mask.words.mode == "bitmap":
+            rows = min(one.q_len, self.mask.words.block) * self.pack
+            blocks = -(-one.q_len // self.mask.words.block)
+        return one.batch * one.heads // self.pack * blocks * -(-rows // tile_height(rows))
+
+    @property
+    def seen(self) -> int:
+        """How many keys a tile of queries sees, as far as that is known without asking the device."""
+        one, (mode, left, right, _, block) = self.sizes, self.mask.words
+        if mode == "bitmap" and self.mask.spans is not None and self.mask.blocks is not None:
+            # on average, which is as much as is known
+            rows: int = math.prod(self.mask.spans.shape[:3])
+            entries: int = self.mask.blocks.shape[0]
+            return min(-(-entries // rows) * block, one.kv_len)
+        if mode == "band" and left is not None and right is not None:
+            return max(min(right - left + one.q_len, one.kv_len), 0)
+        return one.kv_len
+
+
+def part_width(v_dim: int) -> int:
+    """Return how far parts of rows of `v_dim` lie apart, in elements: room for their log-sum, and for alignment."""
+    return -(-(v_dim + 1) // UNIT) * UNIT
+
+
+def splits_for(one: Decoding) -> int:
+    """Choose the number of splits of a call."""
+    return splits_of(one.pairs, max(one.seen, KEYS), processors(one.q) if one.q.is_cuda else OTHERS)
+
+
+@cache
+def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return tensors, int32 and fp32, that stand for what is absent, and that nobody reads."""
+    with torch.inference_mode(False):
+        return torch.empty(1, dtype=torch.int32, device=device), torch.empty(1, dtype=torch.float32, device=device)
+
+
+def launch_decoding(
+    one: Decoding,
+    out: Tensor,
+    lse: Tensor | None,
+    splits: int,
+    options: Mapping[str, int],
+    caller: Caller = DIRECT,
+) -> None:
+    """Attend, and put the parts together if there are any."""
+    parts = None
+    if splits > 1:
+        shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
+        parts = caller.make(torch.empty, shape, dtype=torch.float32, device=one.q.device)
+    launch_attention(one, out, lse, parts, splits, options, caller)
+    if parts is not None:
+        launch_merge(parts, out, lse, one.sizes, caller)
+
+
+def launch_attention(
+    one: Decoding,
+    out: Tensor,
+    lse: Tensor | None,
+    parts: Tensor | None,
+    splits: int,
+    options: Mapping[str, int],
+    caller: Caller = DIRECT,
+) -> None:
+    """Launch the kernel that writes the output and the log-sums or, of several splits, their parts."""
+    ints, floats = _unread(one.q.device)
+    caller.constant(ints, floats)
+    sizes, mask, pack = one.sizes, one.mask, one.pack
+    pointers, numbers = mod_arguments(one.mod, floats, one.q)
+    tables, flags = _mask_arguments(mask, sizes, ints)
+    facts = (sizes.batch, sizes.heads, sizes.group, pack, sizes.q_len, sizes.kv_len, splits, part_width(sizes.v_dim))
+    caller.launch(
+        "flex_decoding_blocks" if mask.words.mode == "bitmap" else "flex_decoding",
+        one.q,
+        one.k,
+        one.v,
+        out,
+        floats if lse is None else lse,
+        floats if parts is None else parts,
+        ints if one.kv_lens is None else one.kv_lens,
+        ints if one.page_table is None else one.page_table,
+        *tables,
+        *pointers,
+        one.scale,
+        *flags,
+        int(one.kv_lens is not None),
+        int(lse is not None),
+        *facts,
+        sizes.page_bits,
+        sizes.head_dim,
+        sizes.v_dim,
+        *one.q.stride()[:3],
+        *kv_strides(one.k, sizes.batch),
+        *kv_strides(one.v, sizes.batch),
+        *out.stride()[:3],
+        0 if one.page_table is None else one.page_table.stride(0),
+        *_mask_strides(mask),
+        *numbers,
+        SCORE_MOD=one.mod.function,
+        PAGED=one.page_table is not None,
+        **_widths(sizes),
+        **options,
+    )
+
+
+def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, caller: Caller = DIRECT) -> None:
+    """Launch the kernel that puts the parts of each row together."""
+    _, floats = _unread(out.device)
+    caller.constant(floats)
+    caller.launch(
+        "flex_decoding_merge",
+        parts,
+        out,
+        floats if lse is None else lse,
+        int(lse is not None),
+        sizes.batch,
+        sizes.heads,
+        sizes.q_len,
+        parts.shape[3],
+        parts.shape[4],
+        sizes.v_dim,
+        *out.stride()[:3],
+        BLOCK_DV=_width(sizes.v_dim),
+    )
+
+
+def _width(dim: int) -> int:
+    """Round a head dimension up to what a tile can have."""
+    return max(MIN_WIDTH, 1 << (dim - 1).bit_length())
+
+
+def _widths(sizes: Sizes) -> dict[str, int]:
+    """Choose the widths of tiles: what is built are equal ones, and 256 with 128."""
+    widths = _width(sizes.head_dim), _width(sizes.v_dim)
+    block_d, block_dv = widths if widths == (256, 128) else (max(widths), max(widths))
+    return {"BLOCK_D": block_d, "BLOCK_DV": block_dv}
+
+
+def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """Return the tables of a mask, and the numbers that stand before `has_lens`."""
+    if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
+        return (mask.spans, mask.blocks, mask.bits), (mask.words.block,)
+    # a bound that hides nothing is one beyond all places; sums with it stay within 32 bits
+    most = sizes.kv_len + sizes.q_len
+    left = -most if mask.words.left is None else max(-most, min(mask.words.left, most))
+    right = most if mask.words.right is None else max(-most, min(mask.words.right, most))
+    spans = unread if mask.spans is None else mask.spans
+    return (spans,), (left, right, int(mask.words.from_end), int(mask.spans is not None))
+
+
+def _mask_strides(mask: Mask) -> tuple[int, int]:
+    """Return the steps of a mask's spans by batch and by head, 0 where all are alike."""
+    if mask.spans is None:
+        return 0, 0
+    strides = (0 if size == 1 else stride for size, stride in zip(mask.spans.shape, mask.spans.stride(), strict=True))
+    by_batch, by_head, *_ = strides
+    return by_batch, by_head

@@ -1,0 +1,54 @@
+"""Which keys a query sees, as the decoding kernels take it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nojit.kernels.flex.tables import MaskTables
+from torch import Tensor
+
+__all__ = ["Mask", "Words", "band_of_words", "mask_of_tables"]
+
+
+class Words(NamedTuple):
+    """What of a mask is no tensor."""
+
+    mode: str
+    """One of `nojit.kernels.flex.tables.MODES`."""
+    left: int | None
+    """The bounds of a band: a query at place p sees the keys from p + left to p + right; None is without end."""
+    right: int | None
+    from_end: bool
+    """Whether the last query stands at the last key; else query m stands at place m."""
+    block: int
+    """Rows and columns of a block of bitmaps."""
+
+
+class Mask(NamedTuple):
+    """A mask: its words, and tables as `nojit.kernels.flex.tables` says; None where its mode has none."""
+
+    words: Words
+    spans: Tensor | None = None
+    blocks: Tensor | None = None
+    bits: Tensor | None = None
+
+
+_BLOCK = 128
+_NOTHING_HIDDEN = Mask(Words("band", None, None, False, _BLOCK))
+
+
+def band_of_words(is_causal: bool, left: int | None, right: int | None) -> Mask:
+    """Return the band of some words, counted from the last key; `left` and `right` are distances, None without end."""
+    if not is_causal and left is None and right is None:
+        return _NOTHING_HIDDEN
+    return Mask(Words("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
+
+
+def mask_of_tables(tables: MaskTables) -> Mask:
+    """Return the mask of some tables."""
+    if tables.mode == "band":
+        return Mask(Words("band", tables.left, tables.right, False, _BLOCK))
+    words = Words(tables.mode, None, None, False, tables.block)
+    if tables.mode == "interval":
+        return Mask(words, tables.by_query.spans)
+    return Mask(words, *tables.by_query, tables.bits)

@@ -1,0 +1,248 @@
+"""The decoding operator, as Python and torch know it."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
+from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.flash_attention.checks import Window, window_sides
+from nojit.kernels.flash_attention.forward import allocate_output
+from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt
+from nojit.kernels.flex.checks import check_captured, check_mod, check_options
+from nojit.kernels.flex.masks import BlockMask, tables_of
+from nojit.kernels.flex.mods import ScoreMod
+from nojit.kernels.flex_decoding.checks import check_mask, check_operands
+from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
+from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, mask_of_tables
+from nojit.kernels.flex_decoding.splits import MOST
+from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
+from torch import Tensor
+
+__all__ = ["flex_decoding"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_MEMO: Final = new_memo(operands=8, limit=4096)
+
+
+def flex_decoding(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: ScoreMod | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Mapping[str, int] | None = None,
+    *,
+    kv_lens: Tensor | None = None,
+    page_table: Tensor | None = None,
+    is_causal: bool = False,
+    window: Window = None,
+    splits: int | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Compute ``softmax(score_mod(q @ k^T * scale)) @ v`` for a few queries, with programs that share out the keys.
+
+    Args:
+        query: [B, H, M, D], fp16, bf16 or fp32, M up to 127, D up to 256 (fp32: 128); any strides, the last 1. Under
+            autocast, operands get its dtype, and so does the output.
+        key: [B or 1, Hkv, N, D]; or, with a page table, [pages, Hkv, page size, D], the page size a power of two.
+        value: as the keys, of rows of Dv elements.
+        score_mod: one of `nojit.kernels.flex.mods`.
+        block_mask: which keys a query sees, as for ``flex_attention``, made for M queries and N keys.
+        scale: what scores are multiplied with; ``1 / sqrt(D)`` if None.
+        enable_gqa: let H be a multiple of Hkv; query head h then reads head ``h // (H // Hkv)``.
+        return_lse: return the log-sum-exp of each row of scores too.
+        kernel_options: a config to run, instead of the one that the bundle prefers.
+        kv_lens: how many keys each batch has, int32 [B] on the device, which nobody waits for; N of them are the most.
+            For score modifications the last query then stands at the last key: query m at ``kv_lens[b] - M + m``.
+        page_table: the pages of each batch, int32 [B, N / page size]. Pages that hold no key that is seen are not read.
+        is_causal: let a query see no key to the right of its position, the last query being at the last key.
+        window: let the query at position p see the keys from ``p - left`` to ``p + right`` only: ``(left, right)``, of
+            which None is without end; an int is both.
+        splits: how many programs share out the keys; by default as many as keep the device busy. Results differ by
+            rounding.
+
+    Returns:
+        The output [B, H, M, Dv] in the dtype of `query` and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
+        sees no key gives 0 and -inf.
+
+    Raises:
+        ArgumentError: a type, dtype or device that does not fit.
+        ValueError: a shape, stride or word that does not fit.
+        NotImplementedError: a gradient is required: ``flex_attention`` has them.
+    """
+    mod = NO_MOD if score_mod is None else modification_of(check_mod(score_mod))
+    options = check_options(kernel_options)
+    left, right = (None, None) if window is None else window_sides(window)
+    check_flags(is_causal=is_causal, enable_gqa=enable_gqa, return_lse=return_lse)
+    if scale is not None and type(scale) is not float:
+        scale = check_number("scale", scale)
+    if splits is not None:
+        _check_splits(splits)
+    if autocasts():
+        query, key, value = lowered(query), lowered(key), lowered(value)
+    mask = _mask_of(block_mask, query, key, page_table, bool(is_causal), left, right)
+    operands = (query, key, value, kv_lens, page_table)
+    given = [each for each in (*operands, *mask[1:], *captured(mod)) if each is not None]
+    if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in given):
+        raise NotImplementedError("flex_decoding has no gradients: use flex_attention, or torch.no_grad()")
+    if is_plain(*given):
+        return _attend(*operands, mask, mod, scale, bool(enable_gqa), bool(return_lse), splits, options)
+    optional = {"kv_lens": kv_lens, "page_table": page_table}
+    check_tensors(query=query, key=key, value=value, **{name: x for name, x in optional.items() if x is not None})
+    if options:
+        refuse_value("kernel_options", "none in a call that torch traces or transforms", dict(options))
+    name, numbers, values = described(mod)
+    tensors = (*mask[1:], *captured(mod))
+    words = (scale, bool(enable_gqa), bool(return_lse), splits, *mask.words, name, numbers, values)
+    out, lse = _flex_decoding_op(*operands, *tensors, *words)
+    return (out, lse) if return_lse else out
+
+
+def _check_splits(splits: int) -> None:
+    check_int("splits", splits)
+    if not 1 <= splits <= MOST:
+        refuse_value("splits", f"1 to {MOST}", splits)
+
+
+def _mask_of(
+    block_mask: BlockMask | None,
+    query: Tensor,
+    key: Tensor,
+    page_table: Tensor | None,
+    is_causal: bool,
+    left: int | None,
+    right: int | None,
+) -> Mask:
+    """Return the mask of a call."""
+    if block_mask is None:
+        return band_of_words(is_causal, left, right)
+    if is_causal or left is not None or right is not None:
+        refuse_value("block_mask", "no is_causal and no window beside it", "both")
+    check_tensors(query=query, key=key)
+    length = key.shape[2]
+    if page_table is not None:
+        check_tensors(page_table=page_table)
+        length *= page_table.shape[-1]
+    return mask_of_tables(tables_of(block_mask, query.shape[2], length, query.device))
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    kv_lens: Tensor | None,
+    page_table: Tensor | None,
+    mask: Mask,
+    mod: Modification,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    splits: int | None,
+    options: Mapping[str, int],
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attend to tensors that nothing but the kernels has to see; checks what its like has not been checked for."""
+    operands = (query, key, value, kv_lens, page_table, *mask[1:])
+    facts = (mask.words, mod, scale, enable_gqa, return_lse, splits, options)
+    if mod is not NO_MOD or options:
+        return _run(operands, *facts, DIRECT)
+    words = (scale, enable_gqa, return_lse, splits, *mask.words)
+    known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(*operands, library.CURRENT.source, *words)
+    if known is not None:
+        return known
+    recording = Recording(*operands)
+    result = _run(recording.operands, *facts, recording)
+    results = result if isinstance(result, tuple) else (result,)
+    _MEMO.remember(recording.recipe(*results), *operands, recording.source, *words)
+    return result
+
+
+def _run(
+    operands: tuple[Any, ...],
+    words: Words,
+    mod: Modification,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    splits: int | None,
+    options: Mapping[str, int],
+    caller: Caller,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Check a call and make it."""
+    query, key, value, kv_lens, page_table, *tables = operands
+    sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
+    mask = Mask(words, *tables)
+    check_mask(mask, sizes)
+    check_captured(mod, query, sizes.kv_len)
+    out, lse = allocate_output(query, value, return_lse, caller)
+    if out.numel():
+        factor = 1.0 / math.sqrt(sizes.head_dim) if scale is None else scale
+        one = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
+        launch_decoding(one, out, lse, splits_for(one) if splits is None else splits, options, caller)
+    return out if lse is None else (out, lse)
+
+
+def _flex_decoding(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    kv_lens: Tensor | None,
+    page_table: Tensor | None,
+    spans: Tensor | None,
+    blocks: Tensor | None,
+    bits: Tensor | None,
+    first: Tensor | None,
+    second: Tensor | None,
+    bias: Tensor | None,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    splits: int | None,
+    mode: str,
+    left: int | None,
+    right: int | None,
+    from_end: bool,
+    block: int,
+    function: str | None,
+    numbers: list[int],
+    values: list[float],
+) -> tuple[Tensor, Tensor]:
+    mask = Mask(Words(mode, left, right, from_end, block), spans, blocks, bits)
+    mod = NO_MOD if function is None else rebuilt(function, numbers, values, (first, second, bias))
+    result = _attend(
+        query, key, value, kv_lens, page_table, mask, mod, scale, enable_gqa, return_lse, splits, {}
+    )  # fmt: skip
+    return result if isinstance(result, tuple) else (result, _no_sums(result))
+
+
+def _no_sums(out: Tensor) -> Tensor:
+    """Make what torch's operator gives for absent log-sums: it knows no absent results."""
+    return out.new_empty(0, dtype=torch.float32)
+
+
+_LIBRARY.define(
+    "flex_decoding(Tensor query, Tensor key, Tensor value, Tensor? kv_lens, Tensor? page_table, Tensor? spans, "
+    "Tensor? blocks, Tensor? bits, Tensor? first, Tensor? second, Tensor? bias, float? scale, bool enable_gqa, "
+    "bool return_lse, SymInt? splits, str mode, SymInt? left, SymInt? right, bool from_end, int block, str? function, "
+    "SymInt[] numbers, float[] values) -> (Tensor, Tensor)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_LIBRARY.impl("flex_decoding", _flex_decoding, "CompositeExplicitAutograd")
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
+    del key
+    out, lse = allocate_output(query, value, words[10])  # return_lse
+    return out, _no_sums(out) if lse is None else lse
+
+
+torch.library.register_fake("nojit::flex_decoding", _fake, lib=_LIBRARY)
+_flex_decoding_op = torch.ops.nojit.flex_decoding.default
