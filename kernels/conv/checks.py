@@ -1,5 +1,7 @@
 """What the arguments of convolutions must be."""
 
+# ruff: noqa: PLR0917 - the gradient of a convolution has as many facts
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,6 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.arguments import (
+    check_choice,
     check_dtype,
     check_int,
     check_like,
@@ -19,7 +22,7 @@ from nojit.kernels.arguments import (
 from nojit.kernels.conv.sweeps import Window
 from torch import Tensor
 
-__all__ = ["Padding", "check_operands", "precision", "sizes_of", "window_of"]
+__all__ = ["Padding", "check_grad", "check_operands", "precision", "sizes_of", "window_of", "word_of"]
 
 Padding = int | Sequence[int] | str
 _WORDS: Final = ("same", "valid")
@@ -82,6 +85,20 @@ def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, gr
         check_shape("bias", bias, (weight.shape[0],), "O")
 
 
+def check_grad(
+    grad: Tensor, other: tuple[str, Tensor], shape: Sequence[int], taps: Sequence[int], window: Window, groups: int
+) -> None:
+    """Require the gradient of an output: `shape` and `taps` are those of an input and of a weight."""
+    name, value = other
+    check_tensor("grad", grad)
+    check_dtype("grad", grad)
+    check_like(name, value, "grad", grad)
+    if groups < 1 or shape[1] != taps[1] * groups or taps[0] % groups:
+        refuse_value("shape", f"sizes of an input and a weight of {groups} groups", (tuple(shape), tuple(taps)))
+    sizes = window.sizes(shape[2:], taps[2:])
+    check_shape("grad", grad, (shape[0], taps[0], *sizes), f"N, O, {_DIMS[len(sizes)]}")
+
+
 def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     """Return the positions of the output.
 
@@ -98,14 +115,21 @@ def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
     return sizes
 
 
-def precision(dtype: torch.dtype, allow_tf32: bool | None) -> str:
-    """Say how fp32 is multiplied: as the caller says, or else as torch's switch for convolutions does at this moment."""
+def word_of(allow_tf32: bool | None) -> str:
+    """Return what operators take for an argument of torch's kind: ``"ieee"``, ``"tf32"``, or ``"switch"`` for None."""
+    if allow_tf32 is not None and not isinstance(allow_tf32, bool):
+        refuse_type("allow_tf32", "a bool or None", type(allow_tf32).__name__)
+    return "switch" if allow_tf32 is None else "tf32" if allow_tf32 else "ieee"
+
+
+def precision(dtype: torch.dtype, word: str) -> str:
+    """Say how numbers of a type are multiplied: as a word says, or as torch's switch for convolutions does at this moment."""
     if dtype != torch.float32:
         return "ieee"
-    if allow_tf32 is None:
-        # the older switch cannot be read once the newer one was set
-        read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
-        allow_tf32 = torch.backends.cudnn.allow_tf32 if read is None else read("cuda", "conv") == "tf32"
-    elif not isinstance(allow_tf32, bool):
-        refuse_type("allow_tf32", "a bool or None", type(allow_tf32).__name__)
-    return "tf32" if allow_tf32 else "ieee"
+    if word != "switch":
+        check_choice("precision", word, ("ieee", "tf32"))
+        return word
+    # the older switch cannot be read once the newer one was set
+    read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
+    allowed = torch.backends.cudnn.allow_tf32 if read is None else read("cuda", "conv") == "tf32"
+    return "tf32" if allowed else "ieee"

@@ -25,8 +25,10 @@ TILE: Final = 128
 LEAST_DEPTH: Final = 512
 """The least depth of a part: a shallower one costs more to write and to add than it saves."""
 MOST: Final = 32
-COST: Final = 0.01
-"""What one more part costs, as a share of the time that the whole takes."""
+COST: Final = 600
+"""What it costs to write and to read a part's sums, in steps of the depth: those that a device multiplies in that time."""
+ENOUGH: Final = 0.9
+"""The share of the best that fewer parts must reach to be preferred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,12 @@ def parts_of(tiles: int, depth: int, device_processors: int) -> int:
 
     def gain(parts: int) -> float:
         programs = tiles * parts
-        rounds = -(-programs // device_processors)
-        return programs / (rounds * device_processors) * (1 - COST * (parts - 1))
+        busy = programs / (-(-programs // device_processors) * device_processors)
+        return busy if parts == 1 else busy / (1 + COST * parts / depth)
 
-    return max(range(1, max(1, min(depth // LEAST_DEPTH, MOST)) + 1), key=lambda parts: (gain(parts), -parts))
+    choices = range(1, max(1, min(depth // LEAST_DEPTH, MOST)) + 1)
+    best = max(map(gain, choices))
+    return next(parts for parts in choices if gain(parts) >= ENOUGH * best)
 
 
 def _tiles(groups: int, rows: int, cols: int) -> int:

@@ -8,13 +8,15 @@ weight. Each is linear in both of its operands, and its gradients are the other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_tensors
-from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.checks import Padding, check_grad, check_operands, precision, sizes_of, window_of, word_of
 from nojit.kernels.conv.layouts import by_channels, formatted, new_like
 from nojit.kernels.conv.running import run_conv, run_input_grad, run_weight_grad
 from nojit.kernels.conv.sweeps import Window
@@ -109,15 +111,17 @@ def _convolve(
     check_operands(dims, batched, weight, bias, groups)
     window = window_of(dims, weight, stride, padding, dilation)
     sizes_of(batched, weight, window)
-    how = precision(x.dtype, allow_tf32)
+    word = word_of(allow_tf32)
     if single or not is_plain(x, weight, bias):
-        result: Tensor = _conv(batched, weight, bias, *window, groups, how)
+        result: Tensor = _conv(batched, weight, bias, *window, groups, word)
         return result.squeeze(0) if single else result
     words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
     recording = Recording(x, weight, bias)
     own_x, own_weight, own_bias = recording.operands
-    result = run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
-    _MEMO.remember(recording.recipe(result), x, weight, bias, recording.source, *words)
+    result = run_conv(recording, own_x, own_weight, own_bias, window, groups, precision(x.dtype, word))
+    # what has more positions than one launch counts is launched in pieces, of which a recipe holds but a few
+    if result.shape[0] * math.prod(result.shape[2:]) <= sweeps.LIMIT:
+        _MEMO.remember(recording.recipe(result), x, weight, bias, recording.source, *words)
     return result
 
 
@@ -126,12 +130,13 @@ def _words(
 ) -> tuple[object, ...]:
     """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
     # an operand that is no tensor has no dtype: the checks say so
-    how = precision(x.dtype, allow_tf32) if getattr(x, "dtype", None) is torch.float32 else None
-    return (dims, *map(_hashable, (stride, padding, dilation)), groups, how)
+    how = precision(x.dtype, word_of(allow_tf32)) if getattr(x, "dtype", None) is torch.float32 else allow_tf32
+    return (dims, *_flat(stride), *_flat(padding), *_flat(dilation), groups, how)
 
 
-def _hashable(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+def _flat(value: object) -> tuple[object, ...]:
+    """Return words of which no others begin as these do: several start with one that no single one is."""
+    return ("", len(value), *value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def _run(
@@ -143,12 +148,14 @@ def _run(
     after: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    how: str,
+    word: str,
 ) -> Tensor:
     recording = Recording(x, weight, bias)
     own_x, own_weight, own_bias = recording.operands
     window = _window(stride, before, after, dilation)
-    return run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
+    check_operands(x.dim() - 2, x, weight, bias, groups)
+    sizes_of(x, weight, window)
+    return run_conv(recording, own_x, own_weight, own_bias, window, groups, precision(x.dtype, word))
 
 
 def _run_input_grad(
@@ -160,12 +167,13 @@ def _run_input_grad(
     after: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    how: str,
+    word: str,
 ) -> Tensor:
     recording = Recording(grad, weight)
     own_grad, own_weight = recording.operands
     window = _window(stride, before, after, dilation)
-    return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, how)
+    check_grad(grad, ("weight", weight), shape, weight.shape, window, groups)
+    return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, precision(grad.dtype, word))
 
 
 def _run_weight_grad(
@@ -177,12 +185,13 @@ def _run_weight_grad(
     after: Sequence[int],
     dilation: Sequence[int],
     groups: int,
-    how: str,
+    word: str,
 ) -> Tensor:
     recording = Recording(grad, x)
     own_grad, own_x = recording.operands
     window = _window(stride, before, after, dilation)
-    return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, how)
+    check_grad(grad, ("x", x), x.shape, shape, window, groups)
+    return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, precision(grad.dtype, word))
 
 
 def _window(stride: Sequence[int], before: Sequence[int], after: Sequence[int], dilation: Sequence[int]) -> Window:

@@ -1,0 +1,389 @@
+"""conv2d and conv3d through Triton's interpreter: windows, layouts, groups, dtypes, gradients, pieces, mistakes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.conv import conv2d, conv3d, launches, op, reference, sweeps
+from nojit.kernels.conv.checks import window_of
+from nojit.kernels.conv.launches import parts_of
+from nojit.kernels.conv.layouts import by_channels, is_by_channels
+from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
+from nojit.runtime.errors import ArgumentError
+from torch import Tensor
+from torch.nn import functional
+
+from tests.kernels.accuracy import assert_accurate
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+LAST = torch.channels_last
+TORCHS = {conv2d: functional.conv2d, conv3d: functional.conv3d}
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def laid_out(value: Tensor, how: str) -> Tensor:
+    """Store the same tensor some other way."""
+    if how == "channels":
+        return value.contiguous(memory_format=LAST if value.dim() == 4 else torch.channels_last_3d)
+    if how == "offset":
+        flat = value.new_full((value.numel() + 1,), 99)
+        flat[1:] = value.flatten()
+        return flat[1:].view(value.shape)
+    if how == "gaps":
+        wide = value.new_full((*value.shape[:-1], value.shape[-1] * 2), 99)
+        wide[..., ::2] = value
+        return wide[..., ::2]
+    return value
+
+
+def operands(shape: tuple[int, ...], channels: int, taps: tuple[int, ...], groups: int = 1) -> list[Tensor]:
+    w = torch.randn(channels, shape[1] // groups, *taps)
+    return [torch.randn(shape), w * (w[0].numel() ** -0.5), torch.randn(channels)]
+
+
+def check(convolve: Any, values: list[Tensor], *, gradients: bool = True, **words: Any) -> Tensor:
+    """Hold a convolution, and the gradients of its operands, to the exact ones; poison what it is given to write in."""
+    ours, wide, own = (
+        [value.detach().to(kind).requires_grad_(gradients) for value in values] for kind in (None, torch.float64, None)
+    )
+    result, exact, right = convolve(*ours, **words), TORCHS[convolve](*wide, **words), TORCHS[convolve](*own, **words)
+    assert_accurate(result.detach(), exact.detach(), right.detach())
+    if gradients:
+        grad = torch.randn(exact.shape).to(result.dtype)
+        for got, best, theirs in zip(
+            torch.autograd.grad(result, ours, grad),
+            torch.autograd.grad(exact, wide, grad.double()),
+            torch.autograd.grad(right, own, grad),
+            strict=True,
+        ):
+            assert_accurate(got, best, theirs, 3.0)
+    return result.detach()
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill what is allocated with NaN."""
+    plain = torch.empty
+
+    def empty(*sizes: Any, **words: Any) -> Tensor:
+        made = plain(*sizes, **words)
+        return made.fill_(float("nan")) if made.is_floating_point() else made
+
+    monkeypatch.setattr(torch, "empty", empty)
+    op._MEMO.forget()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("how", ["planes", "channels", "offset", "gaps"])
+def test_any_layout(how, dtype):
+    values = [value.to(dtype) for value in operands((2, 12, 7, 8), 20, (3, 3))]
+    x, w, bias = (laid_out(value, how) if value.dim() > 1 else laid_out(value, "gaps") for value in values)
+    result = check(conv2d, [x, w, bias], padding=1)
+    assert torch.equal(result, conv2d(*values, padding=1))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_window(seed):
+    rng = random.Random(seed)
+    dims = rng.choice((2, 2, 3))
+    groups = rng.choice((1, 1, 2, 3))
+    taps = tuple(rng.randint(1, 4) for _ in range(dims))
+    words: dict[str, Any] = {
+        "stride": tuple(rng.randint(1, 3) for _ in range(dims)),
+        "padding": tuple(rng.randint(0, 3) for _ in range(dims)),
+        "dilation": tuple(rng.randint(1, 3) for _ in range(dims)),
+        "groups": groups,
+    }
+    shape = rng.randint(1, 2), groups * rng.choice((1, 3, 8)), *(rng.randint(10, 12) for _ in range(dims))
+    values = operands(shape, groups * rng.choice((1, 5)), taps, groups)
+    values = [value.to(rng.choice((torch.float16, torch.float32))) for value in values[:1]] + values[1:]
+    values = [value.to(values[0].dtype) for value in values]
+    check(conv2d if dims == 2 else conv3d, values, **words)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("how", ["planes", "channels"])
+def test_depthwise(how, dtype):
+    values = [
+        laid_out(value.to(dtype), how) if value.dim() > 1 else value.to(dtype)
+        for value in operands((2, 6, 9, 7), 12, (3, 3), 6)
+    ]
+    check(conv2d, values, groups=6, padding=1, stride=(2, 1))
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", 1, (2, 0), [1, 2], (2,)])
+@pytest.mark.parametrize("taps", [(3, 3), (2, 4)])
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
+def test_paddings(padding, taps):
+    check(conv2d, operands((1, 3, 8, 9), 4, taps), padding=padding, dilation=2 if taps == (3, 3) else 1)
+
+
+@pytest.mark.parametrize("how", ["planes", "channels"])
+def test_points_are_products_of_matrices(how, monkeypatch):
+    names = []
+    source = library.CURRENT.source
+    values = [
+        laid_out(value.half(), how) if value.dim() > 1 else value.half()
+        for value in operands((2, 24, 6, 5), 40, (1, 1))
+    ]
+
+    def provide(name: str) -> Any:
+        names.append(name)
+        return source.provider(name)
+
+    with library.override(provide):
+        check(conv2d, values)
+        check(conv2d, [values[0][..., 1:4, :], *values[1:]])
+        check(conv2d, values[:2], stride=2)
+    assert {"bmm", "conv", "conv_weight_grad"} <= set(names)
+
+
+def test_volumes_and_depths_that_are_cut():
+    check(conv3d, operands((1, 5, 4, 6, 5), 7, (2, 3, 2)), padding=(1, 0, 1), stride=(1, 2, 1))
+    values = [value.half() for value in operands((1, 260, 4, 4), 16, (2, 2))]
+    check(conv2d, [laid_out(value, "channels") if value.dim() > 1 else value for value in values], padding=1)
+    check(conv2d, values, padding=1)
+
+
+def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
+    values = operands((3, 2, 4, 5), 3, (3, 2))
+    before = [check(conv2d, values, padding=1, gradients=False), check(conv2d, values, stride=2, gradients=False)]
+    op._MEMO.forget()
+    for limit in (40, 9):
+        monkeypatch.setattr(sweeps, "LIMIT", limit)
+        monkeypatch.setattr(launches, "parts_of", lambda *_: 1)
+        for words, whole in zip(({"padding": 1}, {"stride": 2}), before, strict=True):
+            torch.testing.assert_close(check(conv2d, values, **words), whole)
+        # what was remembered does the same
+        torch.testing.assert_close(conv2d(*values, padding=1), before[0])
+        op._MEMO.forget()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit"),
+    [((3, 1, 6, 5), 40), ((3, 2, 6, 5), 7), ((1, 1, 1, 9), 4), ((2, 2, 2, 2), 100), ((5, 1, 1, 1), 1)],
+)
+def test_pieces_are_all_positions_once(sizes, limit):
+    seen = torch.zeros(sizes, dtype=torch.int64)
+    for first, lengths in pieces_of(sizes, limit):
+        assert torch.Size(lengths).numel() <= limit
+        seen[tuple(slice(f, f + n) for f, n in zip(first, lengths, strict=True))] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_classes_are_all_that_an_input_meets(seed):
+    """Every position and tap of the output is met in one class, and no other pair is."""
+    rng = random.Random(seed)
+    size, taps = rng.randint(1, 12), rng.randint(1, 5)
+    window = Window((1, rng.randint(1, 5)), (0, rng.randint(0, 4)), (0, rng.randint(0, 4)), (1, rng.randint(1, 4)))
+    out = window.sizes((1, size), (1, taps))[1]
+    if out < 1:
+        return
+    stride, before, dilation = window.stride[1], window.before[1], window.dilation[1]
+    met = {
+        (p * stride + t * dilation - before, t): p
+        for p in range(out)
+        for t in range(taps)
+        if 0 <= p * stride + t * dilation - before < size
+    }
+    found, positions = {}, []
+    for each in classes_of(forward_sweep(window, (1, size), (1, taps))):
+        own = each.sweep
+        for j in range(own.out[2]):
+            positions.append(each.first[2] + j * each.apart[2])
+            for i in range(own.taps[2]):
+                p = j * own.mul[2] + i * own.step[2] + own.start[2]
+                if 0 <= p < out:
+                    assert found.setdefault((positions[-1], each.first_tap[2] + i * each.taps_apart[2]), p) == p
+    assert found == met
+    assert sorted(positions) == list(range(size))
+
+
+def test_parts_keep_a_device_busy():
+    assert parts_of(36, 100_352, 132) == 7
+    assert parts_of(1000, 100_352, 132) == 1
+    assert parts_of(1, 600, 132) == 1
+    assert parts_of(4, 2304, 132) == 4
+    assert parts_of(1, 1 << 20, 132) == 29
+    assert parts_of(0, 1 << 20, 132) == 1
+
+
+def test_the_reference_is_torchs():
+    x, w, bias = (value.double() for value in operands((2, 4, 7, 8, 6), 6, (2, 3, 3), 2))
+    words = {"stride": (1, 2, 1), "dilation": (2, 1, 2)}
+    exact = functional.conv3d(x, w, bias, padding=(1, 0, 2), groups=2, **words)
+    torch.testing.assert_close(
+        reference.convolve(x, w, bias, before=(1, 0, 2), after=(1, 0, 2), groups=2, **words), exact
+    )
+
+
+def test_results_lie_as_torch_says():
+    x, w, _ = operands((2, 4, 6, 6), 8, (3, 3))
+    for value in (x, x[:, :, ::2], x[:1], torch.randn(2, 1, 4, 4), torch.randn(3, 5, 1, 1)):
+        for each in (value, value.contiguous(memory_format=LAST), value.contiguous(memory_format=LAST)[..., :2, :]):
+            right = torch._prims_common.suggest_memory_format(each) == LAST
+            assert is_by_channels(each) == right
+    assert by_channels(x, w.contiguous(memory_format=LAST))
+    assert conv2d(x, w.contiguous(memory_format=LAST)).is_contiguous(memory_format=LAST)
+    assert conv2d(x, w).is_contiguous()
+
+
+def test_nothing_to_convolve():
+    x, w, bias = operands((2, 4, 6, 6), 8, (3, 3))
+    assert conv2d(x[:0], w, bias).shape == (0, 8, 4, 4)
+    assert conv2d(x, w[:0]).shape == (2, 0, 4, 4)
+    assert torch.equal(conv2d(x[:, :0], w[:, :0], bias), bias.view(1, 8, 1, 1).expand(2, 8, 4, 4))
+    w.requires_grad_()
+    (got,) = torch.autograd.grad(conv2d(x[:0], w).sum(), w)
+    assert torch.equal(got, torch.zeros_like(w))
+
+
+def test_one_image_of_no_batch():
+    x, w, bias = operands((1, 4, 6, 6), 8, (3, 3))
+    assert torch.equal(conv2d(x[0], w, bias), conv2d(x, w, bias)[0])
+
+
+def test_gradients_of_gradients():
+    results = []
+    x, w, bias = operands((2, 4, 6, 5), 6, (3, 2), 2)
+    for kind, convolve in ((None, conv2d), (torch.float64, functional.conv2d)):
+        own = [value.detach().to(kind).requires_grad_() for value in (x, w, bias)]
+        result = convolve(*own, stride=(2, 1), padding=1, groups=2)
+        to_x, to_w = torch.autograd.grad(result.square().sum(), own[:2], create_graph=True)
+        results.append(torch.autograd.grad(to_x.square().sum() + to_w.pow(3).sum(), own))
+    for got, right in zip(*results, strict=True):
+        torch.testing.assert_close(got.double(), right, rtol=1e-4, atol=1e-4 * float(right.abs().max()))
+
+
+def test_gradients_of_one_operand():
+    x, w, bias = operands((2, 4, 6, 5), 6, (3, 2))
+    for which in range(3):
+        own = [value.clone().requires_grad_(place == which) for place, value in enumerate((x, w, bias))]
+        conv2d(*own).sum().backward()
+        right = [value.clone().requires_grad_(place == which) for place, value in enumerate((x, w, bias))]
+        functional.conv2d(*right).sum().backward()
+        torch.testing.assert_close(own[which].grad, right[which].grad, rtol=1e-4, atol=1e-4)
+
+
+def test_calls_are_remembered_by_all_that_they_depend_on():
+    x, w, bias = operands((2, 6, 8, 8), 6, (3, 3))
+    narrow = w[:, :3].contiguous()
+    calls = (
+        lambda: conv2d(x, w, bias),
+        lambda: conv2d(x, w),
+        lambda: conv2d(x, w, stride=2),
+        lambda: conv2d(x, w, padding=[1, 1]),
+        lambda: conv2d(x, w, padding=1),
+        lambda: conv2d(x, w, padding=(1,), stride=(2, 1)),
+        lambda: conv2d(x, w, padding="same"),
+        lambda: conv2d(x, w, dilation=2),
+        lambda: conv2d(x, narrow, groups=2),
+        lambda: conv2d(x.half(), w.half()),
+        lambda: conv2d(x.contiguous(memory_format=LAST), w),
+    )
+    first = [call() for call in calls]
+    assert len(op._MEMO) == len(calls)
+    for call, result in zip(calls, first, strict=True):
+        again = call()
+        assert again.data_ptr() != result.data_ptr()
+        assert again.stride() == result.stride()
+        assert torch.equal(again, result)
+    assert len(op._MEMO) == len(calls)
+    with pytest.raises(ValueError, match="input: expected 5 dimensions"):
+        conv3d(x, w)
+
+
+@pytest.mark.parametrize("allowed", [None, False, True])
+def test_who_says_how_fp32_is_multiplied(allowed):
+    x, w, _ = operands((1, 4, 6, 6), 8, (3, 3))
+    words = []
+    before = torch.backends.cudnn.allow_tf32
+    with library.override(lambda _: lambda *args, **named: words.append(named["PRECISION"])):
+        for switch in (False, True, False, True):
+            torch.backends.cudnn.allow_tf32 = switch
+            conv2d(x, w, allow_tf32=allowed)
+    torch.backends.cudnn.allow_tf32 = before
+    assert words == [{None: now, False: "ieee", True: "tf32"}[allowed] for now in ("ieee", "tf32") * 2]
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_the_operators_are_torchs_kind(gradient):
+    x, w, bias = (value.requires_grad_(gradient) for value in operands((2, 4, 6, 5), 6, (3, 2), 2))
+    window = [2, 1], [1, 1], [1, 0], [1, 1], 2, "ieee"
+    torch.library.opcheck(torch.ops.nojit.conv.default, (x, w, bias, *window))
+    out = op.conv2d(x, w, None, (2, 1), (1, 1), 1, 2).detach()[..., : (5 + 1 - 2) // 1 + 1].contiguous()
+    grad = out.requires_grad_(gradient)
+    torch.library.opcheck(torch.ops.nojit.conv_input_grad.default, (grad, w, x.shape, *window))
+    torch.library.opcheck(torch.ops.nojit.conv_weight_grad.default, (grad, x, w.shape, *window))
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_traces_without_a_graph_break(gradient):
+    x, w, bias = (value.requires_grad_(gradient) for value in operands((2, 4, 6, 5), 4, (3, 3)))
+
+    def several(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+        return conv2d(conv2d(x, w, bias, padding="same").relu(), w, padding=[1, 1], stride=2)
+
+    traced = torch.compile(several, backend="aot_eager", fullgraph=True)
+    assert torch.equal(traced(x, w, bias), several(x, w, bias))
+
+
+def test_autocast_casts_as_torchs_convolutions():
+    x, w, bias = operands((2, 4, 6, 5), 6, (3, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        result = conv2d(x, w, bias)
+    assert torch.equal(result, conv2d(x.bfloat16(), w.bfloat16(), bias.bfloat16()))
+
+
+def test_mistakes_are_named():
+    x, w, bias = operands((2, 4, 6, 5), 6, (3, 2))
+    for call, kind, words in (
+        (lambda: conv2d(x[0, 0], w), ValueError, "input: expected 4 dimensions"),
+        (lambda: conv3d(x, w), ValueError, "weight: expected 5 dimensions"),
+        (lambda: conv2d(x, w[:, :3]), ValueError, "weight: expected 4 channels, as each group of input has, got 3"),
+        (lambda: conv2d(x, w, groups=3), ValueError, "groups: expected a divisor of 4"),
+        (lambda: conv2d(x, w[:5, :2], groups=2), ValueError, "groups: expected a divisor of 5"),
+        (lambda: conv2d(x, w, groups=0), ValueError, "groups: expected at least 1"),
+        (lambda: conv2d(x, w, bias[:5]), ValueError, "bias: expected shape"),
+        (lambda: conv2d(x, w.half()), ArgumentError, "weight: expected torch.float32"),
+        (lambda: conv2d(x.double(), w.double()), ArgumentError, "input: expected torch.float16"),
+        (lambda: conv2d(x, None), ArgumentError, "weight: expected a tensor"),
+        (lambda: conv2d(x, w, stride=0), ValueError, "stride: expected at least 1"),
+        (lambda: conv2d(x, w, stride=(1, 1, 1)), ValueError, "stride: expected an int, or 2 of them"),
+        (lambda: conv2d(x, w, stride=1.5), ArgumentError, "stride: expected an int"),
+        (lambda: conv2d(x, w, dilation=0), ValueError, "dilation: expected at least 1"),
+        (lambda: conv2d(x, w, padding=-1), ValueError, "padding: expected at least 0"),
+        (lambda: conv2d(x, w, padding="full"), ValueError, "padding: expected ints, 'same' or 'valid'"),
+        (lambda: conv2d(x, w, padding="same", stride=2), ValueError, "padding: expected ints or 'valid'"),
+        (lambda: conv2d(x, w, dilation=4), ValueError, "input: expected padded sizes"),
+        (lambda: conv2d(x, w[..., :0]), ValueError, "weight: expected a kernel of at least 1"),
+        (lambda: conv2d(x, w, allow_tf32="no"), ArgumentError, "allow_tf32: expected a bool or None"),
+        (
+            lambda: torch.ops.nojit.conv(x, w[:, :3], None, [1, 1], [0, 0], [0, 0], [1, 1], 1, "ieee"),
+            ValueError,
+            "weight",
+        ),
+        (
+            lambda: torch.ops.nojit.conv_input_grad(x, w, [2, 4, 9, 9], [1, 1], [0, 0], [0, 0], [1, 1], 1, "ieee"),
+            ValueError,
+            "grad: expected shape",
+        ),
+        (
+            lambda: torch.ops.nojit.conv_weight_grad(x, x, [6, 4, 3, 2], [1, 1], [0, 0], [0, 0], [1, 1], 1, "ieee"),
+            ValueError,
+            "grad: expected shape",
+        ),
+    ):
+        with pytest.raises(kind, match=words):
+            call()
+
+
+def test_same_pads_one_more_behind():
+    window = window_of(2, torch.ones(1, 1, 2, 4), 1, "same", (1, 3))
+    assert (window.before, window.after) == ((0, 4), (1, 5))
