@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -84,8 +84,8 @@ class ScaledProblem:
             return (torch.rand(shape, generator=source, device=device) + 0.5) * one.k**-0.25
 
         deep, wide = -(-one.k // DEEP), -(-one.n // DEEP)
-        shapes = ((one.m, deep), (deep, wide)) if self.blocks else ((1,), (1,))
-        operands = Operands(random(one.m, one.k), random(one.n, one.k).t(), *(scale(*shape) for shape in shapes), None)
+        scales = (scale(one.m, deep), scale(deep, wide)) if self.blocks else (scale(1), scale(1))
+        operands = Operands(random(one.m, one.k), random(one.n, one.k).t(), *scales, None)
         launch, out = self._launch(operands)
         a, b, scale_a, scale_b, _ = operands
         expected = (a.float() * spread(scale_a, a))[:_ROWS] @ (b.float() * spread(scale_b, b))
@@ -106,7 +106,7 @@ class ScaledProblem:
         """Return the launch of this kernel, and the result, not yet written."""
         launches: dict[str, Launch] = {}
 
-        def provide(name: str) -> Callable[..., Any]:
+        def provide(name: str) -> Any:
             return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
 
         call = prepare(
