@@ -63,10 +63,11 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     damaged.write_bytes(bundle.read_bytes()[:-1])
     documents = {
         "build --dry-run": plan_document([]),
-        "build": build_document(BuildResult((), stopped=False), Path(), 0.0),
+        "build": build_document(BuildResult((), stopped=False), None, Path(), 0.0),
         "inspect": run("inspect", bundle),
         "inspect --kernel": run("inspect", bundle, "--kernel", "scale"),
         "verify": run("verify", bundle, damaged, code=3),
+        "sign": run("sign", "--new-key", tmp_path / "key.pem"),
         "diff": run("diff", bundle, bundle),
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
         "wheel": run("wheel", bundle, "--out", tmp_path / "dist"),

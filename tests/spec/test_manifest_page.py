@@ -45,6 +45,8 @@ TUNED = [block for block in blocks("toml") if block.words == ("tuned",)]
 WRONG = [block for block in blocks("toml") if block.words == ("wrong",)]
 # tests/spec/test_pointwise_page.py
 OPERATORS = [block for block in blocks("toml") if block.words == ("operators",)]
+# tests/spec/test_trust_page.py
+KEYS = [block for block in blocks("toml") if block.words == ("keys",)]
 
 
 def complete(part: str) -> str:
@@ -60,7 +62,7 @@ def expand(path: Path) -> int:
 
 
 def test_every_block_of_toml_is_tested() -> None:
-    assert len(blocks("toml")) == len(WHOLE) + len(PARTS) + len(TUNED) + len(WRONG) + len(OPERATORS)
+    assert len(blocks("toml")) == len(WHOLE) + len(PARTS) + len(TUNED) + len(WRONG) + len(OPERATORS) + len(KEYS)
     assert WHOLE
     assert len(PARTS) >= 6
 

@@ -86,7 +86,7 @@ def test_the_example_runs_on_the_fake_driver(on_stage: FakeCuda, capsys: pytest.
 def test_a_quoted_file_says_what_is_quoted(block: Block) -> None:
     (word, *rest) = block.words
     if not word.startswith("file="):
-        assert word in {"part", "tuned", "wrong", "operators"}
+        assert word in {"part", "tuned", "wrong", "operators", "keys"}
         return
     assert not rest
     assert block.text in (ROOT / word.removeprefix("file=")).read_text(encoding="utf-8")
