@@ -10,6 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.flash_attention.backward import launch_delta
 from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
+from nojit.kernels.flex.mods import lightest
 from nojit.kernels.flex.tables import MaskTables
 from torch import Tensor
 
@@ -121,7 +122,7 @@ def launch_dkdv(
         *dk.stride()[:3],
         *dv.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
@@ -170,7 +171,7 @@ def launch_dq(
         *dout.stride()[:3],
         *dq.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )

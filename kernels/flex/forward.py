@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import torch
 from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
+from nojit.kernels.flex.mods import LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described, described, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
@@ -61,12 +62,12 @@ def maps_of(
 ) -> Maps | None:
     """Describe the operands to the kernel for sm_90; None where it does not run this call.
 
-    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, bitmaps of 128, and
-    a scale that is not negative unless scores are modified.
+    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, bitmaps of 128, a
+    scale that is not negative unless scores are modified, and no modification that looks each score up.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
-    if scale < 0.0 and mod.function is None:
+    if (scale < 0.0 and mod.function is None) or lightest(mod.function, (mod.first, mod.second)) == LISTED:
         return None
     maps = described(q), described(k), described(v), described(out)
     return None if None in maps else cast("Maps", maps)
@@ -103,7 +104,7 @@ def launch_over_maps(
         kv_len,
         processors(q),
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
         BLOCK_D=width,
         BLOCK_DV=width,
     )
@@ -150,7 +151,7 @@ def launch_over_pointers(
         *kv_strides(v, batch),
         *out.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
         **options,

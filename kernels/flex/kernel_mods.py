@@ -33,11 +33,32 @@ def tanh(x):
 
 
 @triton.jit
-def alibi(score, batch, head, query, key, slot):
-    """Add a slope times the distance from query to key."""
-    _, table_ptr, stride_batch, stride_head, _, _ = slot
-    slope = tl.load(table_ptr + batch * stride_batch + head * stride_head)
-    return score + slope * (key - query).to(tl.float32)
+def height_of(batch, head, slot):
+    """Return the slope of a head if a slot has alibi, else 0: a branch over numbers, and none over tiles."""
+    height = 0.0
+    if slot[0] == 1:
+        height = tl.load(slot[1] + batch * slot[2] + head * slot[3])
+    return height
+
+
+@triton.jit
+def capped(score, has_cap, cap):
+    """Return ``cap * tanh(score / cap)`` if there is a cap, and the derivative, which follows from the result."""
+    cap = tl.where(has_cap, cap, 1.0)
+    if has_cap:
+        score = cap * tanh(score / cap)
+    bent = score * tl.where(has_cap, 1.0 / cap, 0.0)
+    return score, 1.0 - bent * bent
+
+
+@triton.jit
+def light(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
+    """Apply alibi and a soft cap, in any order, or one of them; their numbers are those of `nojit.kernels.flex.mods`."""
+    distance = (key - query).to(tl.float32)
+    score += height_of(batch, head, first) * distance
+    is_first = first[0] == 3
+    score, slope = capped(score, is_first | (second[0] == 3), tl.where(is_first, first[4], second[4]))
+    return score + height_of(batch, head, second) * distance, slope
 
 
 @triton.jit
@@ -47,49 +68,23 @@ def relative_place(query, key, reach):
 
 
 @triton.jit
-def relative_bias(score, batch, head, query, key, slot):
-    """Add what a table has for the distance from query to key."""
-    _, table_ptr, stride_batch, stride_head, _, reach = slot
-    row_ptr = table_ptr + batch * stride_batch + head * stride_head
-    return score + tl.load(row_ptr + relative_place(query, key, reach))
-
-
-@triton.jit
-def soft_cap(score, slot):
-    """Return ``cap * tanh(score / cap)``, and its derivative."""
-    cap = slot[4]
-    bent = tanh(score / cap)
-    return cap * bent, 1.0 - bent * bent
-
-
-@triton.jit
-def dense_bias(score, batch, head, query, key, inside, bias):
-    """Add an element of a dense bias."""
-    bias_ptr, stride_batch, stride_head, stride_query, stride_key = bias
-    head_ptr = bias_ptr + batch * stride_batch + head * stride_head
-    ptrs = head_ptr + query.to(tl.int64) * stride_query + key.to(tl.int64) * stride_key
-    return score + tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def one_of_the_list(score, slope, batch, head, query, key, inside, slot, bias):
-    """Apply the modification whose number a slot has; `slope` is the derivative so far."""
-    kind = slot[0]
-    if kind == 1:
-        score = alibi(score, batch, head, query, key, slot)
-    elif kind == 2:
-        score = relative_bias(score, batch, head, query, key, slot)
-    elif kind == 3:
-        score, factor = soft_cap(score, slot)
-        slope *= factor
-    elif kind == 4:
-        score = dense_bias(score, batch, head, query, key, inside, bias)
-    return score, slope
-
-
-@triton.jit
 def listed(score, batch, head, query, key, inside, first, second, bias):
-    """Apply one or two modifications of the library, in order; their numbers are those of `nojit.kernels.flex.mods`."""
-    ones = tl.where(inside, 1.0, 1.0)
-    score, slope = one_of_the_list(score, ones, batch, head, query, key, inside, first, bias)
-    return one_of_the_list(score, slope, batch, head, query, key, inside, second, bias)
+    """Apply one or two modifications of the library, in order.
+
+    Those that look each score up, a table of distances and a dense bias, only add: between what is computed before and
+    after, each of them comes once, whichever slot it is in, as addresses fill registers.
+    """
+    distance = (key - query).to(tl.float32)
+    score, slope = capped(score + height_of(batch, head, first) * distance, first[0] == 3, first[4])
+    if (first[0] == 2) | (second[0] == 2):
+        is_first = first[0] == 2
+        row_ptr = tl.where(is_first, first[1], second[1])
+        row_ptr += batch * tl.where(is_first, first[2], second[2]) + head * tl.where(is_first, first[3], second[3])
+        score += tl.load(row_ptr + relative_place(query, key, tl.where(is_first, first[5], second[5])))
+    if (first[0] == 4) | (second[0] == 4):
+        bias_ptr, stride_batch, stride_head, stride_query, stride_key = bias
+        head_ptr = bias_ptr + batch * stride_batch + head * stride_head
+        ptrs = head_ptr + query.to(tl.int64) * stride_query + key.to(tl.int64) * stride_key
+        score += tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
+    score, factor = capped(score + height_of(batch, head, second) * distance, second[0] == 3, second[4])
+    return score, slope * factor

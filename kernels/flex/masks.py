@@ -21,6 +21,7 @@ from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
 from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
+from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
@@ -34,6 +35,7 @@ __all__ = [
     "and_masks",
     "create_block_mask",
     "known_tables",
+    "memo_of",
     "or_masks",
     "tables_of",
 ]
@@ -43,7 +45,9 @@ NARROW_BLOCK: Final = 64
 _ENDLESS: Final = 1 << 30
 """The block size of the mask that torch makes where there is none."""
 _NAME: Final = "_nojit_tables"
-_NOTHING: Final = (None, None, None, None)
+_NOTHING: Final = (None,) * 5
+MOST_REMEMBERED: Final = 256
+"""Kinds of calls that a mask remembers."""
 
 
 def create_block_mask(
@@ -172,7 +176,8 @@ def _ordered(there: Tensor) -> tuple[Tensor, Tensor]:
 
 def _attach(mask: BlockMask, tables: MaskTables) -> None:
     # a caller may give the object another function or other lists, and the tables must not outlive what they were made of
-    setattr(mask, _NAME, (mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables))
+    memo = new_memo(operands=6, limit=MOST_REMEMBERED)
+    setattr(mask, _NAME, (mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables, memo))
 
 
 def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
@@ -209,10 +214,15 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
 
 def known_tables(mask: BlockMask) -> MaskTables | None:
     """Return the tables that a mask has already, if they are still those of its function and lists."""
-    mask_mod, kv_indices, full_kv_indices, tables = getattr(mask, _NAME, _NOTHING)
+    mask_mod, kv_indices, full_kv_indices, tables, _ = getattr(mask, _NAME, _NOTHING)
     if mask_mod is mask.mask_mod and kv_indices is mask.kv_indices and full_kv_indices is mask.full_kv_indices:
         return tables
     return None
+
+
+def memo_of(mask: BlockMask) -> Memo | None:
+    """Return the memo of calls of ``flex_attention`` with a mask, if `known_tables` has its tables."""
+    return None if known_tables(mask) is None else getattr(mask, _NAME)[4]
 
 
 def _tables_of_lists(mask: BlockMask) -> MaskTables:

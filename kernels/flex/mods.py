@@ -5,7 +5,7 @@ carries the tensors that the function captures, and is itself the same in torch:
 ``mod(score, batch, head, q_idx, k_idx)`` it is a `score_mod` of torch's ``flex_attention``.
 
 All that come with the library, and chains of two of them, are one function of kernels, `LISTED`, which branches on their
-numbers: they cost no variants. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of
+numbers: they cost no variants. `LIGHT` is the same without what looks each score up, a relative or a dense bias. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of
 the kernels of flex attention, and named by `CustomMod`:
 
     SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
@@ -26,6 +26,7 @@ from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
 __all__ = [
+    "LIGHT",
     "LISTED",
     "NO_SLOT",
     "Alibi",
@@ -38,10 +39,13 @@ __all__ = [
     "SoftCap",
     "alibi_slopes",
     "is_listed",
+    "lightest",
 ]
 
 LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
 """The function of all modifications of the library."""
+LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
+"""That of alibi, a soft cap and both, which needs fewer registers."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
 """The number of each, as `kernel_mods.listed` knows it."""
 
@@ -223,7 +227,7 @@ class DenseBias(_Listed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain(_Listed):
-    """``second(first(score))``, of two modifications of the library; one of them at most is a dense bias."""
+    """``second(first(score))``, of two modifications of the library; not of two relative or two dense biases."""
 
     first: ScoreMod
     second: ScoreMod
@@ -232,8 +236,9 @@ class Chain(_Listed):
         for name, mod in (("first", self.first), ("second", self.second)):
             if not isinstance(mod, _Listed) or isinstance(mod, Chain):
                 refuse_type(name, "one modification of the library", type(mod).__name__)
-        if self.first.bias is not None and self.second.bias is not None:
-            refuse_value("second", "no second dense bias (add them up)", "one")
+        kinds = [mod.slots[0].kind for mod in (self.first, self.second)]
+        if kinds[0] == kinds[1] and kinds[0] in {RELATIVE, BIAS}:
+            refuse_value("second", "no second bias of the same kind (add them up)", type(self.second).__name__)
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
@@ -279,6 +284,13 @@ class CustomMod:
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
         """Modify a score, in torch."""
         return self.twin(score, batch, head, q_idx, k_idx)
+
+
+def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
+    """Return the function that does what another does, with as little as the slots ask for."""
+    kinds = [slot.kind for slot in slots]
+    needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
+    return LIGHT if function == LISTED and not needs_all else function
 
 
 def is_listed(mod: object) -> TypeGuard[_Listed]:

@@ -17,8 +17,8 @@ from nojit.kernels.flex.backward import Gradients, allocate_gradients, launch_ba
 from nojit.kernels.flex.call import Captured, Modification, captured, described, modification_of, rebuilt
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward
-from nojit.kernels.flex.masks import BlockMask, known_tables, tables_of
-from nojit.kernels.flex.mods import ScoreMod
+from nojit.kernels.flex.masks import BlockMask, memo_of, tables_of
+from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables, rebuilt_tables
 from nojit.kernels.memos import Memo, Recording, new_memo
 from torch import Tensor
@@ -28,7 +28,15 @@ __all__ = ["flex_attention"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _UNMASKED: Final = new_memo(operands=6, limit=1024)
-"""Calls without a block mask; others are remembered by their mask's tables."""
+"""Calls without a block mask; others are remembered beside their mask's tables."""
+MAX_DECODED: Final = 16
+"""Of so few queries a head fills no tile of this kernel: they are decoded."""
+MAX_SHARED: Final = 128
+"""Fewer queries than this are one tile a head: they are decoded if there are few heads."""
+FEW_PROGRAMS: Final = 128
+"""As many programs keep a device busy."""
+MIN_DECODED_KEYS: Final = 1024
+"""Fewer keys are not worth sharing out."""
 
 
 def flex_attention(
@@ -76,6 +84,11 @@ def flex_attention(
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:
             return known
+    if kernel_options is None and not isinstance(score_mod, CustomMod) and _is_decoding(query, key, value):
+        # that package takes masks and modifications from this one
+        from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
+
+        return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
     if scale is not None:
         scale = check_number("scale", scale)
     check_flags(enable_gqa=enable_gqa, return_lse=return_lse)
@@ -92,7 +105,7 @@ def flex_attention(
     _check_mask_sizes(tables, query)
     factor = 1.0 / math.sqrt(query.shape[3]) if scale is None else scale
     if is_plain(query, key, value, *captured(mod)):
-        memo = _UNMASKED if block_mask is None else tables.calls
+        memo = _memo_of(block_mask)
         words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
         return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
     choice = [options.get(name, 0) for name in OPTIONS]
@@ -100,6 +113,20 @@ def flex_attention(
         query, key, value, *tables.tensors, *captured(mod), tables.mode, tables.sizes, *described(mod), factor, choice
     )  # fmt: skip
     return (out, lse) if return_lse else out
+
+
+def _is_decoding(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Say whether so few queries meet so many keys that the keys are to be shared out among programs."""
+    try:
+        batch, heads, q_len, _ = query.shape
+        kv_len = key.shape[2]
+        trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    except (AttributeError, IndexError, ValueError):
+        # no tensors of four dimensions: the checks say so
+        return False
+    if trained or kv_len < MIN_DECODED_KEYS:
+        return False
+    return bool(0 < q_len <= MAX_DECODED or (0 < q_len < MAX_SHARED and batch * heads < FEW_PROGRAMS))
 
 
 def _words(
@@ -132,10 +159,10 @@ def _recall(
     """Make a call whose like was made before; None if there was none."""
     memo = _UNMASKED
     if block_mask is not None:
-        tables = known_tables(block_mask)
-        if tables is None:
+        own = memo_of(block_mask) if isinstance(block_mask, BlockMask) else None
+        if own is None:
             return None
-        memo = tables.calls
+        memo = own
     source = library.CURRENT.source
     if score_mod is None and kernel_options is None:
         words: tuple[object, ...] = (scale, enable_gqa, return_lse, None, ())
@@ -149,6 +176,12 @@ def _recall(
             return None
     known: Tensor | tuple[Tensor, Tensor] | None = memo(query, key, value, *tensors, source, *words)
     return known
+
+
+def _memo_of(block_mask: BlockMask | None) -> Memo:
+    """Return the memo of calls with a mask that has its tables; a mask that hides nothing may have none."""
+    own = None if block_mask is None else memo_of(block_mask)
+    return _UNMASKED if own is None else own
 
 
 def _remember(

@@ -23,12 +23,11 @@ rows. Bm and Hm are 1, if all batches or heads are alike, or the number of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
-from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 
 __all__ = [
@@ -46,12 +45,11 @@ __all__ = [
 MODES: Final = ("band", "interval", "bitmap")
 WORD: Final = 32
 """Keys in a word of a bitmap."""
+_UNREAD: Final[dict[torch.device, Tensor]] = {}
 WIDE: Final = 128
 """The larger block size."""
 HULL: Final = 64
 """Queries that share a hull of their intervals."""
-MOST_REMEMBERED: Final = 256
-"""Kinds of calls that a mask remembers."""
 
 
 class Side(NamedTuple):
@@ -79,8 +77,6 @@ class MaskTables:
     by_query: Side
     by_key: Side
     bits: Tensor
-    calls: Memo = field(default_factory=lambda: new_memo(operands=6, limit=MOST_REMEMBERED))
-    """The memo of ``flex_attention`` with this mask."""
 
     @property
     def is_wide(self) -> bool:
@@ -105,9 +101,19 @@ def no_mask(q_len: int, kv_len: int, device: torch.device) -> MaskTables:
 
 def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
     """Return the tables of a band."""
-    unread = torch.zeros(1, dtype=torch.int32, device=device)
+    unread = _unread(device)
     side = Side(unread, unread)
     return MaskTables("band", left, right, 128, 1, 1, side, side, unread)
+
+
+def _unread(device: torch.device) -> Tensor:
+    """Return a tensor that stands for tables which nobody reads; one for each device."""
+    if torch.compiler.is_compiling():
+        return torch.zeros(1, dtype=torch.int32, device=device)
+    if device not in _UNREAD:
+        with torch.inference_mode(False):
+            _UNREAD[device] = torch.zeros(1, dtype=torch.int32, device=device)
+    return _UNREAD[device]
 
 
 def interval_tables(spans: Spans) -> MaskTables:
@@ -116,7 +122,7 @@ def interval_tables(spans: Spans) -> MaskTables:
     band = band_of(rows, cols.shape[2])
     if band is not None:
         return band_tables(*band, rows.device)
-    unread = torch.zeros(1, dtype=torch.int32, device=rows.device)
+    unread = _unread(rows.device)
     batches, heads = rows.shape[:2]
     by_query = Side(rows.contiguous(), _hulls(rows, cols.shape[2]))
     return MaskTables("interval", 0, 0, 128, batches, heads, by_query, Side(cols.contiguous(), unread), unread)

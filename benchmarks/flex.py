@@ -1,0 +1,216 @@
+"""Time flex attention, forward and backward, beside torch's compiled one, in one run: TFLOP/s over what is seen, and ratios.
+
+    python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--plot flex.svg]
+
+Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. Flops
+count the pairs in blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is
+time over the share of active blocks, from all of them to 5%, which is to be a straight line. Exits 1 if a result differs
+from torch's by more than rounding explains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import flex_attention as torchs
+
+FLUSH_BYTES = 1 << 28
+APART = 0.02
+BATCH, HEADS, LENGTH = 4, 32, 4096
+SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
+
+Call = Callable[[], tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mask and a modification of scores, in torch's words and in nojit's."""
+
+    name: str
+    mask_mod: Any
+    mod: Any = None
+    dim: int = 128
+    kv_heads: int = HEADS
+
+
+def cases() -> list[Case]:
+    """List what is measured; the first four are what speed is promised for."""
+    from nojit.kernels.flex import Alibi, Causal, Chain, Documents, Prefix, SoftCap, Window, alibi_slopes, and_masks
+
+    places = torch.arange(LENGTH, device="cuda")
+    documents = Documents((places >= 1000).int() + (places >= 1700).int() + (places >= 3300).int())
+    slopes = alibi_slopes(HEADS, "cuda")
+    return [
+        Case("dense", None),
+        Case("causal", Causal()),
+        Case("window of 1024", Window(1024, 0)),
+        Case("documents", documents),
+        Case("causal documents", and_masks(Causal(), documents)),
+        Case("prefix of 1024", Prefix(torch.tensor(1024, device="cuda"))),
+        Case("dilated", lambda b, h, q, k: ((q - k) % 4 == 0) & (k <= q)),
+        Case("causal, 8 heads of keys", Causal(), kv_heads=8),
+        Case("causal, D 64", Causal(), dim=64),
+        Case("causal, alibi", Causal(), Alibi(slopes)),
+        Case("causal, cap", Causal(), SoftCap(30.0)),
+        Case("causal, cap and alibi", Causal(), Chain(SoftCap(30.0), Alibi(slopes))),
+    ]
+
+
+def share_cases() -> list[Case]:
+    """List masks whose active blocks are a share of all: the first blocks of each row of blocks, whichever they are."""
+    blocks = LENGTH // 128
+    generator = torch.Generator("cuda").manual_seed(0)
+    found = []
+    for share in SHARES:
+        order = torch.rand(blocks, blocks, device="cuda", generator=generator).argsort(-1)
+        active = order < max(1, round(share * blocks))
+        found.append(Case(f"{share:.0%} of blocks", lambda b, h, q, k, active=active: active[q // 128, k // 128]))
+    return found
+
+
+def operands(case: Case) -> list[Tensor]:
+    """Make random queries, keys and values."""
+    heads = (HEADS, case.kv_heads, case.kv_heads)
+    return [torch.randn(BATCH, count, LENGTH, case.dim, device="cuda", dtype=torch.bfloat16) for count in heads]
+
+
+def attentions(case: Case) -> tuple[dict[str, Callable[..., Tensor]], float]:
+    """List who takes part, and the share of blocks that are active."""
+    from nojit.kernels.flex import create_block_mask, flex_attention, forward
+    from nojit.kernels.flex.call import modification_of
+    from nojit.kernels.flex.masks import tables_of
+
+    mask, share = None, 1.0
+    if case.mask_mod is not None:
+        mask = create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
+        share = 1.0 - mask.sparsity() / 100.0
+    theirs = None if mask is None else torchs.create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
+    compiled = torch.compile(torchs.flex_attention, fullgraph=True)
+    gqa = case.kv_heads != HEADS
+    tables = tables_of(mask, LENGTH, LENGTH, torch.device("cuda", torch.cuda.current_device()))
+
+    def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out, lse = forward.allocate_output(q, v)
+        forward.launch_over_pointers(q, k, v, out, lse, case.dim**-0.5, tables, modification_of(case.mod), {})
+        return out
+
+    return {
+        "nojit": lambda *x: flex_attention(*x, case.mod, mask, enable_gqa=gqa),
+        "nojit, pointers": pointers,
+        "torch": lambda *x: compiled(*x, score_mod=case.mod, block_mask=theirs, enable_gqa=gqa),
+    }, share
+
+
+def calls_of(case: Case, which: str) -> tuple[dict[str, Call], float]:
+    """List the calls of one pass over one set of operands, and the flops of each."""
+    attends, share = attentions(case)
+    given = operands(case)
+    flops = 4 * BATCH * HEADS * share * LENGTH**2 * case.dim
+    if which == "forward":
+        return {name: lambda attend=attend: (attend(*given),) for name, attend in attends.items()}, flops
+    grad = torch.randn_like(given[0])
+    calls: dict[str, Call] = {}
+    for name, attend in attends.items():
+        if name != "nojit, pointers":
+            own = tuple(value.detach().requires_grad_() for value in given)
+            calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
+    return calls, 2.5 * flops
+
+
+def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median time of each, in milliseconds."""
+    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            flushed.zero_()
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            call()
+            last.record()
+            events[name].append((first, last))
+    torch.cuda.synchronize()
+    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
+
+
+def agree(calls: dict[str, Call]) -> bool:
+    """Say whether all results are torch's, but for rounding."""
+    expected = calls["torch"]()
+    return all(
+        float((value.float() - right.float()).abs().max()) <= APART * max(1.0, float(right.abs().max()))
+        for call in calls.values()
+        for value, right in zip(call(), expected, strict=True)
+    )
+
+
+def measure(case: Case, which: str, rounds: int, rows: list[tuple[str, float]]) -> bool:
+    """Print one line; say whether the results agree."""
+    calls, flops = calls_of(case, which)
+    same = agree(calls)
+    times = time_ms(calls, rounds)
+    words = "  ".join(f"{name} {flops / ms / 1e9:4.0f}" for name, ms in times.items())
+    ratio = times["torch"] / times["nojit"]
+    rows.append((f"{which}, {case.name}", ratio))
+    print(f"{which} {case.name}: {words}  ({ratio:.2f} x torch){'' if same else '  DIFFERS'}", flush=True)
+    return same
+
+
+def measure_shares(rounds: int) -> bool:
+    """Print time over the share of active blocks, and how far each is from a line through nothing and all of them."""
+    same, whole = True, 0.0
+    for case, share in zip(share_cases(), SHARES, strict=True):
+        calls, _ = calls_of(case, "forward")
+        same &= agree(calls)
+        ms = time_ms(calls, rounds)["nojit"]
+        whole = whole or ms
+        print(f"forward {case.name}: {ms:.3f} ms, {ms / (whole * share):.2f} x its share", flush=True)
+    return same
+
+
+def plot(rows: list[tuple[str, float]], path: Path) -> None:
+    """Draw the ratios as bars."""
+    height, left, scale = 22, 260, 220
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 3 * scale}" height="{height * (len(rows) + 1)}">']
+    parts.append('<style>text{font:13px sans-serif}</style><rect width="100%" height="100%" fill="white"/>')
+    for place, (name, ratio) in enumerate(rows):
+        top = place * height + 4
+        parts.append(f'<text x="4" y="{top + 13}">{name}</text>')
+        parts.append(f'<rect x="{left}" y="{top}" width="{ratio * scale:.0f}" height="16" fill="#4878a8"/>')
+        parts.append(f'<text x="{left + ratio * scale + 4:.0f}" y="{top + 13}">{ratio:.2f}</text>')
+    parts.append(
+        f'<line x1="{left + scale}" x2="{left + scale}" y1="0" y2="{height * len(rows)}" stroke="black"/></svg>'
+    )
+    path.write_text("\n".join(parts))
+
+
+def main() -> None:
+    """Measure every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--passes", default="forward,backward")
+    parser.add_argument("--plot", type=Path)
+    given = parser.parse_args()
+    os.environ["NOJIT_BUNDLES"] = given.bundles
+    torch.manual_seed(0)
+    rows: list[tuple[str, float]] = []
+    # not lazily: every case is measured, also after one that differs
+    agreed = [measure(case, which, given.rounds, rows) for which in given.passes.split(",") for case in cases()]
+    agreed.append(measure_shares(given.rounds))
+    if given.plot is not None:
+        plot(rows, given.plot)
+    sys.exit(0 if all(agreed) else 1)
+
+
+if __name__ == "__main__":
+    main()

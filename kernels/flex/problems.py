@@ -1,0 +1,264 @@
+"""Calls of the kernels of flex attention to tune and measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import torch
+from nojit.kernels.flash_attention.yardstick import Part, work
+from nojit.kernels.flex import reference
+from nojit.kernels.flex.backward import launch_dkdv, launch_dq
+from nojit.kernels.flex.call import NO_MOD
+from nojit.kernels.flex.evaluation import MaskMod
+from nojit.kernels.flex.forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
+from nojit.kernels.flex.masks import create_block_mask, tables_of
+from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window
+from nojit.kernels.flex.tables import MaskTables, no_mask
+from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding, spread
+from torch import Tensor
+
+__all__ = ["PROBLEMS", "ROLES", "FlexProblem", "Shape", "problems"]
+
+_TILES: Final = ("BLOCK_M", "BLOCK_N")
+_MEANING: Final = ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_DV")
+ROLES: Final[Mapping[str, Roles]] = {
+    "flex_attention_fwd": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
+    "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), _MEANING),
+    "flex_attention_bwd_dkdv": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
+    "flex_attention_bwd_dq": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
+}
+_FORWARD: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90")
+_ROWS: Final = 512
+"""Queries that are looked at, at either end."""
+_ERRORS: Final = {"forward": 2, "backward": 3}
+"""How many times torch's own error a result may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes and the mask of one call."""
+
+    name: str
+    mask: str
+    """One of `MASKS`."""
+    batch: int
+    heads: int
+    kv_heads: int
+    length: int
+    dim: int
+
+    @property
+    def mask_mod(self) -> MaskMod | None:
+        """The mask's function, on the CPU."""
+        return _mask_mod(self.mask, self.length, "cpu")
+
+    def flops(self) -> int:
+        """Multiplications and additions of both products of the forward pass, over what is seen."""
+        mask_mod = self.mask_mod
+        seen = self.length**2
+        if mask_mod is not None:
+            blocks = create_block_mask(mask_mod, None, None, self.length, self.length, "cpu")
+            share = 1.0 - blocks.sparsity() / 100.0
+            seen = int(seen * share)
+        return 4 * self.batch * self.heads * seen * self.dim
+
+
+def _documents(length: int, device: str) -> Documents:
+    """Pack documents of a quarter of the length, a half, and what is left."""
+    places = torch.arange(length, device=device)
+    return Documents((places >= length // 4).int() + (places >= 3 * length // 4).int())
+
+
+def _dilated(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
+    """Let a query see every fourth key before it."""
+    return ((q_idx - kv_idx) % 4 == 0) & (kv_idx <= q_idx)
+
+
+MASKS: Final = ("none", "causal", "window", "documents", "prefix", "dilated")
+
+
+def _mask_mod(mask: str, length: int, device: str) -> MaskMod | None:
+    """Return the function of a mask of `MASKS`."""
+    known: Mapping[str, MaskMod] = {"causal": Causal(), "window": Window(1024, 0), "dilated": _dilated}
+    if mask == "documents":
+        return _documents(length, device)
+    if mask == "prefix":
+        return Prefix(torch.tensor(length // 4, device=device))
+    return known.get(mask)
+
+
+_LENGTHS: Final = (512, 1024, 2048, 4096, 8192)
+
+
+def _listed() -> tuple[Shape, ...]:
+    """List calls of every mask, at lengths and widths that differ."""
+    shapes = []
+    for place, mask in enumerate(MASKS):
+        for step in range(4):
+            length = _LENGTHS[(place + step) % len(_LENGTHS)]
+            dim = (128, 64)[(place + step) % 2]
+            heads = (32, 16, 8)[step % 3]
+            batch = max(1, min(4, 8192 // length))
+            name = f"{mask}, {batch} x {heads} x {length}, D {dim}"
+            shapes.append(Shape(name, mask, batch, heads, heads // (1, 4)[step % 2], length, dim))
+    return tuple(shapes)
+
+
+PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
+    "tune": _listed(),
+    "bars": tuple(
+        Shape(f"{mask} of 4k", mask, 4, 32, 32, 4096, 128) for mask in ("none", "causal", "window", "documents")
+    ),
+}
+
+
+def _drawn(use: str) -> tuple[Shape, ...]:
+    """Draw shapes into the gaps between those of ``tune``."""
+    numbers = draws("flex", use)
+    return spread(PROBLEMS["tune"], lambda: _draw(numbers), _far, 12)
+
+
+def _draw(numbers: Random) -> Shape:
+    mask = numbers.choice(MASKS)
+    length = 64 * round(2 ** numbers.uniform(3.0, 7.0))
+    dim = numbers.choice((64, 128))
+    kv_heads, group = numbers.choice((2, 4, 8)), numbers.choice((1, 2, 4))
+    batch = numbers.choice((1, 2, 4))
+    heads = kv_heads * group
+    return Shape(f"{mask}, {batch} x {heads}/{kv_heads} x {length}, D {dim}", mask, batch, heads, kv_heads, length, dim)
+
+
+def _far(one: Shape, other: Shape) -> float:
+    sizes = ((each.length, each.batch * each.heads, each.dim) for each in (one, other))
+    apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
+    return apart + 2.0 * (one.mask != other.mask)
+
+
+@dataclass(frozen=True, slots=True)
+class FlexProblem:
+    """One call of one kernel, in one dtype, without a modification of scores."""
+
+    shape: Shape
+    kernel: str
+    dtype: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        """What the shape is called."""
+        return self.shape.name
+
+    @property
+    def shape_class(self) -> str:
+        """The mask."""
+        return self.shape.mask
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and what of the results is looked at."""
+        one, source = self.shape, generator(self.shape.name, device)
+        counts = (one.heads, one.kv_heads, one.kv_heads, one.heads)
+        q, k, v, dout = (
+            torch.randn((one.batch, heads, one.length, one.dim), generator=source, device=device, dtype=torch.bfloat16)
+            for heads in counts
+        )
+        mask_mod = _mask_mod(one.mask, one.length, device)
+        tables = no_mask(one.length, one.length, q.device)
+        if mask_mod is not None:
+            mask = create_block_mask(mask_mod, None, None, one.length, one.length, device)
+            tables = tables_of(mask, one.length, one.length, mask.kv_indices.device)
+        if self.kernel in _FORWARD:
+            return self._forward(q, k, v, tables, mask_mod)
+        return self._backward((q, k, v), dout, tables, mask_mod)
+
+    def _forward(self, q: Tensor, k: Tensor, v: Tensor, tables: MaskTables, mask_mod: MaskMod | None) -> Work:
+        one = self.shape
+        out, lse = allocate_output(q, v)
+        scale = one.dim**-0.5
+
+        def launch() -> None:
+            maps = maps_of(q, k, v, out, scale, tables, NO_MOD) if self.kernel.endswith("_sm90") else None
+            if maps is None:
+                launch_over_pointers(q, k, v, out, lse, scale, tables, NO_MOD, {})
+            else:
+                launch_over_maps(maps, lse, q, scale, tables, NO_MOD)
+
+        asked, _ = recorded(launch)
+        group = one.heads // one.kv_heads
+        parts = []
+        for first in sorted({0, max(one.length - _ROWS, 0)}):
+            for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
+                own = (q[batch, head, first : first + _ROWS], k[batch, head // group], v[batch, head // group])
+                exact, torchs = (
+                    _rows([each.to(to) for each in own], mask_mod, first) for to in (torch.float32, q.dtype)
+                )
+                parts.append(_part(out[batch, head, first : first + _ROWS], exact, torchs, "forward"))
+        return work(asked, parts, (q, k, v, out), one.flops())
+
+    def _backward(
+        self, operands: tuple[Tensor, Tensor, Tensor], dout: Tensor, tables: MaskTables, mask_mod: MaskMod | None
+    ) -> Work:
+        one, (q, k, v) = self.shape, operands
+        group = one.heads // one.kv_heads
+        lse = torch.full(q.shape[:3], math.log(one.length) + 0.5, device=q.device)
+        delta = torch.zeros_like(lse)
+        dq, dk, dv = (torch.empty_like(each) for each in operands)
+        exact, torchs = (
+            _gradients([q[:1, :group], k[:1, :1], v[:1, :1], dout[:1, :group]], mask_mod, to)
+            for to in (torch.float32, q.dtype)
+        )
+        lse[:1, :group], delta[:1, :group] = exact[3], exact[4]
+        written = (dq[:1, :group], dk[:1, :1], dv[:1, :1])
+        parts = [_part(*each, "backward") for each in zip(written, exact[:3], torchs[:3], strict=True)]
+        given = (q, k, v, dout, lse, delta)
+        scale = one.dim**-0.5
+        if self.kernel.endswith("_dq"):
+            asked, _ = recorded(lambda: launch_dq(*given, dq, scale, tables, NO_MOD))
+            return work(asked, parts[:1], (*given, dq), 3 * one.flops() // 2)
+        asked, _ = recorded(lambda: launch_dkdv(*given, dk, dv, scale, tables, NO_MOD))
+        return work(asked, parts[1:], (*given, dk, dv), 2 * one.flops())
+
+
+def _rows(operands: list[Tensor], mask_mod: MaskMod | None, first: int) -> Tensor:
+    """Attend with some queries of one head, the first of which is number `first`."""
+    moved = None
+    if mask_mod is not None:
+        function = mask_mod
+
+        def moved(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+            return function(b, h, q_idx + first, kv_idx)
+
+    q, k, v = (each[None, None] for each in operands)
+    return reference.flex_attention(q, k, v, None, moved)[0][0, 0]
+
+
+def _gradients(given: list[Tensor], mask_mod: MaskMod | None, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Differentiate one head of keys; return dq, dk, dv, lse and delta."""
+    q, k, v, dout = (each.detach().to(dtype) for each in given)
+    operands = [each.requires_grad_() for each in (q, k, v)]
+    out, lse = reference.flex_attention(q, k, v, None, mask_mod)
+    gradients: Any = torch.autograd.grad(out, operands, dout)
+    return (*gradients, lse.detach().float(), (out.detach().float() * dout.float()).sum(-1))
+
+
+def _part(written: Tensor, exact: Tensor, torchs: Tensor, which: str) -> Part:
+    apart = float((torchs.float() - exact).abs().max())
+    return Part(written, exact, _ERRORS[which] * apart + rounding(exact, written.dtype))
+
+
+def problems(use: str) -> tuple[TuningProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    shapes = PROBLEMS[use] if use in PROBLEMS else _drawn(use)
+    return tuple(FlexProblem(shape, kernel) for kernel in ROLES for shape in shapes)

@@ -1,0 +1,205 @@
+"""Calls of flex attention and of its gradients: every dtype, width, mode, modification, alignment and kind of operand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from nojit.kernels.flex import (
+    Alibi,
+    Causal,
+    Chain,
+    DenseBias,
+    Documents,
+    RelativeBias,
+    SoftCap,
+    Window,
+    alibi_slopes,
+    create_block_mask,
+    flex_attention,
+    forward,
+    op,
+    reference,
+)
+from nojit.kernels.memos import new_memo
+from torch import Tensor
+
+from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
+
+LENGTHS = (203, 257)
+SQUARE = (512, 512)
+HEADS = 4
+# each tile width full and not
+WIDTHS = [(d, d) for d in (32, 64, 128, 256, 24, 40, 80, 111, 200)] + [(256, 128), (192, 128), (40, 64)]
+Maker = Callable[[int, int, int], Any]
+
+
+def _documents(q_len: int, kv_len: int) -> Documents:
+    ids = torch.arange(max(q_len, kv_len), device="cuda")
+    return Documents((ids >= 40).int() + (ids >= 170).int())
+
+
+# by lengths: a mask function, and how many heads differ
+MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None]]] = {
+    "none": lambda q_len, kv_len: (None, None),
+    "causal": lambda q_len, kv_len: (Causal(kv_len - q_len), None),
+    "window": lambda q_len, kv_len: (Window(37, 20, -90), None),
+    "documents": lambda q_len, kv_len: (_documents(q_len, kv_len), None),
+    "dilated": lambda q_len, kv_len: ((lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 150)), HEADS),
+}
+MODES = ("causal", "documents", "dilated")
+# by dtype and lengths
+MODS: Mapping[str, Callable[[torch.dtype, int, int], Any]] = {
+    "none": lambda dtype, q_len, kv_len: None,
+    "alibi": lambda dtype, q_len, kv_len: Alibi(alibi_slopes(HEADS, "cuda")),
+    "relative": lambda dtype, q_len, kv_len: RelativeBias(view((HEADS, 65), torch.float32, 6)),
+    "cap": lambda dtype, q_len, kv_len: SoftCap(1.5),
+    "bias": lambda dtype, q_len, kv_len: DenseBias(view((1, HEADS, q_len, kv_len), dtype, 7)),
+    "chain": lambda dtype, q_len, kv_len: Chain(SoftCap(2.0), Alibi(view((2, HEADS), torch.float32, 8, scale=0.05))),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call."""
+
+    dtype: torch.dtype
+    widths: tuple[int, int]
+    mask: str = "none"
+    mod: str = "none"
+    lengths: tuple[int, int] = LENGTHS
+    offset: int = 0
+    block: int = 128
+    kv_heads: int = 2
+    kv_batch: int = 2
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
+
+    @contextmanager
+    def steered(self) -> Iterator[None]:
+        """Keep to pointers if maps are not to be; tables, and what they remember, are made anew."""
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(op, "_UNMASKED", new_memo(operands=6, limit=8)))
+            if not self.maps:
+                stack.enter_context(mock.patch.object(forward, "maps_of", return_value=None))
+            yield
+
+    def inputs(self) -> list[Tensor]:
+        q_len, kv_len = self.lengths
+        dim, v_dim = self.widths
+        q = view((2, HEADS, q_len, dim), self.dtype, 1, offset=self.offset)
+        k = view((self.kv_batch, self.kv_heads, kv_len, dim), self.dtype, 2, offset=self.offset)
+        # heads in the inner place: strides that are not those of a contiguous tensor
+        v = view((self.kv_batch, kv_len, self.kv_heads, v_dim), self.dtype, 3, offset=self.offset).transpose(1, 2)
+        return [q, k, v]
+
+    def grads(self) -> list[Tensor]:
+        """Make those of the output and of the log-sums."""
+        shape = (2, HEADS, self.lengths[0])
+        return [view((*shape, self.widths[1]), self.dtype, 4, offset=self.offset), view(shape, torch.float32, 5)]
+
+    @property
+    def mask_mod(self) -> Any:
+        return MASKS[self.mask](*self.lengths)[0]
+
+    def run(self, inputs: list[Tensor]) -> Outputs:
+        function, heads = MASKS[self.mask](*self.lengths)
+        block_mask = None
+        if function is not None:
+            block_mask = create_block_mask(function, None, heads, *self.lengths, "cuda", self.block)
+        mod = MODS[self.mod](self.dtype, *self.lengths)
+        with self.steered():
+            return as_tuple(flex_attention(*inputs, mod, block_mask, enable_gqa=True, return_lse=True))
+
+    def expected(self, inputs: list[Tensor]) -> Outputs:
+        """Attend in plain torch, in the precision of `inputs`; what a modification captured keeps its own."""
+        return reference.flex_attention(*inputs, MODS[self.mod](self.dtype, *self.lengths), self.mask_mod)
+
+    def torchs(self, inputs: list[Tensor]) -> Outputs:
+        """Attend by eager operators: products in the operands' precision, softmax in fp32."""
+        q, k, v = inputs
+        group = HEADS // self.kv_heads
+        k, v = (each.expand(2, -1, -1, -1).repeat_interleave(group, 1) for each in (k, v))
+        scores = (q @ k.mT).float() * self.widths[0] ** -0.5
+        mod = MODS[self.mod](self.dtype, *self.lengths)
+        if mod is not None:
+            places = [
+                torch.arange(count, device="cuda").view([count if dim == own else 1 for dim in range(4)])
+                for own, count in enumerate(scores.shape)
+            ]
+            scores = mod(scores, *places)
+        if self.mask_mod is not None:
+            seen = reference.seen(self.mask_mod, 2, HEADS, *self.lengths, "cuda")
+            scores = scores.masked_fill(~seen, float("-inf"))
+        blind = (scores == float("-inf")).all(-1)
+        scores = scores.masked_fill(blind[..., None], 0.0)
+        out = torch.softmax(scores, -1).masked_fill(blind[..., None], 0.0).to(q.dtype) @ v
+        return out, torch.logsumexp(scores, -1).masked_fill(blind, float("-inf"))
+
+
+def _fits(dtype: torch.dtype, widths: tuple[int, int]) -> bool:
+    return dtype is not torch.float32 or max(widths) <= 128
+
+
+def cases() -> Iterator[Case]:
+    """List cases that reach every variant, both ways where there are two."""
+    for dtype, widths, mask, mod in itertools.product(DTYPES, WIDTHS, MODES, ("none", "chain")):
+        if not _fits(dtype, widths):
+            continue
+        one = Case(dtype, widths, mask, mod)
+        yield one
+        yield Case(dtype, widths, mask, mod, offset=1)
+        if dtype.itemsize == 2 and max(widths) <= forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8:
+            yield Case(dtype, widths, mask, mod, maps=False)
+        if mask == "dilated":
+            yield Case(dtype, widths, mask, mod, block=64)
+    for dtype, mask, mod in itertools.product(DTYPES, MASKS, MODS):
+        yield Case(dtype, (64, 64), mask, mod, SQUARE)
+        yield Case(dtype, (64, 64), mask, mod, (1, 700))
+        yield Case(dtype, (64, 64), mask, mod, (700, 3), kv_batch=1, kv_heads=4)
+
+
+def _label(what: str, case: Case) -> str:
+    return f"{what} {str(case.dtype)[6:]} {case}"
+
+
+def flex_calls() -> Iterator[Call]:
+    for case in dict.fromkeys(cases()):
+        yield Call(
+            _label("flex_attention", case),
+            lambda case=case: case.run(case.inputs()),
+            lambda case=case: case.expected([each.double() for each in case.inputs()]),
+            lambda case=case: case.torchs(case.inputs()),
+            (2.0, 2.0),
+        )
+
+
+def flex_gradient_calls() -> Iterator[Call]:
+    for case in dict.fromkeys(cases()):
+        if case.maps:
+            yield _gradient_call(case)
+
+
+def _gradient_call(case: Case) -> Call:
+    def differentiate(function: Callable[[list[Tensor]], Outputs], to: torch.dtype | None = None) -> Outputs:
+        inputs = [x if to is None else x.to(to) for x in case.inputs()]
+        results = function([x.requires_grad_() for x in inputs])
+        grads = [x if to is None else x.to(to) for x in case.grads()]
+        # a row that sees nothing takes no part of the gradient of its log-sum
+        blind = results[1] == float("-inf")
+        return torch.autograd.grad(results, inputs, [grads[0], grads[1].masked_fill(blind, 0.0)])
+
+    return Call(
+        _label("flex_attention backward", case),
+        lambda: differentiate(case.run),
+        lambda: differentiate(case.expected, torch.float64),
+        lambda: differentiate(case.torchs),
+        (3.0, 3.0, 3.0),
+        # weights are recomputed from log-sums in fp32, as in every fused kernel: those here are 10 at most
+        lambda exact: 20 * torch.finfo(torch.float32).eps * max(float(value.abs().max()) for value in exact),
+    )

@@ -1,0 +1,336 @@
+"""Flex attention over pointers, interpreted: modifications, masks, gradients, any operands, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.flex import (
+    Alibi,
+    Causal,
+    Chain,
+    CustomMod,
+    DenseBias,
+    Documents,
+    Prefix,
+    RelativeBias,
+    SoftCap,
+    Window,
+    alibi_slopes,
+    create_block_mask,
+    flex_attention,
+    reference,
+)
+from nojit.kernels.flex.mods import NO_SLOT, Slot
+from nojit.runtime.errors import ArgumentError
+
+from tests.kernels.accuracy import assert_accurate
+from tests.kernels.interpreter import ROOT, Interpreter
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+Q_LEN, KV_LEN, HEADS, KV_HEADS = 70, 100, 4, 2
+IDS = torch.tensor([0] * 30 + [1] * 25 + [2] * 45)
+
+
+def bias(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(3))
+
+
+MODS = {
+    "none": None,
+    "alibi": Alibi(alibi_slopes(HEADS)),
+    "relative": RelativeBias(bias(HEADS, 21)),
+    "relative, of batches": RelativeBias(bias(2, 1, 1)),
+    "soft cap": SoftCap(0.7),
+    "bias": DenseBias(bias(1, HEADS, Q_LEN, KV_LEN)),
+    "bias that hides": DenseBias(bias(2, 1, 1, KV_LEN).where(torch.arange(KV_LEN) % 3 > 0, -math.inf)),
+    "cap and alibi": Chain(SoftCap(1.0), Alibi(bias(2, HEADS) * 0.1)),
+    "bias and cap": Chain(DenseBias(bias(2, 1, Q_LEN, 1)), SoftCap(1.0)),
+    "caps": Chain(SoftCap(2.0), SoftCap(1.0)),
+    "cap and relative": Chain(SoftCap(1.0), RelativeBias(bias(1, 11))),
+}
+# the function, how many heads differ, and the block size
+MASKS = {
+    "none": None,
+    "causal": (Causal(), None, 128),
+    "causal at the end": (Causal(KV_LEN - Q_LEN), None, 128),
+    "rows that see nothing": (Window(20, 7, -30), None, 128),
+    "documents": (Documents(IDS), None, 128),
+    "prefix": (Prefix(torch.tensor(33)), None, 128),
+    "a bitmap for each head": (lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 40), HEADS, 64),
+    "a bitmap": (lambda b, h, q, k: (q - k) % 3 == 0, None, 128),
+}
+# each modification and each mask, and pairs of the costlier ones
+PAIRS = [(mod, "a bitmap for each head") for mod in MODS] + [("none", mask) for mask in MASKS]
+PAIRS += [("cap and alibi", mask) for mask in ("causal", "documents", "rows that see nothing")]
+
+
+def operands(dtype=torch.float32, dim=24, v_dim=40, kv_batch=2, lengths=(Q_LEN, KV_LEN)):
+    """Make queries, keys and values of two batches."""
+    q_len, kv_len = lengths
+    q = torch.randn(2, HEADS, q_len, dim).to(dtype)
+    k, v = (torch.randn(kv_batch, KV_HEADS, kv_len, each).to(dtype) for each in (dim, v_dim))
+    return q, k, v
+
+
+def mask_of(name, lengths=(Q_LEN, KV_LEN)):
+    if MASKS[name] is None:
+        return None, None
+    function, heads, block = MASKS[name]
+    return create_block_mask(function, None, heads, *lengths, "cpu", block), function
+
+
+@pytest.mark.parametrize(("mod", "mask"), PAIRS)
+def test_attends_and_differentiates(mod, mask):
+    block_mask, function = mask_of(mask)
+    inputs = [each.requires_grad_() for each in operands(kv_batch=1 + (mod != "alibi"))]
+    wide = [each.detach().double().requires_grad_() for each in inputs]
+
+    out, lse = flex_attention(*inputs, MODS[mod], block_mask, enable_gqa=True, return_lse=True)
+    exact, exact_lse = reference.flex_attention(*wide, MODS[mod], function)
+    grads = torch.randn_like(out), torch.randn_like(lse).masked_fill(lse == -math.inf, 0.0)
+    found = torch.autograd.grad((out, lse), inputs, grads)
+    expected = torch.autograd.grad((exact, exact_lse), wide, [each.double() for each in grads])
+
+    for ours, theirs in zip((out, lse, *found), (exact, exact_lse, *expected), strict=True):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours.double(), theirs, atol=3e-5, rtol=3e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mask", ["causal", "a bitmap"])
+def test_is_as_accurate_as_torch(dtype, mask):
+    block_mask, function = mask_of(mask)
+    inputs = operands(dtype, 64, 64)
+    torchs = reference.flex_attention(*inputs, MODS["soft cap"], function)[0]
+    exact = reference.flex_attention(*(each.double() for each in inputs), MODS["soft cap"], function)[0]
+
+    assert_accurate(flex_attention(*inputs, MODS["soft cap"], block_mask, enable_gqa=True), exact, torchs)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.3, 2.0])
+def test_any_scale(scale):
+    inputs = operands()
+    out = flex_attention(*inputs, scale=scale, enable_gqa=True)
+
+    exact = reference.flex_attention(*(each.double() for each in inputs), scale=scale)[0]
+    torch.testing.assert_close(out.double(), exact, atol=1e-5, rtol=1e-5)
+
+
+def test_neither_padding_nor_neighbours_leak_in():
+    inputs = []
+    for each in operands():
+        room = torch.full([size + 2 for size in each.shape], math.nan)
+        inner = room[tuple(slice(1, size + 1) for size in each.shape)]
+        inner.copy_(each)
+        inputs.append(inner)
+    block_mask, function = mask_of("a bitmap for each head")
+    out = flex_attention(*inputs, MODS["bias"], block_mask, enable_gqa=True)
+
+    exact = reference.flex_attention(*(each.double() for each in inputs), MODS["bias"], function)[0]
+    torch.testing.assert_close(out.double(), exact, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(0, 5), (5, 0)])
+def test_empty(lengths):
+    inputs = [each.requires_grad_() for each in operands(lengths=lengths)]
+    out, lse = flex_attention(*inputs, enable_gqa=True, return_lse=True)
+
+    assert out.shape == (2, HEADS, lengths[0], 40)
+    assert not out.any()
+    assert (lse == -math.inf).all()
+    for each in torch.autograd.grad(out.sum(), inputs):
+        assert not each.any()
+
+
+def test_calls_alike_are_remembered_with_their_mask_and_modification():
+    lengths = (20, 30)
+    q, k, v = operands(lengths=lengths)
+    mask = create_block_mask(Documents(IDS[15:]), None, None, *lengths, "cpu")
+    for mod in (None, Alibi(torch.zeros(HEADS)), Alibi(alibi_slopes(HEADS)), SoftCap(0.5), SoftCap(0.7)):
+        for block_mask in (None, mask):
+            first, again = (flex_attention(q, k, v, mod, block_mask, enable_gqa=True) for _ in range(2))
+            exact = reference.flex_attention(q, k, v, mod, None if block_mask is None else mask.mask_mod)[0]
+            assert torch.equal(first, again)
+            torch.testing.assert_close(first, exact, atol=1e-5, rtol=1e-4)
+
+
+def test_a_config_can_be_asked_for():
+    q, k, v = operands(torch.float16, 64, 64)
+    chosen = flex_attention(q, k, v, enable_gqa=True)
+    asked = flex_attention(q, k, v, enable_gqa=True, kernel_options={"BLOCK_M": 128, "num_warps": 4})
+
+    torch.testing.assert_close(asked, chosen)
+    with pytest.raises(RuntimeError, match="no config of the manifest serves"):
+        flex_attention(q, k, v, enable_gqa=True, kernel_options={"BLOCK_M": 8})
+
+
+def sound(mask, mod, needs):
+    inputs = [each.requires_grad_(needs) for each in operands(dim=16, v_dim=16, lengths=(20, 30))]
+    block_mask = None if mask is None else create_block_mask(mask, None, None, 20, 30, "cpu", 64)
+    return inputs, block_mask, mod
+
+
+@pytest.mark.parametrize("mask", [None, lambda b, h, q, k: (q - k) % 3 == 0])
+def test_operators_are_sound(mask, monkeypatch):
+    from nojit.kernels.flex import op
+
+    inputs, block_mask, mod = sound(mask, MODS["alibi"], needs=True)
+    calls = []
+    for name in ("_flex_attention_op", "_flex_attention_backward_op"):
+        plain = getattr(op, name)
+        monkeypatch.setattr(op, name, lambda *args, plain=plain: calls.append((plain, args)) or plain(*args))
+    out, lse = flex_attention(*inputs, mod, block_mask, enable_gqa=True, return_lse=True)
+    (out.sum() + lse.sum()).backward()
+
+    assert [each[0].name() for each in calls] == ["nojit::flex_attention", "nojit::flex_attention_backward"]
+    for operator, args in calls:
+        torch.library.opcheck(
+            operator, args, test_utils=("test_schema", "test_faketensor", "test_autograd_registration")
+        )
+
+
+@pytest.mark.parametrize("mask", [None, Causal(), lambda b, h, q, k: (q - k) % 3 == 0])
+def test_compiled_without_a_graph_break(mask):
+    inputs, block_mask, mod = sound(mask, MODS["cap and alibi"], needs=True)
+
+    def loss(q, k, v):
+        return flex_attention(q, k, v, mod, block_mask, enable_gqa=True).square().sum()
+
+    traced = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    ours, theirs = (torch.autograd.grad(function(*inputs), inputs) for function in (traced, loss))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+MINE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def my_mod(score, batch, head, query, key, inside, first, second, bias):
+    return score * first[4] + tl.load(first[1] + head), tl.where(inside, first[4], 0.0)
+"""
+
+
+def test_a_function_of_ones_own(tmp_path):
+    shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
+    listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
+    manifest = (ROOT / "manifests/flex.toml").read_text()
+    (tmp_path / "flex.toml").write_text(manifest.replace(listed, f'{listed}, {{ function = "mine.py:my_mod" }}'))
+    (tmp_path / "mine.py").write_text(MINE)
+    table = torch.randn(HEADS)
+    mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h], (Slot(0, table, value=0.5), NO_SLOT))
+    inputs = [each.requires_grad_() for each in operands()]
+    interpreter = Interpreter(Path(tmp_path))
+    with library.override(interpreter):
+        out = flex_attention(*inputs, mine, enable_gqa=True)
+        found = torch.autograd.grad(out.sum(), inputs)
+    interpreter.close()
+
+    exact = reference.flex_attention(*inputs, mine)[0]
+    torch.testing.assert_close(out, exact, atol=1e-5, rtol=1e-4)
+    for ours, theirs in zip(found, torch.autograd.grad(exact.sum(), inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_torchs_function_takes_the_same_mask_and_modification():
+    from torch.nn.attention import flex_attention as torchs
+
+    q, k, v = operands(v_dim=24)
+    for mod, mask in itertools.product(("alibi", "cap and alibi", "bias"), ("causal", "documents")):
+        block_mask, _ = mask_of(mask)
+        torchs._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
+        try:
+            theirs = torchs.flex_attention(q, k, v, MODS[mod], block_mask, enable_gqa=True)
+        finally:
+            torchs._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = False
+        torch.testing.assert_close(flex_attention(q, k, v, MODS[mod], block_mask, enable_gqa=True), theirs)
+
+
+Q, K, V = (torch.zeros(2, 4, 8, 16) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: flex_attention(Q, K, 3), ArgumentError, "value: expected a tensor"),
+        (lambda: flex_attention(Q, K.half(), V), ArgumentError, "key: expected torch.float32 as query has"),
+        (lambda: flex_attention(Q.long(), K, V), ArgumentError, "query: expected torch.float16 or"),
+        (lambda: flex_attention(Q[0], K, V), ValueError, r"query: expected 4 dimensions \[B, H, M, D\]"),
+        (lambda: flex_attention(Q, K[:, :2], V[:, :2]), ValueError, "key: expected 4 heads as query has"),
+        (lambda: flex_attention(Q, K[:, :3], V[:, :3], enable_gqa=True), ValueError, "divides the 4 of query, got 3"),
+        (lambda: flex_attention(Q, K.repeat(2, 1, 1, 1), V), ValueError, "key: expected 2 batches as query has, or 1"),
+        (lambda: flex_attention(Q, K, V[:, :, :5]), ValueError, "value: expected shape"),
+        (lambda: flex_attention(Q.mT.contiguous().mT, K, V), ValueError, "query: expected a last stride of 1"),
+        (
+            lambda: flex_attention(Q, K, V, lambda s, b, h, q, k: s),
+            ArgumentError,
+            "(?s)score_mod: .*SCORE_MOD.*CustomMod",
+        ),
+        (lambda: flex_attention(Q, K, V, "alibi"), ArgumentError, "score_mod: expected a modification"),
+        (lambda: flex_attention(Q, K, V, Alibi(torch.zeros(3))), ValueError, "a table for 2 batches and 4 heads"),
+        (lambda: flex_attention(Q, K, V, Alibi(torch.zeros(4).requires_grad_())), NotImplementedError, "no gradient"),
+        (
+            lambda: flex_attention(Q, K, V, DenseBias(torch.zeros(2, 4, 8, 7))),
+            ValueError,
+            "score_mod: expected a bias of",
+        ),
+        (lambda: flex_attention(Q, K, V, DenseBias(torch.zeros(1, 1, 8, 8).half())), ArgumentError, "as query has"),
+        (lambda: flex_attention(Q, K, V, kernel_options={"BLOCK_MM": 1}), ValueError, "did you mean 'BLOCK_M'"),
+        (lambda: flex_attention(Q, K, V, kernel_options=3), ArgumentError, "kernel_options: expected a mapping"),
+        (lambda: flex_attention(Q, K, V, scale="1"), ArgumentError, "scale: expected a number"),
+        (lambda: flex_attention(Q, K, V, return_lse="yes"), ArgumentError, "return_lse: expected a bool"),
+        (lambda: flex_attention(Q, K, V, None, 3), ArgumentError, "block_mask: expected a BlockMask"),
+        (
+            lambda: flex_attention(
+                Q, K, V, None, create_block_mask(lambda b, h, q, k: k >= h * q, None, 3, 8, 8, "cpu")
+            ),
+            ValueError,
+            "block_mask: expected 4 heads as query has, or 1, got 3",
+        ),
+        (lambda: SoftCap(0.0), ValueError, "cap: expected a number above 0"),
+        (lambda: RelativeBias(torch.zeros(4, 2)), ValueError, "table: expected an odd number"),
+        (lambda: Alibi(torch.zeros(4).half()), ArgumentError, "slopes: expected torch.float32"),
+        (lambda: Chain(SoftCap(1.0), lambda *x: x), ArgumentError, "second: expected one modification"),
+        (lambda: Chain(DenseBias(Q), DenseBias(Q)), ValueError, "second: expected no second bias of the same"),
+        (lambda: DenseBias(torch.zeros(3)), ValueError, "values: expected 4 dimensions"),
+    ],
+)
+def test_refuses(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_there_is_no_second_derivative():
+    inputs = [each.requires_grad_() for each in operands(lengths=(4, 4))]
+    (grad,) = torch.autograd.grad(flex_attention(*inputs, enable_gqa=True).sum(), inputs[:1], create_graph=True)
+    with pytest.raises(NotImplementedError, match="no second derivative"):
+        grad.sum().backward()
+
+
+def test_few_queries_of_many_keys_are_decoded(monkeypatch):
+    from nojit.kernels import flex_decoding
+    from nojit.kernels.flex import op
+
+    monkeypatch.setattr(op, "MIN_DECODED_KEYS", 64)
+    asked = []
+    plain = flex_decoding.flex_decoding
+    monkeypatch.setattr(flex_decoding, "flex_decoding", lambda *args: asked.append(args) or plain(*args), raising=False)
+    inputs = operands(lengths=(3, 100))
+    mask = create_block_mask(Causal(97), None, None, 3, 100, "cpu")
+    out, lse = flex_attention(*inputs, MODS["cap and alibi"], mask, enable_gqa=True, return_lse=True)
+
+    assert len(asked) == 1
+    exact, exact_lse = reference.flex_attention(*(each.double() for each in inputs), MODS["cap and alibi"], Causal(97))
+    torch.testing.assert_close(out.double(), exact, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(lse.double(), exact_lse, atol=1e-5, rtol=1e-5)
+    flex_attention(*(each.requires_grad_() for each in inputs), enable_gqa=True)
+    assert len(asked) == 1
