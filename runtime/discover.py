@@ -6,25 +6,19 @@ No installed package is imported. Bundles are opened only to read what they are 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import BundleError, did_you_mean
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-__all__ = ["ENTRY_POINTS", "VARIABLE", "Found", "bundles", "find", "named", "survey"]
+__all__ = ["VARIABLE", "Found", "bundles", "find", "named", "survey"]
 
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
-# each entry point names a package whose folder holds bundles, and is called as programs ask for them
-ENTRY_POINTS = "nojit.bundles"
 
 
 class Found(Record):
@@ -94,17 +88,17 @@ def named(name: str, environment: Mapping[str, str], checkout: Path | None = Non
         BundleError: a place that the environment names, or a wheel of that name, is missing or without bundles.
         FileNotFoundError: there is no bundle of that name; the message says which there are.
     """
-    wanted = _normalized(name)
+    wanted = normalized(name)
     files: list[Found] = []
     known: list[str] = []
     for place in _places(environment, checkout):
         if not place.names:
             called = [(found, _own_name(found.path)) for found in place.look()]
-            files += [found for found, own in called if _normalized(own) == wanted]
+            files += [found for found, own in called if normalized(own) == wanted]
             known += [own for _, own in called]
             continue
         # a wheel of another name may be broken: it is not asked for
-        if wanted in map(_normalized, place.names):
+        if wanted in map(normalized, place.names):
             files += place.look()
         known += place.names
     if not files:
@@ -133,10 +127,6 @@ def _remedy(name: str) -> str:
     return f"; the distribution {name} is installed without a bundle{brings}"
 
 
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _own_name(path: Path) -> str:
     from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - to list files needs none
 
@@ -153,21 +143,14 @@ def _each_once(files: Iterable[Found]) -> list[Found]:
 
 def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_Place]:
     """Yield the places in order."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import
-
     for place in environment.get(VARIABLE, "").split(os.pathsep):
         if place:
             yield _Place(partial(_in_environment, Path(place)))
-    entries = entry_points(group=ENTRY_POINTS)
-    for entry in sorted(entries, key=lambda entry: (entry.name, _distribution(entry), entry.value)):
-        yield _Place(partial(_in_wheel, entry), (entry.name, _distribution(entry)))
+    for provider in providers():
+        yield _Place(partial(_in_wheel, provider), (provider.name, provider.distribution))
     root = _own_checkout() if checkout is None else checkout
     if root is not None:
         yield _Place(partial(_in_checkout, root))
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else entry.name
 
 
 def _in_environment(path: Path) -> list[Found]:
@@ -180,10 +163,12 @@ def _in_environment(path: Path) -> list[Found]:
     return [Found(path, VARIABLE)]
 
 
-def _in_wheel(entry: EntryPoint) -> list[Found]:
-    origin = f"wheel {_distribution(entry)}"
-    folder = _package_folder(entry.module)
-    where = f"{origin}, package {entry.module}"
+def _in_wheel(provider: Provider) -> list[Found]:
+    origin = f"wheel {provider.distribution}"
+    # beside the entry point, as a wheel is installed, or wherever an editable install has it
+    beside = Path(provider.place, *provider.package.split("."))
+    folder = beside if beside.is_dir() else _package_folder(provider.package)
+    where = f"{origin}, package {provider.package}"
     if folder is None:
         raise BundleError("expected the package that holds the bundles", got="none", where=where)
     return [Found(file, origin) for file in _expect_bundles(folder, where)]

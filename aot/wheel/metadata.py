@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nojit.aot.wheel.content import BundleContent
-from nojit.runtime.discover import ENTRY_POINTS
 from nojit.runtime.errors import PackageError
+from nojit.runtime.installed import ENTRY_POINTS
 
 __all__ = ["Facts", "dist_info", "entry_points", "provenance"]
 
@@ -131,7 +131,7 @@ def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
 
 
 def entry_points(name: str, package: str) -> bytes:
-    """Write what `nojit.runtime.discover` finds a package by."""
+    """Write what `nojit.runtime` finds a package by."""
     return f"[{ENTRY_POINTS}]\n{name} = {package}\n".encode()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 import pytest
 from nojit.runtime import discover
 from nojit.runtime.errors import BundleError
+from nojit.runtime.installed import Provider
 
 from tests.support.bundles import kernel, make_bundle
 
@@ -21,8 +21,8 @@ def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
-    points = [EntryPoint(name, value, discover.ENTRY_POINTS) for name, value in entries]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points if group == "nojit.bundles" else [])
+    found = [Provider(name, package, name, "/nowhere") for name, package in entries]
+    monkeypatch.setattr(discover, "providers", lambda: found)
 
 
 def _touch(folder: Path, *names: str) -> list[Path]:
@@ -89,14 +89,6 @@ def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [one.path.name for one in discover.find({}, tmp_path)] == ["w.nojit"]
 
 
-def test_wheels_come_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _touch(tmp_path / "package_b", "b.nojit")
-    _touch(tmp_path / "package_a", "a.nojit")
-    monkeypatch.syspath_prepend(tmp_path)
-    _install(monkeypatch, ("b", "package_b"), ("a", "package_a"))
-    assert [one.path.name for one in discover.find({}, tmp_path)] == ["a.nojit", "b.nojit"]
-
-
 @pytest.mark.parametrize("value", ["no_such_package", "no_such_parent.package", "json.decoder"])
 def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
     _install(monkeypatch, ("demo", value))
@@ -131,13 +123,8 @@ def test_a_name_is_looked_for_everywhere_in_order(tmp_path: Path, monkeypatch: p
 
 def test_a_distribution_is_a_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (wheel,) = _touch(tmp_path / "acme_kernels_sm90", "w.nojit")
-    about = tmp_path / "acme_kernels_sm90-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-kernels-sm90\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[nojit.bundles]\nacme-kernels = acme_kernels_sm90\n")
-    points = [point for one in distributions(path=[str(tmp_path)]) for point in one.entry_points]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
-    monkeypatch.syspath_prepend(tmp_path)
+    provider = Provider("acme-kernels", "acme_kernels_sm90", "acme-kernels-sm90", str(tmp_path))
+    monkeypatch.setattr(discover, "providers", lambda: [provider])
     for name in ("acme-kernels", "acme_kernels_sm90"):
         assert [one.path for one in discover.named(name, {}, tmp_path)] == [wheel]
 
@@ -183,8 +170,8 @@ def test_own_checkout() -> None:
     assert discover._own_checkout() == expected
 
 
-def test_import_costs_no_metadata() -> None:
-    code = "import sys, nojit.runtime.discover; print('importlib.metadata' in sys.modules)"
+def test_finding_costs_no_metadata() -> None:
+    code = "import sys, nojit.runtime.discover as d; d.find({}); print('importlib.metadata' in sys.modules)"
     # the editable finder of a checkout must not be what imports it
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"

@@ -79,7 +79,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     for folder in folders:
         folder.mkdir()
     monkeypatch.setenv("NOJIT_BUNDLES", ":".join(map(str, folders)))
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [])
+    monkeypatch.setattr("nojit.runtime.discover.providers", list)
     monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
     monkeypatch.chdir(tmp_path)
     return folders
