@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,8 @@ USED: Final = 0.6
 """The least share of the channels that are copied which there must be; kernels over pointers waste fewer."""
 
 Four = tuple[int, int, int, int]
+MapsRun = Callable[[Tensor], bool]
+"""Says whether kernels over maps run where a tensor is."""
 
 
 class Boxes(NamedTuple):
@@ -72,9 +75,9 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS) -> Boxes:
     )
 
 
-def _is_served(one: Sum, *tensors: Tensor) -> bool:
+def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
     """Say whether the kernels over maps serve a sum of tensors that maps describe, and are worth it."""
-    if not (takes_maps(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
+    if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
         return False
@@ -128,10 +131,18 @@ def _processors(value: Tensor) -> int:
     return processors(value) if value.is_cuda else OTHERS
 
 
-def launch_mapped(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+def launch_mapped(
+    recording: Recording,
+    one: Sum,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    maps_run: MapsRun | None = None,
+) -> bool:
     """Launch a sum over maps, if the kernel for sm_90 serves it; say whether it was."""
     unit = MAP_BYTES // x.element_size()
-    if not _is_served(one, x, out) or w.shape[1] % unit:
+    if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), _processors(x)
     boxes = boxes_of(positions, apart)
@@ -175,13 +186,20 @@ def launch_mapped(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Te
     return True
 
 
-def launch_mapped_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> bool:
+def launch_mapped_weight_grad(
+    recording: Recording,
+    one: Sum,
+    grad: Tensor,
+    x: Tensor,
+    out: Tensor,
+    maps_run: MapsRun | None = None,
+) -> bool:
     """Launch the gradient of a weight over maps, if the kernel for sm_90 serves it; say whether it was."""
     taps = math.prod(one.sweep.taps)
     row_stride, channel, *inner = strides_of(out)
     # a row of the result is its taps, one after the other, and of each the channels
     dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
-    if not _is_served(one, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
+    if not _is_served(one, maps_run, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
         return False
     boxes = boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
     if boxes.rows > sweeps.LIMIT or one.c_len % (MAP_BYTES // x.element_size()):

@@ -295,7 +295,7 @@ def test_calls_are_remembered_by_all_that_they_depend_on():
         assert again.stride() == result.stride()
         assert torch.equal(again, result)
     assert len(op._MEMO) == len(calls)
-    with pytest.raises(ValueError, match="input: expected 5 dimensions"):
+    with pytest.raises(ValueError, match="weight: expected 5 dimensions"):
         conv3d(x, w)
 
 

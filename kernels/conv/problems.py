@@ -1,0 +1,308 @@
+"""Convolutions to tune and measure: layers of image and video models, and shapes drawn like them, as launches of each kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import torch
+from nojit.kernels import library
+from nojit.kernels.bmm.prepared import OTHERS
+from nojit.kernels.conv.launches import TILE, Sum, launch, launch_weight_grad, parts_of
+from nojit.kernels.conv.layouts import new_like
+from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_weight_grad
+from nojit.kernels.conv.sweeps import Window, forward_sweep, three
+from nojit.kernels.memos import Recording
+from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
+from torch import Tensor
+
+__all__ = ["BARS", "ROLES", "TUNED", "ConvProblem", "Shape", "problems"]
+
+_OVER_MAPS: Final = ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES")
+_OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ("WHOLE",))
+ROLES: Final[Mapping[str, Roles]] = {
+    "conv": _OVER_POINTERS,
+    "conv_weight_grad": _OVER_POINTERS,
+    "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TURNED")),
+    "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
+}
+_DRAWN: Final = {"held_out": 12, "fresh": 12}
+# of the result, what is looked at
+_IMAGES: Final = 1
+_ROWS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One convolution of as many taps on each side, padded so that a stride of 1 leaves the positions as many."""
+
+    name: str
+    batch: int
+    channels: int
+    results: int
+    positions: tuple[int, ...]
+    taps: int = 3
+    stride: int = 1
+
+    @property
+    def window(self) -> Window:
+        """What the operator would be called with."""
+        dims = len(self.positions)
+        side = (self.taps // 2,) * dims
+        return Window((self.stride,) * dims, side, side, (1,) * dims)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The positions of the result."""
+        return self.window.sizes(self.positions, self.kernel)
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The taps in each dimension."""
+        return (self.taps,) * len(self.positions)
+
+    @property
+    def rows(self) -> int:
+        """The positions of the result, over the whole batch."""
+        return self.batch * math.prod(self.sizes)
+
+    @property
+    def depth(self) -> int:
+        """What each element of the result sums up."""
+        return self.channels * math.prod(self.kernel)
+
+    @property
+    def kind(self) -> str:
+        """Say which shapes it is like."""
+        what = "volume" if len(self.positions) > 2 else "image"
+        return f"{what}, {'steps' if self.stride > 1 else 'every position'}"
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.rows * self.depth * self.results
+
+    @property
+    def elements(self) -> int:
+        """Of both operands and the result."""
+        return (
+            self.batch * self.channels * math.prod(self.positions)
+            + self.depth * self.results
+            + self.rows * self.results
+        )
+
+    def is_whole(self, kernel: str) -> bool:
+        """Say whether one launch writes the result: whether the depth of what a kernel computes is left uncut."""
+        grad = "weight_grad" in kernel
+        positions = self.rows
+        if kernel.endswith("_sm90"):
+            positions = boxes_of((self.batch, *three(self.sizes, 1)), (1, *three(self.window.stride, 1))).rows
+        rows, cols, depth = (self.results, self.depth, positions) if grad else (positions, self.results, self.depth)
+        return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, OTHERS) == 1
+
+
+def _image(batch: int, channels: int, size: int, *, results: int = 0, taps: int = 3, stride: int = 1) -> Shape:
+    results = results or channels
+    name = f"{batch} x {channels} x {size} x {size} to {results}, {taps} x {taps}" + f" by {stride}" * (stride > 1)
+    return Shape(name, batch, channels, results, (size, size), taps, stride)
+
+
+def _volume(batch: int, channels: int, depth: int, size: int, results: int = 0) -> Shape:
+    results = results or channels
+    name = f"{batch} x {channels} x {depth} x {size} x {size} to {results}"
+    return Shape(name, batch, channels, results, (depth, size, size))
+
+
+BARS: Final = (
+    _image(32, 256, 56),
+    _image(32, 64, 224),
+    _image(32, 128, 28),
+    _image(32, 512, 28, taps=1),
+    _volume(4, 64, 16, 56),
+)
+"""What speed is promised for."""
+
+_DEEP: Final = tuple(
+    _image(batch, channels, size, results=results)
+    for batch, channels, size, results in (
+        (32, 512, 14, 1024),
+        (32, 1024, 14, 1024),
+        (64, 512, 7, 2048),
+        (16, 768, 28, 768),
+        (8, 1280, 32, 1280),
+        (8, 640, 64, 640),
+        (4, 1920, 32, 1280),
+        (2, 960, 64, 640),
+        (16, 512, 28, 2048),
+        (16, 1024, 7, 2048),
+        (32, 896, 14, 896),
+        (8, 1536, 16, 1536),
+        (4, 2048, 16, 2048),
+        (16, 1024, 28, 512),
+        (8, 2560, 16, 1280),
+        (1, 1280, 64, 1280),
+        (2, 640, 128, 1280),
+        (4, 1152, 32, 1152),
+        (64, 1024, 7, 1024),
+        (8, 768, 56, 1536),
+    )
+)
+"""Convolutions whose weights have many tiles."""
+
+TUNED: Final = (
+    *(shape for shape in BARS if shape.taps > 1),
+    *(
+        _image(batch, channels, size)
+        for batch, channels, size in ((64, 64, 56), (64, 128, 56), (64, 128, 28), (64, 256, 28), (32, 256, 28))
+    ),
+    *(
+        _image(batch, channels, size, results=results, stride=2)
+        for batch, channels, size, results in ((64, 128, 112, 128), (32, 256, 112, 256), (32, 256, 56, 512))
+    ),
+    _image(8, 320, 64),
+    _image(4, 128, 512),
+    _image(1, 256, 256),
+    _image(2, 512, 128),
+    _image(16, 96, 56, taps=7),
+    _image(8, 64, 128, taps=5),
+    _volume(2, 128, 16, 28),
+    _volume(1, 256, 8, 64),
+    _volume(1, 128, 16, 128),
+    *_DEEP[:8],
+)
+"""What tables are made of."""
+
+_MOST_ELEMENTS: Final = 1 << 28
+_MOST_FLOPS: Final = 1 << 42
+
+
+def _draw(rng: Random) -> Shape:
+    """Draw a convolution of any kind that is not too large; channels are multiples of 16."""
+    while True:
+        batch = rng.choice((1, 2, 8, 16, 32, 64))
+        channels, results = (16 * round(2 ** rng.uniform(2, 7)) for _ in range(2))
+        if rng.random() < 0.2:
+            shape = _volume(min(batch, 4), channels, rng.choice((4, 8, 16)), 2 * rng.randint(4, 40), results)
+        else:
+            taps, stride = rng.choice((3, 3, 3, 5)), rng.choice((1, 1, 1, 2))
+            shape = _image(batch, channels, rng.randint(7, 120), results=results, taps=taps, stride=stride)
+        if shape.elements <= _MOST_ELEMENTS and 1 << 30 <= shape.flops <= _MOST_FLOPS:
+            return shape
+
+
+@dataclass(frozen=True, slots=True)
+class ConvProblem:
+    """One convolution, or the gradient of its weight, by one kernel; a part of what it writes is looked at."""
+
+    shape: Shape
+    kernel: str
+    dtype: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        """What the shape is called."""
+        return self.shape.name
+
+    @property
+    def shape_class(self) -> str:
+        """What it is like."""
+        return self.shape.kind
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        one = self.shape
+        sides = dict(zip(("d", "h", "w")[-len(one.positions) :], one.positions, strict=True))
+        words = {"batch": one.batch, "channels": one.channels, "results": one.results}
+        return {**words, **sides, "taps": one.taps, "stride": one.stride}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands by channels, and the part of the result that is looked at, in fp32."""
+        one, dtype, source = self.shape, torch.bfloat16, generator(self.name, device)
+
+        def random(*sizes: int) -> Tensor:
+            probe = torch.empty(0, dtype=dtype, device=device)
+            return new_like(probe, sizes, channels=True).normal_(generator=source)
+
+        x = random(one.batch, one.channels, *one.positions)
+        grad = "weight_grad" in self.kernel
+        if grad:
+            other = random(one.batch, one.results, *one.sizes)
+            out = new_like(x, (one.results, one.channels, *one.kernel), channels=True)
+            # so that results are about one
+            other.mul_(one.rows**-0.5)
+        else:
+            other = random(one.results, one.channels, *one.kernel).mul_(one.depth**-0.5)
+            out = new_like(x, (one.batch, one.results, *one.sizes), channels=True)
+        work = self._launch(x, other, out)
+        convolve = torch.nn.functional.conv3d if len(one.positions) > 2 else torch.nn.functional.conv2d
+        words: dict[str, Any] = {"stride": one.stride, "padding": one.taps // 2}
+        if grad:
+            output, depth = out[:_ROWS], one.rows
+            weight = torch.zeros(output.shape, device=device, requires_grad=True)
+            (expected,) = torch.autograd.grad(convolve(x.float(), weight, **words), weight, other[:, :_ROWS].float())
+        else:
+            output, depth = out[:_IMAGES], one.depth
+            expected = convolve(x[:_IMAGES].float(), other.float(), **words)
+        # tensor cores add up products in an order of their own
+        tolerance = rounding(expected, dtype) + 1e-5 * depth**0.5
+        return Work(
+            kernel=self.kernel,
+            args=work.args,
+            named=work.named,
+            outputs=(output,),
+            expected=(expected,),
+            tolerances=(tolerance,),
+            moved_bytes=one.elements * x.itemsize,
+            flops=one.flops,
+        )
+
+    def _launch(self, x: Tensor, other: Tensor, out: Tensor) -> Launch:
+        """Return the launch of this kernel, of a weight or of a gradient."""
+        one, launches = self.shape, dict[str, Launch]()
+
+        def provide(name: str) -> Any:
+            return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
+
+        sweep = forward_sweep(one.window, one.positions, one.kernel)
+        total = Sum(sweep, one.batch, 1, one.channels, one.results, turned=False, precision="ieee")
+        with library.override(provide, devices=frozenset({"cpu", "cuda"})):
+            recording = Recording(x, other, out)
+            own_x, own_other, own_out = recording.operands
+            if self.kernel == "conv":
+                launch(recording, total, own_x, own_other, None, own_out)
+            elif self.kernel == "conv_weight_grad":
+                launch_weight_grad(recording, total, own_other, own_x, own_out)
+            elif self.kernel == "conv_sm90":
+                launch_mapped(recording, total, own_x, own_other, None, own_out, maps_run=lambda _: True)
+            else:
+                launch_mapped_weight_grad(recording, total, own_other, own_x, own_out, maps_run=lambda _: True)
+        return launches[self.kernel]
+
+
+def problems(use: str) -> tuple[ConvProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    return tuple(ConvProblem(shape, kernel) for kernel in ROLES for shape in _shapes(use, kernel))
+
+
+def _shapes(use: str, kernel: str) -> list[Shape]:
+    """List convolutions whose result one launch writes; those of single taps are products of matrices."""
+    known = list(dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ()))))
+    if use not in _DRAWN:
+        listed = [shape for shape in BARS if shape.taps > 1] if use == "bars" else known
+        return [shape for shape in listed if shape.is_whole(kernel)]
+    rng, found = draws(f"conv/{kernel}", use), {shape.name: shape for shape in known}
+    count = len(found)
+    while len(found) < count + _DRAWN[use]:
+        shape = _draw(rng)
+        if shape.is_whole(kernel) and min(shape.channels, shape.results) >= 64:
+            found.setdefault(shape.name, shape)
+    return list(found.values())[count:]
