@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from nojit.aot.checkout import Checkout, read_checkout
 from nojit.aot.pack import write_file
+from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json
 from nojit.runtime.trust import INDEX_DIGEST
 
@@ -53,7 +54,7 @@ class Invocation:
 
 def statement_path(bundle: Path) -> Path:
     """Name the statement that lies beside a bundle, not signed."""
-    return bundle.with_suffix(".provenance.json")
+    return bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.provenance.json")
 
 
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nojit.runtime.errors import PackageError
 from nojit.runtime.strict import Json, canonical_json, parse_json
 from nojit.runtime.trust import INDEX_DIGEST
 
-__all__ = ["Recipe", "Statement", "read_statement"]
+T = TypeVar("T")
+
+__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_statement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,26 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
+class ProvenanceFacts:
+    """What the statement beside a bundle says of where it came from; anybody can write one that is not signed."""
+
+    describes: bool
+    """Whether it is of this bundle, by its digest."""
+    commit: str
+    """Full hash of the commit that was checked out; empty if that is not known."""
+    dirty: bool
+    """Whether the checkout had changes on top of it."""
+    uri: str
+    """Of the repository; empty if that is not known."""
+    builder: str
+    build_number: int
+    finished: str
+    """When, in UTC."""
+    signed: bool
+    """Whether a signed statement lies beside the bundle too; by whom, and whether rightly, `nojit verify` says."""
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """A statement that has the shape of one."""
 
@@ -57,8 +79,23 @@ class Statement:
         Raises:
             PackageError: the statement does not say.
         """
+        return self._read(_recipe)
+
+    def facts(self, digest: str, *, signed: bool) -> ProvenanceFacts:
+        """Sum up where a bundle came from.
+
+        Args:
+            digest: of the bundle.
+            signed: whether a signed statement lies beside it.
+
+        Raises:
+            PackageError: the statement does not say.
+        """
+        return self._read(lambda document: _facts(document, digest, signed=signed))
+
+    def _read(self, read: Callable[[Any], T]) -> T:
         try:
-            return _recipe(self.document)
+            return read(self.document)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             what = "expected a statement that nojit build wrote"
             raise PackageError(what, got=f"one without {error}", where=str(self.path)) from None
@@ -98,6 +135,24 @@ def _recipe(document: Any) -> Recipe:
         failures=int(definition["internalParameters"]["failures"]),
         files={name: _text(digest["sha256"]) for name, digest in digests if "sha256" in digest},
         kernel_sources={name: _text(digest["nojitSource"]) for name, digest in digests if "nojitSource" in digest},
+    )
+
+
+def _facts(document: Any, digest: str, *, signed: bool) -> ProvenanceFacts:
+    (subject,) = document["subject"]
+    predicate = document["predicate"]
+    definition, run = predicate["buildDefinition"], predicate["runDetails"]
+    sources = [each for each in definition["resolvedDependencies"] if each["name"] == "source"]
+    source: dict[str, Any] = sources[0] if sources else {"digest": {"gitCommit": ""}, "annotations": {"dirty": False}}
+    return ProvenanceFacts(
+        describes=subject["digest"][INDEX_DIGEST] == digest,
+        commit=_text(source["digest"]["gitCommit"]),
+        dirty=source["annotations"]["dirty"] is True,
+        uri=_text(source.get("uri", "")),
+        builder=_text(run["builder"]["id"]),
+        build_number=int(definition["internalParameters"]["buildNumber"]),
+        finished=_text(run["metadata"]["finishedOn"]),
+        signed=signed,
     )
 
 

@@ -18,7 +18,10 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
+from nojit.aot.provenance import statement_path
+from nojit.aot.statement import ProvenanceFacts, read_statement
 from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
+from nojit.runtime.trust import signed_path
 from nojit.runtime.values import spell
 
 __all__ = ["command"]
@@ -31,14 +34,17 @@ __all__ = ["command"]
 def command(out: Output, path: Path, kernel: str | None) -> None:
     """Show what a bundle holds: kernels, variants, registers, spills, shared memory, sizes, toolchain.
 
-    Nothing is verified but what is read; `nojit verify` checks everything.
+    Also where it came from, as the statement beside it says. Nothing is verified but what is read, and no signature;
+    `nojit verify` checks everything.
     """
     with open_bundle(path) as bundle:
         facts = bundle_facts(bundle)
         if kernel is None:
             kernels = [kernel_facts(bundle, name) for name in bundle.kernels]
-            out.emit("inspect", {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]})
-            _show_bundle(out, facts)
+            origin = _provenance(path, bundle.digest)
+            documents = {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]}
+            out.emit("inspect", {**documents, "provenance": None if origin is None else asdict(origin)})
+            _show_bundle(out, facts, origin)
             _show_kernels(out, kernels)
             return
         table, summary, variants = bundle.table(kernel), kernel_facts(bundle, kernel), variant_facts(bundle, kernel)
@@ -48,7 +54,23 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
     _show_variants(out, variants)
 
 
-def _show_bundle(out: Output, facts: BundleFacts) -> None:
+def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
+    """Read the statement beside a bundle; None if there is none."""
+    place = statement_path(path)
+    signed = Path(signed_path(str(path))).exists()
+    return read_statement(place).facts(digest, signed=signed) if place.exists() else None
+
+
+def _origin(facts: ProvenanceFacts) -> str:
+    if not facts.describes:
+        return "the statement beside it is of another bundle"
+    commit = f"commit {facts.commit[:12]}{' and changes' if facts.dirty else ''}" if facts.commit else "no known commit"
+    of = f" of {facts.uri}" if facts.uri else ""
+    signed = ", signed" if facts.signed else ""
+    return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
+
+
+def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None) -> None:
     out.line(f"{facts.name} {facts.version} for {facts.arch}", style="cyan")
     ratio = f"{facts.image_bytes / facts.payload_bytes:.1f} times smaller" if facts.payload_bytes else "empty"
     pairs = [
@@ -56,6 +78,7 @@ def _show_bundle(out: Output, facts: BundleFacts) -> None:
         ("digest", facts.digest),
         ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
         ("toolchain", ", ".join(f"{tool} {version}" for tool, version in facts.toolchain.items())),
+        *([("built from", _origin(origin))] if origin else []),
         ("variants", f"{facts.variants:,} with {counted(facts.images, 'distinct image')}"),
         (
             "images",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import choice, diff, doctor, inspection, report, sign
+from nojit.aot import choice, diff, doctor, inspection, report, sign, statement
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.tune import account, evaluate, importance, order, records
@@ -26,6 +26,7 @@ FACTS = (
     inspection.BundleFacts,
     inspection.KernelFacts,
     inspection.VariantFacts,
+    statement.ProvenanceFacts,
     sign.NewKey,
     sign.SignedBundle,
     diff.BundleDiff,

@@ -143,3 +143,30 @@ def test_building_again_changes_no_statement_but_of_another_number(
     assert build(1) == first
     second = build(2)
     assert json.loads(second)["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"] == 2
+
+
+def test_inspect_says_where_a_bundle_came_from(
+    run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
+) -> None:
+    use_compiler()
+    out = manifest.parent / "out"
+    words = ("--out", out, "--jobs", 1, "--build-number", 12, "--builder", "https://ci.example")
+    assert run("build", manifest, *words).exit_code == 0
+    (bundle,) = out.glob("*.nojit")
+    said = document("inspect", bundle)["provenance"]
+    assert (said["describes"], said["build_number"], said["builder"], said["signed"]) == (
+        True,
+        12,
+        "https://ci.example",
+        False,
+    )
+    assert "build 12 by https://ci.example" in run("inspect", bundle).stdout
+    place = statement_path(bundle)
+    place.write_bytes(place.read_bytes().replace(b'"nojitIndex": "', b'"nojitIndex": "0'))
+    assert not document("inspect", bundle)["provenance"]["describes"]
+    assert "the statement beside it is of another bundle" in run("inspect", bundle).stdout
+    place.write_text("{}")
+    assert run("inspect", bundle).exit_code == 1
+    place.unlink()
+    assert document("inspect", bundle)["provenance"] is None
+    assert "built from" not in run("inspect", bundle).stdout
