@@ -7,7 +7,6 @@ from typing import Final
 import torch
 from nojit.kernels.arguments import (
     check_dtype,
-    check_int,
     check_like,
     check_rank,
     check_shape,
@@ -54,10 +53,8 @@ def check_operands(operands: Operands, group_size: int | None) -> None:
 
 
 def _check_groups(a: Tensor, cols: int, scales: Tensor, zeros: Tensor | None, group_size: int | None) -> None:
-    if group_size is not None:
-        check_int("group_size", group_size)
-        if group_size <= 0 or group_size % 2:
-            refuse_value("group_size", "a positive even int, or None for one group", group_size)
+    if group_size is not None and (group_size <= 0 or group_size % 2):
+        refuse_value("group_size", "a positive even int, or None for one group", group_size)
     depth = a.shape[1]
     count = min(depth, 1) if group_size is None else -(-depth // group_size)
     for name, value in (("scales", scales), ("zeros", zeros)):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_apart, check_tensors, refuse_value
+from nojit.kernels.arguments import check_apart, check_int, check_tensors, refuse_value
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
@@ -70,6 +70,8 @@ def uint4x2_mixed_mm(
     check_tensors(a=a, b=b)
     optional = {"scales": scales, "zeros": zeros, "out": out}
     check_tensors(**{name: value for name, value in optional.items() if value is not None})
+    if group_size is not None:
+        check_int("group_size", group_size)
     if is_plain(*operands, out):
         return _remember(operands, group_size) if out is None else written(_run(operands, group_size, out))
     check_operands(operands, group_size)

@@ -6,13 +6,17 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import calls, gemm_calls, matmul_calls, scaled_mm_calls
+from tests.gpu import b2b_gemm_calls, calls, flex_calls, gemm_calls, matmul_calls, mixed_mm_calls, scaled_mm_calls
 
 LISTS = {
     "operators": calls.all_calls,
     "huge": calls.huge_pointwise_calls,
+    "flex attention": flex_calls.flex_calls,
+    "gradients of flex attention": flex_calls.flex_gradient_calls,
     "products": matmul_calls.cases,
     "dense products": gemm_calls.cases,
+    "products with weights of 4 bits": mixed_mm_calls.cases,
+    "pairs of products": b2b_gemm_calls.cases,
     "scaled products": scaled_mm_calls.cases,
 }
 

@@ -11,6 +11,8 @@ import pytest
 import torch
 from nojit.aot.manifest import load_manifest
 from nojit.kernels import library
+from nojit.kernels.b2b_gemm import reference as b2b_reference
+from nojit.kernels.b2b_gemm.problems import PairProblem as B2bProblem
 from nojit.kernels.block_sparse import reference as sparse_reference
 from nojit.kernels.block_sparse.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.block_sparse.problems import Problem as SparseShape
@@ -19,7 +21,12 @@ from nojit.kernels.bmm.problems import GemmProblem
 from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem, MappedGradientProblem
 from nojit.kernels.flash_attention.problems import Problem as AttentionShape
 from nojit.kernels.flash_attention.reference import flash_attention
+from nojit.kernels.flex.problems import FlexProblem
+from nojit.kernels.flex.problems import Shape as FlexShape
+from nojit.kernels.flex.reference import flex_attention
 from nojit.kernels.gemm.shapes import Shape
+from nojit.kernels.mixed_mm import reference as mixed_reference
+from nojit.kernels.mixed_mm.problems import MixedProblem
 from nojit.kernels.mm_plus_mm.problems import PairProblem
 from nojit.kernels.pointwise.problems import PointwiseProblem
 from nojit.kernels.problem import recorded, spread
@@ -27,7 +34,19 @@ from nojit.kernels.scaled_mm import reference as scaled_reference
 from nojit.kernels.scaled_mm.problems import ScaledProblem
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = ("pointwise", "flash_attention", "block_sparse", "bmm", "mm_plus_mm", "norm", "scaled_mm")
+FAMILIES = (
+    "pointwise",
+    "flash_attention",
+    "block_sparse",
+    "bmm",
+    "mm_plus_mm",
+    "norm",
+    "scaled_mm",
+    "mixed_mm",
+    "b2b_gemm",
+    "flex",
+    "conv",
+)
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
 # what has neither a tuning space nor a problem runs as its manifest says
 KERNELS = [
@@ -201,6 +220,25 @@ def test_attention_gradients_over_maps(dim, part):
     check(MappedGradientProblem(shape, "bf16", f"flash_attention_bwd_sm90{part}"), write)
 
 
+@pytest.mark.parametrize("kernel", ["flex_attention_fwd", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq"])
+@pytest.mark.parametrize("mask", ["none", "documents", "dilated"])
+def test_flex_attention(kernel, mask):
+    shape = FlexShape("some", mask, 2, 4, 2, 300, 64)
+
+    def write(work):
+        operands = [value.double().requires_grad_() for value in work.args[:3]]
+        out, _ = flex_attention(*operands, None, shape.mask_mod)
+        if kernel.endswith("fwd"):
+            work.args[3].copy_(out)
+            return
+        gradients = torch.autograd.grad(out, operands, work.args[3].double())
+        wanted = gradients[1:] if "dkdv" in kernel else gradients[:1]
+        for written, right in zip(work.args[6:], wanted, strict=False):
+            written.copy_(right)
+
+    check(FlexProblem(shape, kernel), write)
+
+
 @pytest.mark.parametrize(
     ("kernel", "is_causal"),
     [("block_sparse_softmax_fwd", False), ("block_sparse_softmax_fwd", True), ("block_sparse_softmax_bwd", False)],
@@ -260,6 +298,25 @@ def test_scaled_products(kernel, blocks):
         out.copy_(scaled_reference.scaled_mm(a, b, scale_a, scale_b))
 
     check(ScaledProblem(Shape("some", 1, 1072, 512, 256, trans_b=True), kernel, blocks=blocks), write)
+
+
+@pytest.mark.parametrize("kernel", ["mixed_mm", "mixed_mm_few", "mixed_mm_sm90"])
+def test_weights_of_4_bits(kernel):
+    def write(work):
+        a, b, *rest = (getattr(value, "base", value) for value in work.args)
+        out = rest[0 if kernel.endswith("_sm90") else 2]
+        out.copy_(mixed_reference.uint4x2_mixed_mm(a.double(), b))
+
+    check(MixedProblem((9, 4224, 256), kernel, "bf16"), write)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_pairs_with_a_function_in_between(dtype):
+    def write(work):
+        a, b, c, out = (value.double() if place < 3 else value for place, value in enumerate(work.args[:4]))
+        out.copy_(b2b_reference.b2b_gemm(a, b, c, activation="gelu"))
+
+    check(B2bProblem((300, 32, 64, 48), "b2b_gemm", dtype), write)
 
 
 def test_a_recording_wants_one_launch():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import (
     BlockLayout,
     BlockSparseAttention,
@@ -22,6 +23,7 @@ from nojit.kernels.block_sparse import (
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
+from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
 from nojit.kernels.pointwise import gelu, silu, swiglu, vector_add
@@ -35,6 +37,7 @@ Q = torch.randn(1, 2, 32, 16)
 V = torch.randn(6)
 A = torch.randn(1, 3, 4)
 M = torch.randn(3, 3)
+H = torch.randn(3, 4).half()
 F = torch.ones(16, 16).to(torch.float8_e4m3fn)
 ONE = torch.ones(())
 PATTERN = deepspeed.DenseSparsityConfig(2)
@@ -61,6 +64,7 @@ TAKES: Mapping[str, set[str]] = {
     "number?": {"3", "2.5", "None"},
     "flag": {"3"},
     "int": {"3"},
+    "int?": {"3", "None"},
     "word": {"text"},
     "dtype?": {"None"},
     "window": {"3", "None"},
@@ -134,6 +138,25 @@ CASES = {
         c=("tensor", A[0]),
         d=("tensor", A[0].mT),
         out=("tensor?", M.clone()),
+    ),
+    "uint4x2_mixed_mm": case(
+        uint4x2_mixed_mm,
+        a=("tensor", H),
+        b=("tensor", H[:2, :3].byte()),
+        scales=("tensor?", H[:1, :3]),
+        zeros=("tensor?", H[:1, :3]),
+        group_size=("int?", 4),
+        out=("tensor?", H[:, :3].clone()),
+    ),
+    "b2b_gemm": case(
+        b2b_gemm,
+        a=("tensor", A[0]),
+        b=("tensor", A[0].mT),
+        c=("tensor", M.clone()),
+        activation=("word", "relu"),
+        alpha=("number", 0.5),
+        assoc=("word", "right"),
+        out=("tensor?", torch.empty(3, 3)),
     ),
     "rms_norm": case(rms_norm, input=("tensor", M), weight=("tensor?", M[0].clone()), eps=("number?", 1e-6)),
     "add_rms_norm": case(
@@ -262,8 +285,20 @@ CASES = {
     ),
 }
 # `out` has no gradient
+
+
+def differentiable(one: Case, argument: str) -> list[str]:
+    """List the tensors that a gradient can be wanted of, while this argument is wrong."""
+    kinds = one.kinds.items()
+    return [
+        key
+        for key, kind in kinds
+        if kind == "tensor" and key != argument and one.arguments[key].dtype.is_floating_point
+    ]
+
+
 GRADIENTS = {
-    name: [argument for argument in one.arguments if argument != "out"]
+    name: [argument for argument in one.arguments if argument != "out" and differentiable(one, argument)]
     for name, one in CASES.items()
     if list(one.kinds.values()).count("tensor") > 1
 }
@@ -321,7 +356,7 @@ def test_an_argument_of_another_type_is_named(name: str, argument: str, wrong: s
 def test_so_it_is_where_gradients_are_required(name: str, argument: str, wrong: str) -> None:
     one = CASES[name]
     given = {key: value for key, value in one.arguments.items() if key != "out"} | {argument: WRONG[wrong]}
-    first = next(key for key, kind in one.kinds.items() if kind == "tensor" and key != argument)
+    first = differentiable(one, argument)[0]
     given[first] = given[first].clone().requires_grad_()
     with errors_name(argument, wrong not in TAKES[one.kinds[argument]]):
         one.call(**given)

@@ -1,0 +1,133 @@
+"""Pairs of products to tune and measure: many rows through narrow layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import torch
+from nojit.kernels.b2b_gemm import reference
+from nojit.kernels.b2b_gemm.prepared import prepare
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+
+__all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]
+
+ROLES: Final[Mapping[str, Roles]] = {
+    "b2b_gemm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_L", "GROUP"), ("PRECISION",), ("FUNCTION",)),
+}
+Shape = tuple[int, int, int, int]
+"""Rows, depth of the first product, depth of the second, columns."""
+
+_DRAWN: Final = {"held_out": 10, "fresh": 10}
+# of the result, what is looked at
+_ROWS: Final = 4096
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_ACTIVATION: Final = "gelu"
+
+BARS: Final[tuple[Shape, ...]] = (
+    (65536, 64, 64, 64),
+    (8192, 32, 32, 32),
+    (65536, 32, 32, 32),
+    (16384, 64, 128, 64),
+    (32768, 128, 128, 128),
+)
+"""What speed is promised for."""
+TUNED: Final[tuple[Shape, ...]] = (
+    *BARS,
+    (1024, 64, 64, 64),
+    (4096, 32, 32, 32),
+    (8192, 64, 64, 64),
+    (262144, 64, 64, 64),
+    (262144, 32, 32, 32),
+    (65536, 16, 64, 16),
+    (65536, 128, 64, 32),
+    (8192, 128, 128, 128),
+    (4096, 64, 256, 64),
+    (65536, 64, 256, 64),
+    (16384, 256, 256, 256),
+    (4096, 512, 64, 512),
+    (2048, 128, 512, 128),
+)
+"""What tables are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairProblem:
+    """One pair of products with gelu in between, all operands by rows; the first rows of what it writes are looked at."""
+
+    shape: Shape
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """The shape in words."""
+        rows, depth, middle, cols = self.shape
+        return f"{rows} rows, {depth} to {middle} to {cols}"
+
+    @property
+    def shape_class(self) -> str:
+        """Whether what is read and written decides, or the products."""
+        return "narrow" if max(self.shape[1:]) <= 64 else "wide"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        return dict(zip(("m", "k", "middle", "n"), self.shape, strict=True))
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the part of the result that is looked at, in fp32."""
+        (rows, depth, middle, cols), dtype = self.shape, _DTYPES[self.dtype]
+        source = generator(self.name, device)
+
+        def factor(height: int, width: int, scale: float) -> torch.Tensor:
+            return torch.randn(height, width, generator=source, device=device, dtype=dtype).mul_(scale)
+
+        # so that results are about one
+        operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
+        call = prepare(operands, None, (_ACTIVATION, 1.0, "left"))
+        launch, out = recorded(lambda: call(operands, None))
+        a, b, c = (value.float() for value in operands)
+        expected = reference.b2b_gemm(a[:_ROWS], b, c, activation=_ACTIVATION)
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=(out[:_ROWS],),
+            expected=(expected,),
+            # the middle is rounded, and tensor cores add up products in an order of their own
+            tolerances=(2 * rounding(expected, dtype) + 1e-5 * (depth + middle) ** 0.5,),
+            moved_bytes=(sum(value.numel() for value in operands) + out.numel()) * out.itemsize,
+            flops=2 * rows * middle * (depth + cols),
+        )
+
+
+def problems(use: str) -> tuple[PairProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    return tuple(PairProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use))
+
+
+def _shapes(use: str) -> tuple[Shape, ...]:
+    if use not in _DRAWN:
+        return BARS if use == "bars" else TUNED
+    rng = draws("b2b_gemm", use)
+    found: dict[Shape, None] = {}
+    while len(found) < _DRAWN[use]:
+        shape = _draw(rng)
+        if shape not in TUNED:
+            found.setdefault(shape)
+    return tuple(found)
+
+
+def _draw(rng: Random) -> Shape:
+    """Draw a pair of narrow products of many rows."""
+    rows = 64 * round(2 ** rng.uniform(4, 11))
+    depth, middle, cols = (16 * round(2 ** rng.uniform(0, 4.5)) for _ in range(3))
+    return rows, depth, middle, cols

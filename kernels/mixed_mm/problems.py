@@ -1,0 +1,124 @@
+"""Products with weights of 4 bits to tune and measure: the projections of models, for one token and for many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import torch
+from nojit.kernels.mixed_mm import reference
+from nojit.kernels.mixed_mm.prepared import prepare
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+
+__all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
+
+ROLES: Final[Mapping[str, Roles]] = {
+    "mixed_mm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("GROUPS",)),
+    "mixed_mm_few": Roles(("BLOCK_M", "BLOCK_N", "UNROLL"), (), ("GROUPS",)),
+    "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS",)),
+}
+Shape = tuple[int, int, int]
+"""Rows, columns and depth."""
+
+_DRAWN: Final = {"held_out": 10, "fresh": 10}
+# of the result, what is looked at
+_ROWS: Final = 256
+_DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# the variance of weights that are equally often each of -8 to 7
+_VARIANCE: Final = 21.25
+_LAYERS: Final = ((8192, 8192), (4096, 4096), (28672, 4096), (4096, 14336))
+_FEW: Final = (1, 2, 4, 8, 12, 16)
+_MANY: Final = (32, 64, 128, 512, 1024, 4096)
+
+BARS: Final[Mapping[str, tuple[Shape, ...]]] = {
+    "mixed_mm_few": tuple((m, n, k) for m in (1, 8, 16) for n, k in _LAYERS),
+    "mixed_mm_sm90": tuple((m, n, k) for m in (64, 1024, 4096) for n, k in _LAYERS),
+    "mixed_mm": ((1024, 4096, 4096), (4096, 8192, 8192)),
+}
+"""What speed is promised for."""
+TUNED: Final[Mapping[str, tuple[Shape, ...]]] = {
+    "mixed_mm_few": tuple((m, n, k) for m in _FEW for n, k in (*_LAYERS, (10240, 8192))),
+    "mixed_mm_sm90": tuple((m, n, k) for m in _MANY for n, k in (*_LAYERS, (6144, 4096))),
+    "mixed_mm": tuple((m, n, k) for m in _MANY for n, k in ((8192, 8192), (4096, 4096), (14336, 4096))),
+}
+"""What tables are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class MixedProblem:
+    """One product by one kernel, without scales; the first rows of what it writes are looked at."""
+
+    shape: Shape
+    kernel: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        """The shape in words."""
+        rows, cols, depth = self.shape
+        return f"{rows} tokens, {depth} to {cols}"
+
+    @property
+    def shape_class(self) -> str:
+        """Whether weights decide, or products."""
+        return "decode" if self.shape[0] <= 64 else "prefill"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        rows, cols, depth = self.shape
+        return {"m": rows, "n": cols, "k": depth}
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and the part of the result that is looked at, in fp32."""
+        (rows, cols, depth), dtype = self.shape, _DTYPES[self.dtype]
+        source = generator(self.name, device)
+        a = torch.randn(rows, depth, generator=source, device=device, dtype=dtype)
+        # so that results are about one
+        a.mul_((_VARIANCE * depth) ** -0.5)
+        b = torch.randint(0, 256, (depth // 2, cols), generator=source, device=device, dtype=torch.uint8)
+        operands = (a, b, None, None)
+        call = prepare(operands, None, None, lambda kernel, _: kernel == self.kernel)
+        launch, out = recorded(lambda: call(operands, None))
+        expected = a[:_ROWS].float() @ reference.unpack(b, torch.float32)
+        return Work(
+            kernel=launch.kernel,
+            args=launch.args,
+            named=launch.named,
+            outputs=(out[:_ROWS],),
+            expected=(expected,),
+            # tensor cores add up products in an order of their own
+            tolerances=(rounding(expected, dtype) + 1e-5 * depth**0.5,),
+            moved_bytes=b.numel() + (a.numel() + out.numel()) * a.itemsize,
+            flops=2 * rows * cols * depth,
+        )
+
+
+def problems(use: str) -> tuple[MixedProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    return tuple(MixedProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use, kernel))
+
+
+def _shapes(use: str, kernel: str) -> tuple[Shape, ...]:
+    if use not in _DRAWN:
+        return (BARS if use == "bars" else TUNED)[kernel]
+    rng = draws(f"mixed_mm/{kernel}", use)
+    found: dict[Shape, None] = {}
+    while len(found) < _DRAWN[use]:
+        shape = _draw(rng, kernel)
+        if shape not in TUNED[kernel]:
+            found.setdefault(shape)
+    return tuple(found)
+
+
+def _draw(rng: Random, kernel: str) -> Shape:
+    """Draw a product that is not cut into parts."""
+    rows = rng.randint(1, 16) if kernel == "mixed_mm_few" else 8 * round(2 ** rng.uniform(2, 9))
+    return rows, 128 * rng.randint(32, 160), 128 * rng.randint(8, 112)
