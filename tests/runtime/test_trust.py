@@ -23,7 +23,7 @@ from nojit.runtime.trust import (
 from nojit.runtime.trusted_keys import key_id, read_public_key, read_trusted_keys
 
 from tests.fakecuda import FakeCuda
-from tests.support.bundles import kernel, make_bundle
+from tests.support.bundles import Parts, compress, kernel, make_bundle
 from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 
 ADD = kernel("add", {"n": "i32"})
@@ -215,13 +215,14 @@ def test_a_build_number_is_an_int(bundle: Path, number: object) -> None:
 
 @pytest.mark.usefixtures("signed")
 def test_nothing_of_the_index_is_parsed_before_the_signature_is_checked(bundle: Path) -> None:
-    # right hash, and an index that no parser would take
-    content = bytearray(bundle.read_bytes())
-    sign(bundle)
-    content[16:20] = b"\xff\xff\xff\xff"
-    bundle.write_bytes(content)
-    with pytest.raises(BundleError):
-        loader.load(bundle)
+    # right lengths and hashes around what no parser would take, and a frame that is none
+    parts = Parts.of(ADD, name="acme")
+    for content in (
+        parts.seal(edit=lambda part, raw: b"no JSON" if part == "index" else raw),
+        parts.seal(frame=lambda part, raw: b"no frame" if part == "index" else compress(raw)),
+    ):
+        bundle.write_bytes(content)
+        refused(bundle, "unsigned")
 
 
 # -- the policy ------------------------------------------------------------------------------------------------------
