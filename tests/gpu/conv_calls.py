@@ -1,0 +1,182 @@
+"""Calls of convolutions: every dtype, layout, window, group and kernel, and gradients of all operands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op
+from torch import Tensor
+from torch.nn import functional
+
+from tests.gpu.call import Call, Outputs, view
+from tests.gpu.matmul_calls import TF32_FACTOR
+
+# batch, channels, results, positions
+WHOLE = (8, 128, 320, 60, 52)
+NARROW = (16, 64, 64, 30, 30)
+CUT = (1, 576, 128, 9, 7)
+RAGGED = (3, 37, 51, 23, 18)
+THIN = (4, 40, 24, 25, 25)
+VOLUME = (2, 64, 96, 7, 20, 18)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...] = WHOLE
+    taps: int = 3
+    words: dict[str, Any] = field(default_factory=lambda: {"padding": 1})
+    channels: bool = True
+    """Whether input and weight are stored by channels."""
+    offset: int = 0
+    tf32: bool = False
+    maps: bool = True
+    """Whether the kernels over tensor maps may run where they can."""
+    parts: int = 0
+    """Into how many parts depths are cut; 0 leaves that to the operator."""
+    biased: bool = True
+
+    @property
+    def label(self) -> str:
+        flags = (
+            *(f"{name} {value}" for name, value in self.words.items()),
+            "by channels" if self.channels else "by planes",
+            "tf32" if self.tf32 else "",
+            "" if self.maps else "pointers",
+            f"offset {self.offset}" if self.offset else "",
+            f"{self.parts} parts" if self.parts else "",
+            "" if self.biased else "no bias",
+        )
+        return f"{str(self.dtype)[6:]} {self.sizes} {self.taps} {' '.join(filter(None, flags))}".strip()
+
+    def inputs(self) -> list[Tensor]:
+        """Make input, weight and bias."""
+        batch, channels, results, *positions = self.sizes
+        depth = channels // self.words.get("groups", 1) * self.taps ** len(positions)
+        x = self._stored((batch, *positions, channels), 1)
+        w = self._stored((results, *(self.taps for _ in positions), channels // self.words.get("groups", 1)), 2)
+        made = [x, w.mul_(depth**-0.5)]
+        return [*made, view((results,), self.dtype, 3, offset=self.offset)] if self.biased else made
+
+    def _stored(self, shape: tuple[int, ...], seed: int) -> Tensor:
+        """Make a tensor by channels, or the same by planes."""
+        value = view(shape, self.dtype, seed, offset=self.offset).movedim(-1, 1)
+        if self.channels:
+            return value
+        flat = torch.empty(value.numel() + self.offset, dtype=self.dtype, device="cuda")
+        return flat[self.offset :].view(value.shape).copy_(value)
+
+    def call(self, *, gradients: bool = False) -> Call:
+        three = len(self.sizes) > 5
+
+        def run(ours: bool, wide: torch.dtype | None = None) -> Outputs:
+            operands = [x if wide is None else x.to(wide) for x in self.inputs()]
+            torchs = functional.conv3d if three else functional.conv2d
+            with self._steered(wide):
+                function = (conv3d if three else conv2d) if ours else torchs
+                if not gradients:
+                    return (function(*operands, **self.words),)
+                for value in operands:
+                    value.requires_grad_()
+                out = function(*operands, **self.words)
+                grad = view(tuple(out.shape), self.dtype, 4).to(out.dtype)
+                return (out.detach(), *torch.autograd.grad(out, operands, grad))
+
+        factor = TF32_FACTOR if self.tf32 else 2.0
+        return Call(
+            f"{'conv3d' if three else 'conv2d'} {self.label}",
+            lambda: run(True),
+            lambda: run(False, torch.float64),
+            lambda: run(False),
+            (2.0, *(3.0,) * (3 if self.biased else 2)) if gradients else (factor,),
+        )
+
+    @contextmanager
+    def _steered(self, wide: torch.dtype | None) -> Iterator[None]:
+        """Set torch's switch, and what runs on maps and in parts; forget what was remembered otherwise."""
+        before = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = self.tf32 and wide is None
+        op._MEMO.forget()
+        with ExitStack() as stack:
+            stack.callback(setattr, torch.backends.cudnn, "allow_tf32", before)
+            stack.callback(op._MEMO.forget)
+            if not self.maps:
+                stack.enter_context(mock.patch.object(mapped, "takes_maps", return_value=False))
+            for module in (mapped, launches) if self.parts else ():
+                stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
+            yield
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+_WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
+    (WHOLE, 3, {"padding": 1, "stride": 2}),
+    (WHOLE, 3, {"padding": "same", "dilation": 2}),
+    (WHOLE, 1, {"stride": 2}),
+    (WHOLE, 1, {}),
+    (NARROW, 5, {"padding": (2, 0), "stride": (1, 3)}),
+    (WHOLE, 3, {"padding": 1, "groups": 1, "stride": (2, 1), "dilation": (1, 2)}),
+    ((4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}),
+    ((4, 96, 96, 28, 28), 3, {"padding": 1, "groups": 96}),
+    ((4, 64, 128, 28, 28), 3, {"padding": 1, "groups": 8}),
+    ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
+    ((5, 64, 72, 14, 14), 4, {"padding": "same"}),
+)
+
+
+def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
+    yield from ((dtype, False) for dtype in (*_HALVES, torch.float32))
+    yield torch.float32, True
+
+
+def cases() -> Iterator[Case]:
+    """List cases that together reach every variant."""
+    for dtype, tf32 in _kinds():
+        for channels, maps in ((True, True), (True, False), (False, True)):
+            if dtype.itemsize == 4 and not maps:
+                continue
+            for sizes in (WHOLE, NARROW, CUT, THIN, RAGGED):
+                yield Case(dtype, sizes, channels=channels, tf32=tf32, maps=maps)
+            yield Case(dtype, VOLUME, channels=channels, tf32=tf32, maps=maps)
+            yield Case(dtype, WHOLE, channels=channels, tf32=tf32, maps=maps, biased=False)
+        for offset in (1, 3):
+            yield Case(dtype, NARROW, tf32=tf32, offset=offset)
+            yield Case(dtype, RAGGED, tf32=tf32, offset=offset, channels=False)
+    for dtype, (sizes, taps, words) in itertools.product((torch.bfloat16, torch.float32), _WINDOWS):
+        yield Case(dtype, sizes, taps, words)
+    for dtype, parts in itertools.product(_HALVES, (2, 5)):
+        for maps in (True, False):
+            yield Case(dtype, WHOLE, parts=parts, maps=maps)
+
+
+def gradient_cases() -> Iterator[Case]:
+    """List cases whose gradients are taken, by every kernel."""
+    for dtype, tf32 in _kinds():
+        for channels, maps in ((True, True), (True, False), (False, True)):
+            if dtype.itemsize == 2 or maps:
+                yield Case(dtype, NARROW, channels=channels, tf32=tf32, maps=maps)
+                yield Case(dtype, VOLUME, channels=channels, tf32=tf32, maps=maps)
+                yield Case(dtype, THIN, channels=channels, tf32=tf32, maps=maps)
+        yield Case(dtype, RAGGED, tf32=tf32, offset=1)
+        for parts in (1, 3):
+            yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
+            yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
+    for sizes, taps, words in _WINDOWS:
+        yield Case(torch.bfloat16, sizes, taps, words)
+    yield Case(torch.float16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}, parts=1)
+
+
+def conv_calls() -> Iterator[Call]:
+    """List the calls of both."""
+    for case in cases():
+        yield case.call()
+    for case in gradient_cases():
+        call = case.call(gradients=True)
+        yield Call(f"gradients of {call.label}", call.run, call.exact, call.torchs, call.factors)
