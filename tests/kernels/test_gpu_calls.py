@@ -18,6 +18,7 @@ LISTS = {
     "products with weights of 4 bits": mixed_mm_calls.cases,
     "pairs of products": b2b_gemm_calls.cases,
     "scaled products": scaled_mm_calls.cases,
+    "convolutions": conv_calls.conv_calls,
 }
 
 
