@@ -298,7 +298,8 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
             what = f"expected options that Triton {triton.__version__} has"
             raise ManifestError(what, got=f"{name} = {value!r}", where=where)
     try:
-        return _environment(variant.arch, _resolved(variant.options, place))
+        # the tools are asked for each time: a build for an older driver in this process has others
+        return _environment(variant.arch, _resolved(variant.options, place), toolchain(variant.arch))
     except OSError as error:
         raise ManifestError("expected libraries that can be read", got=str(error), where=where) from None
     except ValueError as error:
@@ -308,14 +309,14 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _environment(arch: str, options: tuple[tuple[str, Value], ...]) -> str:
+def _environment(arch: str, options: tuple[tuple[str, Value], ...], tools: tuple[tuple[str, str], ...]) -> str:
     """Hash what a variant shares with others: every option as Triton completes it, target, tools, switches."""
     spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
     spelled["extern_libs"] = [(name, _file_digest(path)) for name, path in spelled["extern_libs"]]
     switches = {
         key: value for key, value in get_cache_invalidating_env_vars().items() if key != "TRITON_DISABLE_LINE_INFO"
     }
-    text = repr((sorted(spelled.items()), sorted(switches.items()), target_of(arch), toolchain(arch)))
+    text = repr((sorted(spelled.items()), sorted(switches.items()), target_of(arch), tools))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -86,11 +86,13 @@ def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None) -> None:
     # these need Triton and msgspec, and nothing else of this command does
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.pool import WorkerPool  # noqa: PLC0415
+    from nojit.aot.ptxas import pin  # noqa: PLC0415
     from nojit.aot.rebuild import rebuild  # noqa: PLC0415
 
     workers = jobs or len(os.sched_getaffinity(0))
     # kernel sources are imported, and what they print has no place between our lines
-    with contextlib.redirect_stdout(sys.stderr):
+    # and what was built for an older driver was assembled by another ptxas than usual
+    with contextlib.redirect_stdout(sys.stderr), pin(bundle.index.min_driver, None):
         rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S))
 
 

@@ -125,3 +125,6 @@ def test_an_older_driver_loads_what_is_built_for_it(tmp_path: Path) -> None:
         assert older.index.min_driver == 12000
         assert dict(older.index.toolchain)["ptxas"].startswith("12.")
         assert older.index.min_driver <= usual.index.min_driver
+    again = ["verify", str(tmp_path / "older" / name), "--rebuild", "--sources", str(ROOT), "--jobs", "1"]
+    result = CliRunner().invoke(cli, again, prog_name="nojit")
+    assert result.exit_code == 0, result.output
