@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import b2b_gemm_calls, calls, flex_calls, gemm_calls, matmul_calls, mixed_mm_calls, scaled_mm_calls
+from tests.gpu import b2b_gemm_calls, calls, conv_calls, flex_calls, gemm_calls, matmul_calls, mixed_mm_calls, scaled_mm_calls
 
 LISTS = {
     "operators": calls.all_calls,
