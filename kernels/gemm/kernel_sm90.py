@@ -188,21 +188,15 @@ def store_rows(
         store_rows(OWN, out_map, out_memory, left, place, epilogue, STORED, PANEL, EPILOGUE)
         store_rows(OWN, out_map, out_memory, right, place, epilogue, STORED + HALF, PANEL, EPILOGUE)
     else:
+        split, index_z, row, col = place
         if EPILOGUE:
-            acc = scale_and_add(acc, epilogue, place[1], place[2], place[3] + STORED)
-        store_panel(OWN, out_map, out_memory, acc, place, STORED, PANEL)
-
-
-@gluon.jit
-def store_panel(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr, PANEL: gl.constexpr):
-    """Store a panel of a consumer's rows; `STORED` columns of them were stored before."""
-    split, index_z, row, col = place
-    # what was stored from this piece before must have left
-    if STORED == 0:
-        tma.store_wait(0)
-    else:
-        tma.store_wait(1)
-    piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
-    piece.store(acc.to(out_memory.dtype))
-    fence_async_shared()
-    copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))
+            acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
+        # what was stored from this piece before must have left
+        if STORED == 0:
+            tma.store_wait(0)
+        else:
+            tma.store_wait(1)
+        piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+        piece.store(acc.to(out_memory.dtype))
+        fence_async_shared()
+        copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))

@@ -20,7 +20,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     piece_at,
     pieces_of,
     produce,
-    store_panel,
+    store_rows,
 )
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -124,8 +124,8 @@ def _store_scaled(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     SCALES: gl.constexpr,
 ):  # fmt: skip
-    """Scale a consumer's rows, add the bias and store them, `PANEL` columns at a time; `STORED` columns were before them."""
-    if acc.shape[1] > PANEL:
+    """Scale a consumer's rows, add the bias and store them, `WIDEST` columns at a time; `STORED` columns were before them."""
+    if acc.shape[1] > WIDEST:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
         _store_scaled(OWN, out_map, out_memory, left, place, epilogue, STORED, PANEL, SCALES)
@@ -144,7 +144,7 @@ def _store_scaled(
                     acc = acc * _of_columns(scale_ptr, n_len, col + STORED, acc)
             if vectors[2][1] != 0:
                 acc = acc + _of_columns(vectors[2][0], n_len, col + STORED, acc).to(gl.float32)
-        store_panel(OWN, out_map, out_memory, acc, place, STORED, PANEL)
+        store_rows(OWN, out_map, out_memory, acc, place, (), STORED, PANEL, False)
 
 
 @gluon.jit
