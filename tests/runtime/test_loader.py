@@ -16,6 +16,7 @@ from nojit.runtime.errors import (
     BundleError,
     BundleFormatError,
     BundleIntegrityError,
+    BundleTrustError,
     KernelNotFoundError,
     NoMatchingVariantError,
 )
@@ -117,6 +118,25 @@ def test_what_is_spelled_as_a_path_is_no_name(named: list[Path], path: str | Pat
     make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
     with pytest.raises(FileNotFoundError, match="No such file"):
         loader.load(path)
+
+
+def test_a_name_of_an_unsigned_bundle_is_refused_others_are_let_be(
+    named: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography")
+    from nojit.runtime.trust import signed_path
+
+    from tests.support.signing import Signer, envelope, make_statement, trusted_keys
+
+    release = Signer.of("release")
+    monkeypatch.setenv("NOJIT_TRUST", "signed")
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(trusted_keys(tmp_path / "trusted.toml", release)))
+    signed = make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
+    Path(signed_path(str(signed))).write_bytes(envelope(make_statement(signed), release))
+    make_bundle(named[1] / "b.nojit", MUL, name="other")
+    assert loader.load("acme-kernels").kernels == ("add",)
+    with pytest.raises(BundleTrustError, match="expected a signed statement"):
+        loader.load("other")
 
 
 def test_an_unknown_name_says_which_there_are(named: list[Path]) -> None:
