@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from nojit.aot.checkout import Checkout, read_checkout
 from nojit.aot.pack import write_file
-from nojit.runtime.format import SUFFIX
+from nojit.aot.statement import statement_path
 from nojit.runtime.strict import Json
 from nojit.runtime.trust import INDEX_DIGEST
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nojit.aot.plan import Plan
     from nojit.aot.report import BundleReport
 
-__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "make_statement", "statement_path"]
+__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "make_statement"]
 
 BUILD_TYPE: Final = "nojit:build/1"
 LOCAL_BUILDER: Final = "nojit:builder/local"
@@ -50,11 +50,6 @@ class Invocation:
     """URI of who vouches for how it was built."""
     started: datetime
     finished: datetime
-
-
-def statement_path(bundle: Path) -> Path:
-    """Name the statement that lies beside a bundle, not signed."""
-    return bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.provenance.json")
 
 
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:

@@ -13,8 +13,7 @@ from typing import Any
 from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.cache import Cache
 from nojit.aot.plan import Compiler, Plan, make_plans
-from nojit.aot.provenance import statement_path
-from nojit.aot.statement import Recipe, read_statement
+from nojit.aot.statement import Recipe, read_statement, statement_path
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, PackageError

@@ -6,35 +6,25 @@ one line of in-toto's attestation format; what a Sigstore bundle calls ``dsseEnv
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nojit.aot.pack import write_file
-from nojit.aot.provenance import statement_path
-from nojit.aot.statement import read_statement
+from nojit.aot.signed import check_file, only_key
+from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleTrustError, PackageError
-from nojit.runtime.trust import PAYLOAD_TYPE, Claim, check_envelope, check_signed, encode_envelope, signed_path
-from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
+from nojit.runtime.errors import PackageError
+from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, encode_envelope, signed_path
+from nojit.runtime.trusted_keys import key_id
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import CryptoSigner
 
-__all__ = [
-    "NewKey",
-    "SignedBundle",
-    "make_key",
-    "only_key",
-    "read_only_key",
-    "read_signer",
-    "sign_bundle",
-    "verify_signed",
-]
+__all__ = ["NewKey", "SignedBundle", "make_key", "read_signer", "sign_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +134,7 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
     place = signed_path(str(path))
     # what no loader would take must not lie there
     claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), place)
-    _check_file(path, claim)
+    check_file(path, claim)
     write_file(Path(place), raw)
     return SignedBundle(str(path), place, digest, claim.build_number, key)
 
@@ -153,37 +143,3 @@ def _public_key(signer: CryptoSigner) -> Ed25519PublicKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of the extra
 
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer.public_key.keyval["public"]))
-
-
-def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
-    """Trust one key, for bundles of any name and number."""
-    return TrustedKeys(name, {key_id(public): TrustedKey(name, public, None)}, {})
-
-
-def read_only_key(path: Path) -> TrustedKeys:
-    """Trust the public key in a PEM file, for bundles of any name and number.
-
-    Raises:
-        BundleTrustError: it is none.
-        OSError: it cannot be read.
-    """
-    return only_key(read_public_key(path.read_bytes(), str(path)), str(path))
-
-
-def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:
-    """Check that a trusted key vouches for a bundle, down to the last byte of the file.
-
-    Raises:
-        BundleTrustError: it does not.
-    """
-    claim = check_signed(bundle.path, bundle.digest, trusted)
-    _check_file(Path(bundle.path), claim)
-    return claim
-
-
-def _check_file(path: Path, claim: Claim) -> None:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 != claim.sha256:
-        what = f"expected a file with SHA-256 {claim.sha256}"
-        raise BundleTrustError(what, got=sha256, where=str(path), reason="other-bundle")

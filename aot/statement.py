@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nojit.runtime.errors import PackageError
+from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
 from nojit.runtime.trust import INDEX_DIGEST
 
 T = TypeVar("T")
 
-__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_statement"]
+__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_statement", "statement_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,11 @@ class Statement:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             what = "expected a statement that nojit build wrote"
             raise PackageError(what, got=f"one without {error}", where=str(self.path)) from None
+
+
+def statement_path(bundle: Path) -> Path:
+    """Name the statement that lies beside a bundle, not signed."""
+    return bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.provenance.json")
 
 
 def read_statement(path: Path) -> Statement:

@@ -178,6 +178,12 @@ def test_commands_that_read_bundles_load_neither_triton_nor_msgspec(command):
     assert {top(target) for target in loaded_by(name)}.isdisjoint(HEAVY | {"msgspec"})
 
 
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_commands_that_check_bundles_need_no_packer(command):
+    # on a Python that has zstd itself, the runtime brings no zstandard
+    assert "nojit.aot.pack" not in loaded_by(f"nojit.aot.cli.{command}")
+
+
 def test_the_command_line_starts_without_them():
     assert {top(target) for target in loaded_by("nojit.aot.cli")}.isdisjoint(HEAVY | {"msgspec"})
 

@@ -18,8 +18,7 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
-from nojit.aot.provenance import statement_path
-from nojit.aot.statement import ProvenanceFacts, read_statement
+from nojit.aot.statement import ProvenanceFacts, read_statement, statement_path
 from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
 from nojit.runtime.trust import signed_path
 from nojit.runtime.values import spell

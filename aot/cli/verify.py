@@ -13,7 +13,7 @@ import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import EXIT_UNVERIFIED
 from nojit.aot.inspection import open_bundle
-from nojit.aot.sign import read_only_key, verify_signed
+from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError

@@ -18,8 +18,8 @@ from nojit.aot.build import BuildResult, build
 from nojit.aot.cache import Cache
 from nojit.aot.checkout import read_checkout
 from nojit.aot.plan import Plan, make_plans
-from nojit.aot.provenance import Invocation, attest, statement_path
-from nojit.aot.statement import read_statement
+from nojit.aot.provenance import Invocation, attest
+from nojit.aot.statement import read_statement, statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleFormatError, PackageError
 

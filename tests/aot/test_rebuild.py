@@ -14,8 +14,9 @@ import pytest
 from nojit.aot.build import build
 from nojit.aot.cache import Cache
 from nojit.aot.plan import make_plans
-from nojit.aot.provenance import attest, statement_path
+from nojit.aot.provenance import attest
 from nojit.aot.rebuild import rebuild
+from nojit.aot.statement import statement_path
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, ManifestError, PackageError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.provenance import statement_path
+from nojit.aot.statement import statement_path
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleTrustError
 

@@ -1,0 +1,56 @@
+"""Check signed bundles down to the last byte, by one key or by a file of them. Needs the extra ``trust``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.trust import Claim, check_signed
+from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+__all__ = ["check_file", "only_key", "read_only_key", "verify_signed"]
+
+
+def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
+    """Trust one key, for bundles of any name and number."""
+    return TrustedKeys(name, {key_id(public): TrustedKey(name, public, None)}, {})
+
+
+def read_only_key(path: Path) -> TrustedKeys:
+    """Trust the public key in a PEM file, for bundles of any name and number.
+
+    Raises:
+        BundleTrustError: it is none.
+        OSError: it cannot be read.
+    """
+    return only_key(read_public_key(path.read_bytes(), str(path)), str(path))
+
+
+def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:
+    """Check that a trusted key vouches for a bundle, down to the last byte of the file.
+
+    Raises:
+        BundleTrustError: it does not.
+    """
+    claim = check_signed(bundle.path, bundle.digest, trusted)
+    check_file(Path(bundle.path), claim)
+    return claim
+
+
+def check_file(path: Path, claim: Claim) -> None:
+    """Compare a whole file with what its statement says of it.
+
+    Raises:
+        BundleTrustError: it is another.
+    """
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    if sha256 != claim.sha256:
+        what = f"expected a file with SHA-256 {claim.sha256}"
+        raise BundleTrustError(what, got=sha256, where=str(path), reason="other-bundle")
