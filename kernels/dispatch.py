@@ -1,4 +1,7 @@
-"""When a call may skip torch's dispatcher, which costs several microseconds once an operator is differentiable; and autocast."""
+"""What torch says of a call: whether it may skip the dispatcher, what autocast asks for, and how fp32 is multiplied.
+
+The dispatcher costs several microseconds once an operator is differentiable.
+"""
 
 # ruff: noqa: SLF001 - torch tells these facts to its own modules only
 
@@ -13,7 +16,7 @@ from nojit.runtime import _core
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["PLAIN", "autocasts", "is_plain", "lowered", "written"]
+__all__ = ["PLAIN", "autocasts", "is_plain", "lowered", "precision", "switch_of", "written"]
 
 PLAIN: Final = _core.Plain(
     tensor=Tensor,
@@ -76,3 +79,18 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
     for tensor in tensors:
         if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
             raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")
+
+
+def precision(dtype: torch.dtype) -> str:
+    """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
+    if dtype != torch.float32:
+        return "ieee"
+    # the older switch cannot be read once the newer one was set
+    read = getattr(torch._C, "_get_fp32_precision_getter", None)
+    switched = torch.backends.cuda.matmul.allow_tf32 if read is None else read("cuda", "matmul") == "tf32"
+    return "tf32" if switched else "ieee"
+
+
+def switch_of(operand: object) -> str | None:
+    """Return `precision` if it decides how an operand is multiplied; None of other dtypes, and of what is no tensor."""
+    return precision(torch.float32) if getattr(operand, "dtype", None) is torch.float32 else None

@@ -27,7 +27,7 @@ from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.block_sparse.remembered import record_dsd, record_sdd
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, precision, written
 from nojit.kernels.memos import Recording
 from torch import Tensor
 
@@ -127,7 +127,7 @@ def _multiply_plain(
     words: tuple[object, ...] = (mode, trans_a, trans_b, trans_c, deterministic)
     if getattr(a, "dtype", None) is torch.float32:
         # how such are multiplied is a switch of torch's
-        words += (products.precision(a.dtype),)
+        words += (precision(a.dtype),)
         known: Tensor | None = layout.products(a, b, library.CURRENT.source, *words)
         if known is not None:
             return known

@@ -22,7 +22,7 @@ import torch
 from nojit.kernels.block_sparse import mapped
 from nojit.kernels.block_sparse.mapped import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
-from nojit.kernels.dispatch import is_plain
+from nojit.kernels.dispatch import is_plain, precision
 from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
@@ -78,16 +78,6 @@ def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic
     """Do the same into `out` [Z, H, M, N], without a gradient."""
     run = _dsd_into if is_plain(s, d, out) else _dsd_out_op
     run(s, d, packing.tables, packing.sizes, turned, deterministic, out)
-
-
-def precision(dtype: torch.dtype) -> str:
-    """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
-    if dtype != torch.float32:
-        return "ieee"
-    # the older switch cannot be read once the newer one was set
-    read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
-    switched = torch.backends.cuda.matmul.allow_tf32 if read is None else read("cuda", "matmul") == "tf32"
-    return "tf32" if switched else "ieee"
 
 
 def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], deterministic: bool) -> Tensor:

@@ -16,10 +16,9 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_apart, check_choice, check_number, check_tensors, refuse_type, refuse_value
-from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.bmm.checks import check_input, check_operands, check_out, result_dtype
 from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.gemm.matrices import BATCHED
@@ -104,9 +103,10 @@ def _product(
     out: Tensor | None,
 ) -> Tensor:
     """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
-    if out is None and not torch.compiler.is_compiling():
-        words = _facts(name, a, beta, alpha, activation)
-        known: Tensor | None = _MEMO(source, a, b, library.CURRENT.source, *words)
+    if out is None and not torch.compiler.is_dynamo_compiling():
+        known: Tensor | None = _MEMO(
+            source, a, b, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
+        )  # fmt: skip
         if known is not None:
             return known
     if autocasts() and out is None:
@@ -127,13 +127,6 @@ def _product(
     return written(out)
 
 
-def _facts(name: str, a: Tensor, beta: float, alpha: float, activation: str) -> tuple[object, ...]:
-    """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
-    # an operand that is no tensor has no dtype: the checks say so
-    switch = precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
-    return (name, beta, alpha, activation, switch)
-
-
 def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None) -> None:
     """Require tensors, with as many dimensions as the operator's name says; the rest is checked once for calls alike."""
     if name == "baddbmm":
@@ -149,7 +142,7 @@ def _remember(
     name: str, source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str
 ) -> Tensor:
     """Multiply tensors that nothing but the kernels has to see, and remember how."""
-    words = _facts(name, a, beta, alpha, activation)
+    words = (name, beta, alpha, activation, switch_of(a))
     recording = Recording(source, a, b)
     own_source, own_a, own_b = recording.operands
     number, added, finished = _finish(own_source, own_a, own_b, beta, alpha, activation)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
-from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.bmm.checks import result_dtype
+from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
@@ -33,7 +33,6 @@ OTHERS: Final = 132
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
     """Return all that a call's checks and arguments depend on."""
     unfit = (a.data_ptr() | b.data_ptr() | (out.data_ptr() if out is not None else 0)) % MAP_BYTES != 0
-    switch = precision(a.dtype) if a.dtype == torch.float32 else None
     more = _facts(source), _facts(out)
     return (
         a.dtype,
@@ -45,7 +44,7 @@ def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | Non
         b.shape,
         b.stride(),
         unfit,
-        switch,
+        switch_of(a),
         more,
         finished,
     )

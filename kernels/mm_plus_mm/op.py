@@ -17,10 +17,9 @@ from nojit.kernels.arguments import (
     check_tensors,
     refuse_value,
 )
-from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import Recording, new_memo
 from nojit.kernels.mm_plus_mm.prepared import Operands, Prepared, facts_of_call, prepare
@@ -53,8 +52,8 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape that does not fit.
     """
-    if out is None and not torch.compiler.is_compiling():
-        known: Tensor | None = _MEMO(a, b, c, d, library.CURRENT.source, _switch(a))
+    if out is None and not torch.compiler.is_dynamo_compiling():
+        known: Tensor | None = _MEMO(a, b, c, d, library.CURRENT.source, switch_of(a))
         if known is not None:
             return known
     operands = (a, b, c, d)
@@ -75,11 +74,6 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     return written(out)
 
 
-def _switch(a: Tensor) -> str | None:
-    """Say how fp32 is multiplied, as torch's switch has it; an operand that is no tensor has no dtype."""
-    return precision(a.dtype) if getattr(a, "dtype", None) is torch.float32 else None
-
-
 def _remember(operands: Operands) -> Tensor:
     """Multiply tensors that nothing but the kernel has to see, and remember how."""
     recording = Recording(*operands)
@@ -87,7 +81,7 @@ def _remember(operands: Operands) -> Tensor:
     own = (a, b, c, d)
     _check(own)
     result = prepare(own, None)(own, None, recording)
-    _MEMO.remember(recording.recipe(result), *operands, recording.source, _switch(operands[0]))
+    _MEMO.remember(recording.recipe(result), *operands, recording.source, switch_of(operands[0]))
     return result
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from nojit.kernels.block_sparse.products import precision
+from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
@@ -23,10 +23,9 @@ OTHERS: Final = 132
 
 def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
     """Return all that a call's checks and arguments depend on."""
-    switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return (facts, _unfit(operands, out), switch)
+    return (facts, _unfit(operands, out), switch_of(operands[0]))
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from nojit.kernels import library
+from nojit.kernels.memos import DIRECT, Caller
 from nojit.kernels.pointwise.manifests import kinds_of
 from nojit.kernels.pointwise.source import Part
 from nojit.kernels.pointwise.spec import OperatorSpec
@@ -24,33 +24,36 @@ class Launcher:
         self._named: Mapping[str, Mapping[str, str]] = {word: {part.word: word} for word in spec.words} or {"": {}}
         self._rows, *others, self._whatever = kinds_of(spec, part)
         self._others = frozenset(others)
-        self._inputs = len(part.inputs)
         self._all_rows = "r" * len(part.tensors)
 
-    def launch_flat(self, tensors: Sequence[Tensor], n: int, word: str, scalars: Sequence[float]) -> None:
+    def launch_flat(
+        self, tensors: Sequence[Tensor], n: int, word: str, scalars: Sequence[float], caller: Caller = DIRECT
+    ) -> None:
         """Launch over `n` elements that all tensors have in one order; results come last."""
         if n:
-            library.get(self.flat)(*tensors, n, *scalars, **self._named[word])
+            caller.launch(self.flat, *tensors, n, *scalars, **self._named[word])
 
-    def launch(self, operands: Sequence[Tensor], outs: Sequence[Tensor], word: str, scalars: Sequence[float]) -> None:
+    def launch(
+        self,
+        operands: Sequence[Tensor],
+        outs: Sequence[Tensor],
+        word: str,
+        scalars: Sequence[float],
+        caller: Caller = DIRECT,
+    ) -> None:
         """Launch over operands that broadcast to the one shape of the results."""
         shape = outs[0].shape
+        if not outs[0].numel():
+            return
         tensors = [*operands, *outs]
-        if outs[0].numel():
-            tiles = tile(shape, tuple((tensor.shape, tensor.stride()) for tensor in tensors))
-            self.launch_tiles(tensors, tiles, word, scalars)
-
-    def launch_tiles(
-        self, tensors: Sequence[Tensor], tiles: int | Rectangles | None, word: str, scalars: Sequence[float]
-    ) -> None:
-        """Launch over tensors that lie beside one another as `tiles` says; results, of which some element is, come last."""
+        tiles = tile(shape, tuple((tensor.shape, tensor.stride()) for tensor in tensors))
         if tiles is None:
-            self._launch_copies(tensors, word, scalars)
+            self._launch_copies(operands, outs, word, scalars, caller)
         elif isinstance(tiles, int):
-            self.launch_flat(tensors, tiles, word, scalars)
+            self.launch_flat(tensors, tiles, word, scalars, caller)
         else:
             kinds = self._kinds(tensors, tiles)
-            library.get(self.rectangles)(*tensors, *tiles.numbers, *scalars, KINDS=kinds, **self._named[word])
+            caller.launch(self.rectangles, *tensors, *tiles.numbers, *scalars, KINDS=kinds, **self._named[word])
 
     def _kinds(self, tensors: Sequence[Tensor], tiles: Rectangles) -> str:
         """Find the most special of the kinds that are built and that the tensors keep."""
@@ -63,11 +66,18 @@ class Launcher:
             return kinds
         return self._whatever
 
-    def _launch_copies(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> None:
+    def _launch_copies(
+        self,
+        operands: Sequence[Tensor],
+        outs: Sequence[Tensor],
+        word: str,
+        scalars: Sequence[float],
+        caller: Caller,
+    ) -> None:
         """Serve what steps through memory in more than four ways: copies do not."""
-        operands, outs = tensors[: self._inputs], tensors[self._inputs :]
-        copies = [operand.expand(outs[0].shape).contiguous() for operand in operands]
-        results = [torch.empty_like(out, memory_format=torch.contiguous_format) for out in outs]
-        self.launch_flat([*copies, *results], results[0].numel(), word, scalars)
+        spread = [caller.make(Tensor.expand, operand, outs[0].shape) for operand in operands]
+        copies = [caller.make(Tensor.contiguous, operand) for operand in spread]
+        results = [caller.make(torch.empty_like, out, memory_format=torch.contiguous_format) for out in outs]
+        self.launch_flat([*copies, *results], results[0].numel(), word, scalars, caller)
         for out, result in zip(outs, results, strict=True):
-            out.copy_(result)
+            caller.make(Tensor.copy_, out, result)

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from nojit.kernels.memos import DIRECT, Caller
 from nojit.kernels.pointwise.promotion import broadcast
-from nojit.kernels.pointwise.tiling import Rectangles
 from torch import Tensor
 
-__all__ = ["Planned", "alike", "apart", "converted", "fitted", "result_like", "same"]
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What calls with operands of some dtypes, sizes and strides come to."""
-
-    dtype: torch.dtype
-    shape: torch.Size
-    strides: tuple[int, ...]
-    tiles: int | Rectangles | None
-    """How operands and result lie beside one another; 0 if there is nothing to compute."""
-    converts: bool
-    """Whether operands are converted first."""
+__all__ = ["alike", "apart", "converted", "fitted", "result_like", "same"]
 
 
 def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
@@ -54,18 +40,20 @@ def same(one: Tensor, other: Tensor) -> bool:
     return (one.data_ptr(), one.stride(), one.shape) == (other.data_ptr(), other.stride(), other.shape)
 
 
-def converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def converted(tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> list[Tensor]:
     """Convert those of another dtype."""
-    return [tensor if tensor.dtype == dtype else tensor.to(dtype) for tensor in tensors]
+    return [tensor if tensor.dtype == dtype else caller.make(Tensor.to, tensor, dtype) for tensor in tensors]
 
 
-def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> Tensor:
     """Make room for a result, laid out as the first operand of its shape."""
     shape = broadcast(names, tensors)
     for tensor in tensors:
         if tensor.shape == shape:
-            return torch.empty_like(tensor, dtype=dtype)
-    return torch.empty(shape, dtype=dtype, device=tensors[0].device)
+            if tensor.dtype == dtype:
+                return caller.make(torch.empty_like, tensor)
+            return caller.make(torch.empty_like, tensor, dtype=dtype)
+    return caller.make(torch.empty, shape, dtype=dtype, device=tensors[0].device)
 
 
 def fitted(value: Any, tensor: Tensor, grad: Tensor) -> Tensor:

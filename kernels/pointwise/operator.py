@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
     check_choice,
@@ -17,13 +18,13 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
 from nojit.kernels.pointwise.launching import Launcher
-from nojit.kernels.pointwise.operands import Planned, alike, apart, converted, fitted, result_like, same
+from nojit.kernels.pointwise.operands import alike, apart, converted, fitted, result_like, same
 from nojit.kernels.pointwise.promotion import DTYPES, broadcast, promote
 from nojit.kernels.pointwise.source import parts
 from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
-from nojit.kernels.pointwise.tiling import tile
 from torch import Tensor
 
 __all__ = ["Operator", "define", "load_operators"]
@@ -31,7 +32,8 @@ __all__ = ["Operator", "define", "load_operators"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _KNOWN: Final[dict[str, Operator]] = {}
-_MOST_PLANS: Final = 4096
+MOST_REMEMBERED: Final = 4096
+"""Kinds of calls of one operator: a server that batches sequences of any length meets thousands."""
 
 
 class Operator:
@@ -45,7 +47,7 @@ class Operator:
         self.spec: Final = spec
         self._floats = any(program.floats for program in spec.programs.values())
         self._dtypes = tuple(DTYPES[dtype] for dtype in spec.dtypes)
-        self._plans: Final[dict[tuple[object, ...], Planned]] = {}
+        self._memo: Final = new_memo(operands=len(spec.inputs), limit=MOST_REMEMBERED)
         forward, *backward = parts(spec)
         self._forward = Launcher(spec, forward)
         self._slope = next(iter(spec.derivatives.values()))
@@ -73,6 +75,10 @@ class Operator:
         self, tensors: Sequence[Tensor], word: str = "", scalars: Sequence[float] = (), out: Tensor | None = None
     ) -> Tensor:
         """Compute the operator of arguments in the spec's order."""
+        if out is None and not torch.compiler.is_dynamo_compiling():
+            known: Tensor | None = self._memo(*tensors, library.CURRENT.source, word, *scalars)
+            if known is not None:
+                return known
         if self._words:
             check_choice(self.spec.choice, word, self._words)
         if scalars:
@@ -80,7 +86,7 @@ class Operator:
         # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
         if is_plain(*tensors, out) and None is not tensors[0]:
             if out is None:
-                return self._run(tensors, word, scalars)
+                return self._remember(tensors, word, scalars)
             self._run_into(tensors, word, scalars, out)
             return written(out)
         return self._dispatch(tensors, word, scalars, out)
@@ -98,6 +104,16 @@ class Operator:
         self._out_op(*tensors, *rest, out)
         return written(out)
 
+    def _remember(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
+        """Compute what nothing but the kernels has to see, and remember how."""
+        dtype = self._check(tensors)
+        recording = Recording(*tensors)
+        result = self._compute(cast("Sequence[Tensor]", recording.operands), dtype, word, scalars, recording)
+        # what ints become depends on torch's default dtype, which may change
+        if any(tensor.dtype == dtype for tensor in tensors):
+            self._memo.remember(recording.recipe(result), *tensors, recording.source, word, *scalars)
+        return result
+
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
         """Compute on a device."""
         first = tensors[0]
@@ -105,33 +121,20 @@ class Operator:
             out = torch.empty_like(first)
             self._forward.launch_flat((*tensors, out), first.numel(), word, scalars)
             return out
-        try:
-            key = tuple([(tensor.dtype, tensor.get_device(), tensor.shape, tensor.stride()) for tensor in tensors])
-        except AttributeError:
-            check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
-            raise
-        planned = self._plans.get(key) or self._plan(tensors, key)
-        out = torch.empty_strided(planned.shape, planned.strides, dtype=planned.dtype, device=first.device)
-        if planned.tiles != 0:
-            operands = converted(tensors, planned.dtype) if planned.converts else tensors
-            self._forward.launch_tiles((*operands, out), planned.tiles, word, scalars)
-        return out
+        return self._compute(tensors, self._check(tensors), word, scalars)
 
-    def _plan(self, tensors: Sequence[Tensor], key: tuple[object, ...]) -> Planned:
-        """Check arguments, and find out how their like is computed."""
-        dtype = self._check(tensors)
-        out = result_like(self.spec.inputs, tensors, dtype)
-        operands = converted(tensors, dtype)
-        places = tuple((tensor.shape, tensor.stride()) for tensor in (*operands, out))
-        tiles = tile(out.shape, places) if out.numel() else 0
-        converts = any(tensor.dtype != dtype for tensor in tensors)
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        planned = Planned(dtype, out.shape, out.stride(), tiles, converts)
-        # what ints become depends on torch's default dtype, which may change
-        if any(tensor.dtype == dtype for tensor in tensors):
-            self._plans[key] = planned
-        return planned
+    def _compute(
+        self,
+        tensors: Sequence[Tensor],
+        dtype: torch.dtype,
+        word: str,
+        scalars: Sequence[float],
+        caller: Caller = DIRECT,
+    ) -> Tensor:
+        """Compute over operands that were checked."""
+        out = result_like(self.spec.inputs, tensors, dtype, caller)
+        self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
+        return out
 
     def _run_into(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor) -> None:
         first = tensors[0]

@@ -260,11 +260,19 @@ def test_a_mask_that_requires_grad_is_refused_each_time():
                 block_sparse_softmax(x, layout, attention_mask=mask)
 
 
-def test_the_precision_of_fp32_is_that_of_the_moment(launches, monkeypatch):
+@pytest.fixture
+def switch():
+    """Set torch's switch for TF32; the test's end sets it back."""
+    before = torch.get_float32_matmul_precision()
+    yield lambda on: setattr(torch.backends.cuda.matmul, "allow_tf32", on)
+    torch.set_float32_matmul_precision(before)
+
+
+def test_the_precision_of_fp32_is_that_of_the_moment(launches, switch):
     layout = BlockLayout(ACTIVE, 16)
     s, d = torch.randn(1, layout.nnz, 16, 16), torch.randn(1, 2, 48, 16)
     for way in ("ieee", "tf32", "ieee", "tf32"):
-        monkeypatch.setattr(products, "precision", lambda _, way=way: way)
+        switch(way == "tf32")
         block_sparse_matmul(s, d, layout, "dsd")
     assert [named["PRECISION"] for name, _, named in launches if name == "block_sparse_dsd"] == ["ieee", "tf32"] * 2
 
