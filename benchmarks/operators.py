@@ -26,9 +26,11 @@ CALLS = 200
 
 def calls() -> dict[str, Callable[[], Any]]:
     """List a call of each operator."""
+    from nojit.kernels.b2b_gemm import b2b_gemm
     from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax
     from nojit.kernels.bmm import baddbmm, bmm, mm
     from nojit.kernels.flash_attention import flash_attention
+    from nojit.kernels.mixed_mm import uint4x2_mixed_mm
     from nojit.kernels.mm_plus_mm import mm_plus_mm
     from nojit.kernels.pointwise import gelu, swiglu, vector_add
 
@@ -38,6 +40,7 @@ def calls() -> dict[str, Callable[[], Any]]:
     x, y = random(1024), random(1024)
     q, k, v = (random(1, 2, 64, 64) for _ in range(3))
     m, batch = random(64, 64), random(2, 64, 64)
+    packed = torch.zeros(32, 64, device="cuda", dtype=torch.uint8)
     layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
     a, s = random(1, 2, 128, 64), random(1, layout.nnz, 64, 64)
     return {
@@ -51,6 +54,8 @@ def calls() -> dict[str, Callable[[], Any]]:
         "bmm": lambda: bmm(batch, batch),
         "baddbmm, gelu": lambda: baddbmm(m, batch, batch, activation="gelu"),
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
+        "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
+        "b2b_gemm, gelu": lambda: b2b_gemm(m, m, m, activation="gelu"),
         "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),
         "block_sparse_matmul, sdd": lambda: block_sparse_matmul(a, a, layout, "sdd", trans_b=True),
         "block_sparse_matmul, dsd": lambda: block_sparse_matmul(s, a, layout, "dsd"),
