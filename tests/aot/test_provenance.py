@@ -236,3 +236,16 @@ def test_what_is_no_statement_is_refused(tmp_path: Path) -> None:
         path.write_text(content)
         with pytest.raises(PackageError, match="expected a statement that nojit build wrote"):
             read_statement(path).recipe()
+
+
+def test_it_is_what_in_toto_and_slsa_say_a_statement_is(manifest: Path) -> None:
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    provenance = pytest.importorskip("in_toto_attestation.predicates.provenance.v1.provenance_pb2")
+    statement_pb2 = pytest.importorskip("in_toto_attestation.v1.statement_pb2")
+    statement = pytest.importorskip("in_toto_attestation.v1.statement")
+    document = attested(manifest)
+    # refuses fields that the schemas do not have
+    parsed = json_format.ParseDict(document, statement_pb2.Statement())
+    statement.Statement.copy_from_pb(parsed).validate()
+    predicate = json_format.ParseDict(document["predicate"], provenance.Provenance())
+    assert json_format.MessageToDict(predicate) == document["predicate"]
