@@ -92,12 +92,12 @@ def flex_decoding(
     mask = _mask_of(block_mask, query, key, page_table, bool(is_causal), left, right)
     operands = (query, key, value, kv_lens, page_table)
     given = [each for each in (*operands, *mask[1:], *captured(mod)) if each is not None]
-    if torch.is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in given):
-        raise NotImplementedError("flex_decoding has no gradients: use flex_attention, or torch.no_grad()")
     if is_plain(*given):
         return _attend(*operands, mask, mod, scale, bool(enable_gqa), bool(return_lse), splits, options)
     optional = {"kv_lens": kv_lens, "page_table": page_table}
     check_tensors(query=query, key=key, value=value, **{name: x for name, x in optional.items() if x is not None})
+    if torch.is_grad_enabled() and any(each.requires_grad for each in given):
+        raise NotImplementedError("flex_decoding has no gradients: use flex_attention, or torch.no_grad()")
     if options:
         refuse_value("kernel_options", "none in a call that torch traces or transforms", dict(options))
     name, numbers, values = described(mod)

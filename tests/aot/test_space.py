@@ -154,6 +154,8 @@ FEWER = {
     "flex_attention_fwd_sm90": 3,
     "flex_attention_bwd_dkdv": 40,
     "flex_attention_bwd_dq": 40,
+    "flex_decoding_blocks": 55,
+    "flex_decoding_merge": 12,
     "mixed_mm_few": 58,
     "mixed_mm_sm90": 53,
     "mm_plus_mm_sm90": 43,

@@ -13,7 +13,18 @@ import pytest
 from nojit.aot.tune.database import open_database
 
 HERE = Path(__file__).with_name("tuning")
-FAMILIES = ("pointwise", "flash_attention", "block_sparse", "bmm", "mm_plus_mm", "norm", "scaled_mm", "mixed_mm", "b2b_gemm")
+FAMILIES = (
+    "pointwise",
+    "flash_attention",
+    "block_sparse",
+    "bmm",
+    "mm_plus_mm",
+    "norm",
+    "scaled_mm",
+    "mixed_mm",
+    "b2b_gemm",
+    "flex_decoding",
+)
 
 
 def tune(bundle: Path, out: Path, problems: str, *words: str) -> dict[str, Any]:

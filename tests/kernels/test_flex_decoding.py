@@ -3,10 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
+from hypothesis import given
+from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.flex.masks import Causal, Documents, Prefix, Window, create_block_mask
 from nojit.kernels.flex.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
 from nojit.kernels.flex_decoding import flex_decoding, reference
+from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
+from nojit.kernels.flex_decoding.splits import KEYS, MOST, WAVES, splits_of
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -512,3 +516,43 @@ def test_autocast_lowers_operands():
     with torch.autocast("cpu", torch.bfloat16):
         out = flex_decoding(q, k, v)
     assert torch.equal(out, flex_decoding(q.bfloat16(), k.bfloat16(), v.bfloat16()))
+
+
+# -- problems, and splits --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        DecodingProblem(Shape("pages", 2, 4, 2, 1, 512, 64, page=16), "flex_decoding"),
+        DecodingProblem(Shape("causal", 1, 4, 1, 5, 256, 64, "causal"), "flex_decoding"),
+        DecodingProblem(Shape("dilated", 1, 4, 2, 2, 512, 64, "dilated"), "flex_decoding_blocks"),
+        DecodingProblem(Shape("other", 1, 4, 2, 2, 512, 64, "every other"), "flex_decoding_blocks"),
+        MergeProblem(Shape("merge", 1, 2, 2, 1, 1280, 64), "flex_decoding_merge"),
+    ],
+    ids=lambda problem: problem.name,
+)
+def test_problems_say_what_launches_write(interpreter, problem):
+    work = problem.prepare("cpu")
+    assert work.kernel == problem.kernel
+    interpreter(work.kernel)(*work.args, **work.named)
+    for output, expected, tolerance in zip(work.outputs, work.expected, work.tolerances, strict=True):
+        assert output.shape == expected.shape
+        assert tolerance < 0.1
+        assert (output.float() - expected).abs().max() <= tolerance
+
+
+@given(st.integers(1, 5_000), st.integers(1, 1 << 20), st.sampled_from([1, 20, 108, 132, 148]))
+def test_splits_fill_waves_and_are_never_empty(pairs, keys, processors):
+    splits = splits_of(pairs, keys, processors)
+    steps = -(-keys // KEYS)
+    assert 1 <= splits <= min(steps, MOST)
+    if pairs >= 2 * WAVES * 2 * processors:
+        assert splits == 1
+    if pairs <= processors and steps >= 16 * processors:
+        assert pairs * splits > processors, "most of the device would be idle"
+
+
+@pytest.mark.parametrize(("pairs", "keys", "splits"), [(16 * 8, 8192, 2), (64 * 8, 4096, 1), (8, 65536, 33)])
+def test_splits_of_what_speed_is_promised_for(pairs, keys, splits):
+    assert splits_of(pairs, keys, 132) == splits

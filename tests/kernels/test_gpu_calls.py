@@ -6,13 +6,24 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.gpu import b2b_gemm_calls, calls, conv_calls, flex_calls, gemm_calls, matmul_calls, mixed_mm_calls, scaled_mm_calls
+from tests.gpu import (
+    b2b_gemm_calls,
+    calls,
+    conv_calls,
+    flex_calls,
+    flex_decoding_calls,
+    gemm_calls,
+    matmul_calls,
+    mixed_mm_calls,
+    scaled_mm_calls,
+)
 
 LISTS = {
     "operators": calls.all_calls,
     "huge": calls.huge_pointwise_calls,
     "flex attention": flex_calls.flex_calls,
     "gradients of flex attention": flex_calls.flex_gradient_calls,
+    "decoding": flex_decoding_calls.flex_decoding_calls,
     "products": matmul_calls.cases,
     "dense products": gemm_calls.cases,
     "products with weights of 4 bits": mixed_mm_calls.cases,

@@ -45,6 +45,7 @@ FAMILIES = (
     "mixed_mm",
     "b2b_gemm",
     "flex",
+    "flex_decoding",
     "conv",
 )
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}

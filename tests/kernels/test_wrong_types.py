@@ -23,6 +23,7 @@ from nojit.kernels.block_sparse import (
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
+from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -73,6 +74,7 @@ TAKES: Mapping[str, set[str]] = {
     "layout": {"tensor"},
     "pattern": {"None"},
     "config": set(),
+    "mapping?": {"dict", "None"},
 }
 
 
@@ -200,6 +202,21 @@ CASES = {
         out=("tensor?", X.clone()),
         deterministic=("flag", True),
         **TRANSPOSES,
+    ),
+    "flex_decoding": case(
+        flex_decoding,
+        score_mod=("pattern", None),
+        block_mask=("pattern", None),
+        scale=("number?", 0.5),
+        enable_gqa=("flag", False),
+        return_lse=("flag", False),
+        kernel_options=("mapping?", None),
+        kv_lens=("tensor?", torch.ones(1, dtype=torch.int32)),
+        page_table=("tensor?", torch.zeros(1, 1, dtype=torch.int32)),
+        is_causal=("flag", False),
+        window=("window", (3, None)),
+        splits=("int?", 2),
+        **SEQUENCES,
     ),
     "flash_attention": case(flash_attention, return_lse=("flag", False), **OPERANDS, **WORDS),
     "BlockLayout": case(BlockLayout, layout=("tensor", RAW), block=("int", 16)),

@@ -1,0 +1,177 @@
+"""Time decoding beside torch's SDPA, its compiled flex_attention, and a copy of as many bytes, in one run: TB/s and ratios.
+
+    python benchmarks/flex_decoding.py BUNDLES [--rounds 30] [--plot decoding.svg]
+
+Random bf16 operands, 32 heads of queries over 8 of keys, 128 wide; each call after a flush of the L2, the contenders in turn,
+medians of device time by events. Bytes are those of the keys and values that are seen. The last lines are nojit's alone: keys
+in pages, lengths that only the device knows, several queries, a window, and other numbers of splits. Exits 1 if a result
+differs from SDPA's by more than rounding explains, or if a promise is not kept: the first three lines as fast as SDPA, at 0.9
+of the copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention as torchs_flex
+
+FLUSH_BYTES = 1 << 28
+APART = 0.02
+HEADS, KV_HEADS, DIM = 32, 8, 128
+OF_SDPA, OF_COPY = 1.0, 0.9
+
+Call = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One call."""
+
+    batch: int
+    kv_len: int
+    q_len: int = 1
+    page: int = 0
+    lens: bool = False
+    window: int | None = None
+    splits: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What is not as usual."""
+        words = [f"B{self.batch} KV{self.kv_len}"]
+        words += [f"{self.q_len} queries"] * (self.q_len > 1)
+        words += [f"pages of {self.page}"] * (self.page > 0)
+        words += ["lengths on the device"] * self.lens
+        words += [f"window {self.window}"] * (self.window is not None)
+        words += [f"{self.splits} splits"] * (self.splits is not None)
+        return ", ".join(words)
+
+    @property
+    def moved_bytes(self) -> int:
+        """The keys and values that are seen."""
+        keys = self.kv_len if self.window is None else min(self.kv_len, self.window + self.q_len)
+        return 2 * self.batch * KV_HEADS * keys * DIM * 2
+
+
+BARS = (Shape(16, 8192), Shape(64, 4096), Shape(1, 65536))
+BESIDE = (*BARS, Shape(1, 8192), Shape(4, 2048), Shape(256, 1024), Shape(16, 8192, q_len=4))
+ALONE = (
+    *(Shape(16, 8192, page=page, lens=True) for page in (16, 64, 256)),
+    Shape(16, 8192, lens=True),
+    Shape(16, 8192, q_len=4, page=16, lens=True),
+    Shape(16, 8192, window=2048),
+    *(Shape(16, 8192, splits=splits) for splits in (1, 2, 4, 8)),
+    *(Shape(64, 4096, splits=splits) for splits in (1, 2, 4)),
+    *(Shape(1, 65536, splits=splits) for splits in (16, 33, 66, 132)),
+)
+
+
+def operands(shape: Shape) -> tuple[list[Tensor], dict[str, Any]]:
+    """Make random queries, keys and values, and the words of the call."""
+    lead, rows, words = shape.batch, shape.kv_len, {}
+    if shape.page:
+        lead, rows = shape.batch * shape.kv_len // shape.page, shape.page
+        words["page_table"] = torch.randperm(lead, device="cuda").view(shape.batch, -1).to(torch.int32)
+    if shape.lens:
+        words["kv_lens"] = torch.full((shape.batch,), shape.kv_len, dtype=torch.int32, device="cuda")
+    if shape.window is not None:
+        words["window"] = (shape.window, 0)
+    if shape.splits is not None:
+        words["splits"] = shape.splits
+    sizes = ((shape.batch, HEADS, shape.q_len), (lead, KV_HEADS, rows), (lead, KV_HEADS, rows))
+    return [torch.randn(*size, DIM, device="cuda", dtype=torch.bfloat16) for size in sizes], words
+
+
+def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], alone: bool) -> dict[str, Call]:
+    """List who takes part."""
+    from nojit.kernels.flex_decoding import flex_decoding
+
+    source = torch.randn(shape.moved_bytes // 8, device="cuda")
+    target = torch.empty_like(source)
+    calls: dict[str, Call] = {
+        "nojit": lambda: flex_decoding(*given, enable_gqa=True, **words),
+        # half of the bytes are read, half are written
+        "copy": lambda: target.copy_(source),
+    }
+    if not alone:
+        compiled = torch.compile(torchs_flex, fullgraph=True)
+        calls["SDPA"] = lambda: functional.scaled_dot_product_attention(*given, enable_gqa=True)
+        calls["torch flex"] = lambda: compiled(*given, enable_gqa=True)
+    return calls
+
+
+def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median time of each, in milliseconds."""
+    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            flushed.zero_()
+            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            first.record()
+            call()
+            last.record()
+            events[name].append((first, last))
+    torch.cuda.synchronize()
+    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
+
+
+def measure(shape: Shape, rounds: int, alone: bool) -> tuple[dict[str, float], bool]:
+    """Print one line; return bytes per time, and whether the results agree and promises are kept."""
+    given, words = operands(shape)
+    calls = contenders(shape, given, words, alone)
+    results = {name: call() for name, call in calls.items() if name != "copy"}
+    apart = max(float((x.float() - results["nojit"].float()).abs().max()) for x in results.values())
+    rates = {name: shape.moved_bytes / ms / 1e9 for name, ms in time_ms(calls, rounds).items()}
+    kept = not alone and shape in BARS
+    good = apart <= APART and (
+        not kept or (rates["nojit"] >= OF_SDPA * rates["SDPA"] and rates["nojit"] >= OF_COPY * rates["copy"])
+    )
+    ratios = ", ".join(f"{rates['nojit'] / rate:.2f} x {name}" for name, rate in rates.items() if name != "nojit")
+    words_of = "  ".join(f"{name} {rate:5.2f}" for name, rate in rates.items())
+    print(f"{shape.name:46s} {words_of}  ({ratios}){'' if good else '  MISSED' if apart <= APART else '  DIFFERS'}")
+    return rates, good
+
+
+def chart(found: dict[str, dict[str, float]]) -> Chart:
+    """Draw every rate, the contenders of a shape together."""
+    groups = [
+        Group(name, tuple(Bar(who, (("rate", rate),), f"{rate:.2f}") for who, rate in rates.items()))
+        for name, rates in found.items()
+    ]
+    return Chart("Decoding", f"TB/s of keys and values; {torch.cuda.get_device_name()}", tuple(groups))
+
+
+def main() -> None:
+    """Measure every shape."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--plot", type=Path)
+    given = parser.parse_args()
+    os.environ["NOJIT_BUNDLES"] = given.bundles
+    torch.manual_seed(0)
+    print("TB/s of keys and values")
+    found, good = {}, True
+    for alone, shapes in ((False, BESIDE), (True, ALONE)):
+        for shape in shapes:
+            found[shape.name], own = measure(shape, given.rounds, alone)
+            good &= own
+    if given.plot is not None:
+        given.plot.write_text(svg(chart(found)))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

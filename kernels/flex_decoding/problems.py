@@ -1,0 +1,314 @@
+"""Calls of the decoding kernels to tune and measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import torch
+from nojit.kernels.flash_attention.yardstick import Part, work
+from nojit.kernels.flex.call import NO_MOD
+from nojit.kernels.flex.evaluation import MaskMod
+from nojit.kernels.flex.masks import create_block_mask, tables_of
+from nojit.kernels.flex_decoding.checks import Sizes
+from nojit.kernels.flex_decoding.launch import Decoding, launch_attention, launch_merge, part_width, splits_for
+from nojit.kernels.flex_decoding.masks import Mask, band_of_words, mask_of_tables
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding, spread
+from torch import Tensor
+
+__all__ = ["PROBLEMS", "ROLES", "DecodingProblem", "MergeProblem", "Shape", "problems"]
+
+_MEANING: Final = ("SCORE_MOD", "PAGED", "BLOCK_D", "BLOCK_DV")
+ROLES: Final[Mapping[str, Roles]] = {
+    "flex_decoding": Roles(("BLOCK_M", "BLOCK_N"), (), _MEANING),
+    "flex_decoding_blocks": Roles(("BLOCK_M", "BLOCK_N"), (), _MEANING),
+    "flex_decoding_merge": Roles(("BLOCK_S",), (), ("BLOCK_DV",)),
+}
+_UNIT: Final = 128
+"""Lengths and splits are multiples of it, so that splits start at the same keys whatever a step is."""
+_FACTOR: Final = 2
+"""How many times torch's own error a result may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes and the mask of one call."""
+
+    name: str
+    batch: int
+    heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    """A multiple of 128."""
+    dim: int
+    mask: str = "none"
+    """``none``, ``causal`` (at the last key), ``dilated`` (every other key) or ``every other`` (block of 128 keys)."""
+    page: int = 0
+    """Rows of a page; 0 without pages."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes as launches take them."""
+        bits = max(self.page, 1).bit_length() - 1
+        return Sizes(
+            self.batch, self.heads, self.kv_heads, self.q_len, self.kv_len, self.dim, self.dim, bits
+        )  # fmt: skip
+
+    @property
+    def listed(self) -> int:
+        """How many keys are walked."""
+        return self.kv_len // 2 if self.mask == "every other" else self.kv_len
+
+    @property
+    def rows(self) -> int:
+        """Queries that read the same keys."""
+        return self.q_len * self.heads // self.kv_heads
+
+
+def _dilated(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
+    return (kv_idx - q_idx) % 2 == 0
+
+
+def _every_other(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
+    return kv_idx // _UNIT % 2 == 0
+
+
+_MODS: Final[Mapping[str, MaskMod]] = {"dilated": _dilated, "every other": _every_other}
+
+
+def _mask(one: Shape, device: str) -> Mask:
+    mask_mod = _MODS.get(one.mask)
+    if mask_mod is None:
+        return band_of_words(one.mask == "causal", None, None)
+    mask = create_block_mask(mask_mod, None, None, one.q_len, one.kv_len, device)
+    return mask_of_tables(tables_of(mask, one.q_len, one.kv_len, mask.kv_indices.device))
+
+
+PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
+    "tune": (
+        Shape("16 against 8k", 16, 32, 8, 1, 8192, 128),
+        Shape("64 against 4k", 64, 32, 8, 1, 4096, 128),
+        Shape("1 against 64k", 1, 32, 8, 1, 65536, 128),
+        Shape("32 against 2k, D 64", 32, 32, 8, 1, 2048, 64),
+        Shape("8 against 8k in pages of 16", 8, 32, 8, 1, 8192, 128, page=16),
+        Shape("4 against 32k", 4, 32, 4, 1, 32768, 128),
+        Shape("speculation of 4, 16 against 4k", 16, 32, 8, 4, 4096, 128, "causal"),
+        Shape("128 against 1k", 128, 32, 8, 1, 1024, 128),
+        Shape("64 against 4k in pages of 64", 64, 32, 8, 1, 4096, 128, page=64),
+        Shape("speculation of 8, 8 against 8k", 8, 64, 8, 8, 8192, 128, "causal"),
+        Shape("1 against 8k, D 64", 1, 16, 16, 1, 8192, 64),
+        Shape("16 against 4k, one head of keys", 16, 32, 1, 1, 4096, 128),
+        Shape("chunk of 64 against 16k", 2, 32, 8, 64, 16384, 128, "causal"),
+        Shape("1 against 128k", 1, 32, 8, 1, 131072, 128),
+        Shape("32 against 4k, 40 heads", 32, 40, 8, 1, 4096, 128),
+        Shape("256 against 512, D 64", 256, 16, 4, 1, 512, 64),
+        Shape("chunk of 100 against 4k", 4, 16, 16, 100, 4096, 64, "causal"),
+        Shape("8 against 2k", 8, 32, 8, 1, 2048, 128),
+        Shape("speculation of 4 in pages of 16", 32, 32, 8, 4, 4096, 128, "causal", page=16),
+        Shape("2 against 16k, 8 heads of 8", 2, 8, 8, 1, 16384, 128),
+        *(
+            Shape(f"{mask}, {batch} against {kv_len}, {q_len} queries, D {dim}", batch, 32, 8, q_len, kv_len, dim, mask)
+            for mask in _MODS
+            for batch, kv_len, q_len, dim in (
+                (16, 8192, 1, 128),
+                (64, 4096, 1, 128),
+                (1, 65536, 1, 128),
+                (8, 4096, 4, 64),
+                (2, 16384, 8, 128),
+                (32, 2048, 1, 64),
+                (4, 8192, 64, 128),
+                (1, 16384, 2, 64),
+            )
+        ),
+    ),
+    "bars": (
+        Shape("16 against 8k", 16, 32, 8, 1, 8192, 128),
+        Shape("64 against 4k", 64, 32, 8, 1, 4096, 128),
+        Shape("1 against 64k", 1, 32, 8, 1, 65536, 128),
+    ),
+}
+_DRAWN: Final = {"held_out": 16, "fresh": 16}
+
+
+def _drawn(use: str) -> tuple[Shape, ...]:
+    """Draw shapes into the gaps between those of ``tune``, of each kind of mask some."""
+    numbers = draws("flex_decoding", use)
+    count = _DRAWN.get(use, 0)
+    found: dict[str, Shape] = {}
+    for masks in (("none", "causal"), tuple(_MODS)):
+        known = [one for one in PROBLEMS["tune"] if one.mask in masks]
+        found |= {one.name: one for one in spread(known, lambda masks=masks: _draw(numbers, masks), _far, count)}  # type: ignore[misc]  # bound now
+    return tuple(found.values())
+
+
+def _draw(numbers: Random, masks: Sequence[str]) -> Shape:
+    mask, dim = numbers.choice(masks), numbers.choice((64, 128))
+    kv_heads, group = numbers.choice((1, 2, 4, 8)), numbers.choice((1, 4, 5, 8))
+    batch = round(2 ** numbers.uniform(0.0, 6.0))
+    kv_len = 2 * _UNIT * round(2 ** numbers.uniform(0.0, 8.0))
+    q_len = numbers.choice((1, 1, 1, 2, 5, 16, 64))
+    page = numbers.choice((0, 0, 16, 32, 128)) if mask not in _MODS else 0
+    heads = kv_heads * group
+    name = f"{mask}, {batch} x {heads}/{kv_heads} x {q_len} against {kv_len}, D {dim}, pages of {page}"
+    return Shape(name, batch, heads, kv_heads, q_len, kv_len, dim, mask, page)
+
+
+def _far(one: Shape, other: Shape) -> float:
+    sizes = ((each.rows, each.kv_len, each.batch * each.kv_heads, each.dim) for each in (one, other))
+    apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
+    return apart + 2.0 * (one.mask != other.mask) + (one.page != other.page)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One call of one kernel."""
+
+    shape: Shape
+    kernel: str
+    dtype: str = "bf16"
+
+    @property
+    def name(self) -> str:
+        """What the shape is called."""
+        return self.shape.name
+
+    @property
+    def shape_class(self) -> str:
+        """How many rows read the same keys."""
+        return "few rows" if self.shape.rows <= 16 else "many rows"
+
+    @property
+    def sizes(self) -> Mapping[str, int | bool | str]:
+        """The sizes of the call."""
+        return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
+
+    def decoding(self, device: str) -> Decoding:
+        """Make random operands, in pages that lie in any order."""
+        one, source = self.shape, generator(self.shape.name, device)
+
+        def random(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=source, device=device, dtype=torch.bfloat16)
+
+        q, table = random(one.batch, one.heads, one.q_len, one.dim), None
+        lead, rows = one.batch, one.kv_len
+        if one.page:
+            lead, rows = one.batch * one.kv_len // one.page, one.page
+            table = torch.randperm(lead, generator=source, device=device).view(one.batch, -1).to(torch.int32)
+        k, v = (random(lead, one.kv_heads, rows, one.dim) for _ in range(2))
+        return Decoding(q, k, v, None, table, _mask(one, device), NO_MOD, one.sizes, one.dim**-0.5)
+
+    def splits(self, call: Decoding) -> int:
+        """Choose about as many splits as the operator would, of equal lengths."""
+        units = self.shape.listed // _UNIT
+        return max(splits for splits in range(1, splits_for(call) + 1) if units % splits == 0)
+
+
+class DecodingProblem(_Problem):
+    """One call of a kernel that attends."""
+
+    __slots__ = ()
+
+    def prepare(self, device: str) -> Work:
+        """Make random operands, and what is written for the first and the last head."""
+        one, call = self.shape, self.decoding(device)
+        splits = self.splits(call)
+        out = torch.empty_like(call.q)
+        parts = None
+        if splits > 1:
+            parts = torch.empty((*call.q.shape[:3], splits, part_width(one.dim)), device=device)
+        launch, _ = recorded(lambda: launch_attention(call, out, None, parts, splits, {}))
+        looked_at = []
+        for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
+            exact, torchs = (_split_results(call, one, (batch, head), splits, to) for to in (torch.float32, out.dtype))
+            written = out[batch, head][:, None] if parts is None else parts[batch, head, ..., : one.dim]
+            tolerance = _FACTOR * float((torchs.float() - exact).abs().max()) + rounding(exact, out.dtype)
+            looked_at.append(Part(written, exact, tolerance))
+        share = one.listed / one.kv_len
+        moved = sum(each.numel() * each.element_size() for each in (call.k, call.v)) * share
+        written_to = out if parts is None else parts
+        flops = 4 * one.batch * one.heads * one.q_len * one.listed * one.dim
+        result = work(launch, looked_at, (call.q, written_to), flops)
+        return _with_bytes(result, int(moved))
+
+
+def _with_bytes(result: Work, more: int) -> Work:
+    return Work(
+        result.kernel,
+        result.args,
+        result.named,
+        result.outputs,
+        result.expected,
+        result.tolerances,
+        result.moved_bytes + more,
+        result.flops,
+    )
+
+
+def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:
+    """Attend with one head to each split by itself: [M, splits, D]."""
+    batch, head = place
+    kv_head = head * one.kv_heads // one.heads
+    k, v = (
+        rows[batch, kv_head] if call.page_table is None else rows[call.page_table[batch].long(), kv_head].flatten(0, 1)
+        for rows in (call.k, call.v)
+    )
+    keys = torch.arange(one.kv_len, device=k.device)
+    if one.mask == "every other":
+        keys = keys[_every_other(keys, keys, keys, keys)]
+    queries = torch.arange(one.q_len, device=k.device)[:, None]
+    results = []
+    for own in keys.chunk(splits):
+        scores = (call.q[batch, head].to(to) @ k[own].to(to).T).float() * call.scale
+        if one.mask == "causal":
+            scores = scores.masked_fill(own > queries + one.kv_len - one.q_len, -math.inf)
+        elif one.mask == "dilated":
+            scores = scores.masked_fill(~_dilated(own, own, queries, own), -math.inf)
+        results.append(torch.softmax(scores, -1).to(to) @ v[own].to(to))
+    return torch.stack(results, 1)
+
+
+class MergeProblem(_Problem):
+    """One call of the kernel that puts splits together."""
+
+    __slots__ = ()
+
+    def prepare(self, device: str) -> Work:
+        """Make random parts."""
+        one, source = self.shape, generator(self.shape.name, device)
+        splits = merged_splits(one)
+        shape = (one.batch, one.heads, one.q_len, splits, part_width(one.dim))
+        parts = torch.randn(shape, generator=source, device=device)
+        out = torch.empty((*shape[:3], one.dim), dtype=torch.bfloat16, device=device)
+        launch, _ = recorded(lambda: launch_merge(parts, out, None, one.sizes))
+        weights = torch.softmax(parts[..., one.dim] * math.log(2), -1)
+        exact = (parts[..., : one.dim] * weights[..., None]).sum(-2)
+        part = Part(out, exact, rounding(exact, out.dtype))
+        return work(launch, [part], (parts, out), 2 * parts.numel())
+
+
+def merged_splits(one: Shape) -> int:
+    """Return the splits that the operator would choose of a call, without operands."""
+    nothing = torch.empty(0)
+    call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, one.sizes, 1.0)
+    return splits_for(call)
+
+
+def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
+    """List the problems of a use; see `nojit.kernels.problem`.
+
+    Raises:
+        ValueError: there is no such use.
+    """
+    check_use(use)
+    shapes = (*PROBLEMS.get(use, ()), *_drawn(use))
+    blocks = [one for one in shapes if one.mask in _MODS]
+    spans = [one for one in shapes if one.mask not in _MODS]
+    return (
+        *(DecodingProblem(one, "flex_decoding") for one in spans),
+        *(DecodingProblem(one, "flex_decoding_blocks") for one in blocks),
+        *(MergeProblem(one, "flex_decoding_merge") for one in (*spans, *blocks) if merged_splits(one) > 1),
+    )
