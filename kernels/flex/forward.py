@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import torch
 from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
-from nojit.kernels.flex.mods import LISTED, lightest
+from nojit.kernels.flex.mods import LIGHT, LIGHT_SM90, LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described, described, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
@@ -87,6 +87,7 @@ def launch_over_maps(
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
     width = max(MIN_MAPPED_WIDTH, *widths_of(head_dim, v_dim))
     pointers, numbers = mod_arguments(mod, lse, q)
+    function = lightest(mod.function, (mod.first, mod.second))
     caller.launch(
         "flex_attention_fwd_sm90",
         *maps,
@@ -104,7 +105,7 @@ def launch_over_maps(
         kv_len,
         processors(q),
         MASK=tables.mode,
-        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
+        SCORE_MOD=LIGHT_SM90 if function == LIGHT else function,
         BLOCK_D=width,
         BLOCK_DV=width,
     )

@@ -27,6 +27,7 @@ from torch import Tensor
 
 __all__ = [
     "LIGHT",
+    "LIGHT_SM90",
     "LISTED",
     "NO_SLOT",
     "Alibi",
@@ -46,6 +47,8 @@ LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
 """The function of all modifications of the library."""
 LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
 """That of alibi, a soft cap and both, which needs fewer registers."""
+LIGHT_SM90: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light_sm90")
+"""The same in the kernel for sm_90, which has fewer still."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
 """The number of each, as `kernel_mods.listed` knows it."""
 

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import torch
 from nojit.kernels.flash_attention.yardstick import Part, work
-from nojit.kernels.flex import reference
 from nojit.kernels.flex.backward import launch_dkdv, launch_dq
 from nojit.kernels.flex.call import NO_MOD
 from nojit.kernels.flex.evaluation import MaskMod
@@ -226,26 +225,35 @@ class FlexProblem:
         return work(asked, parts[1:], (*given, dk, dv), 2 * one.flops())
 
 
-def _rows(operands: list[Tensor], mask_mod: MaskMod | None, first: int) -> Tensor:
-    """Attend with some queries of one head, the first of which is number `first`."""
-    moved = None
+def _weights(q: Tensor, k: Tensor, mask_mod: MaskMod | None, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Return fp32 weights and log-sums of queries [..., M, D], the first of which is number `first`; each sees a key."""
+    scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
     if mask_mod is not None:
-        function = mask_mod
+        batch, head, queries, keys = (
+            torch.arange(count, device=q.device) for count in (1, 1, scores.shape[-2], scores.shape[-1])
+        )
+        seen = mask_mod(batch, head, (queries + first)[:, None], keys[None, :])
+        scores = scores.masked_fill(~seen, float("-inf"))
+    return torch.softmax(scores, -1), torch.logsumexp(scores, -1)
 
-        def moved(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-            return function(b, h, q_idx + first, kv_idx)
 
-    q, k, v = (each[None, None] for each in operands)
-    return reference.flex_attention(q, k, v, None, moved)[0][0, 0]
+def _rows(operands: list[Tensor], mask_mod: MaskMod | None, first: int) -> Tensor:
+    """Attend with some queries of one head, the first of which is number `first`, as precisely as their dtype allows."""
+    q, k, v = operands
+    return _weights(q, k, mask_mod, first)[0].to(v.dtype) @ v
 
 
 def _gradients(given: list[Tensor], mask_mod: MaskMod | None, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Differentiate one head of keys; return dq, dk, dv, lse and delta."""
-    q, k, v, dout = (each.detach().to(dtype) for each in given)
-    operands = [each.requires_grad_() for each in (q, k, v)]
-    out, lse = reference.flex_attention(q, k, v, None, mask_mod)
-    gradients: Any = torch.autograd.grad(out, operands, dout)
-    return (*gradients, lse.detach().float(), (out.detach().float() * dout.float()).sum(-1))
+    """Differentiate one head of keys likewise; return dq, dk, dv, lse and delta."""
+    q, k, v, dout = (each.to(dtype) for each in given)
+    scale = q.shape[-1] ** -0.5
+    weights, lse = _weights(q, k, mask_mod)
+    rounded = weights.to(dtype)
+    delta = ((rounded @ v).float() * dout.float()).sum(-1)
+    dscores = (weights * ((dout @ v.mT).float() - delta[..., None])).to(dtype)
+    dq = (dscores @ k).float() * scale
+    dk = (dscores.mT @ q).float().sum(1, keepdim=True) * scale
+    return dq, dk, (rounded.mT @ dout).float().sum(1, keepdim=True), lse, delta
 
 
 def _part(written: Tensor, exact: Tensor, torchs: Tensor, which: str) -> Part:

@@ -224,7 +224,9 @@ def test_a_function_of_ones_own(tmp_path):
     shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
     listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
     manifest = (ROOT / "manifests/flex.toml").read_text()
-    (tmp_path / "flex.toml").write_text(manifest.replace(listed, f'{listed}, {{ function = "mine.py:my_mod" }}'))
+    # the kernel for sm_90 has a function of its own for what this one runs by another
+    more = '{ function = "mine.py:my_mod" }, { function = "nojit.kernels.flex.kernel_mods:light_sm90" }'
+    (tmp_path / "flex.toml").write_text(manifest.replace(listed, f"{listed}, {more}"))
     (tmp_path / "mine.py").write_text(MINE)
     table = torch.randn(HEADS)
     mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h], (Slot(0, table, value=0.5), NO_SLOT))
@@ -233,6 +235,12 @@ def test_a_function_of_ones_own(tmp_path):
     with library.override(interpreter):
         out = flex_attention(*inputs, mine, enable_gqa=True)
         found = torch.autograd.grad(out.sum(), inputs)
+        chain = MODS["cap and alibi"]
+        lean = CustomMod("nojit.kernels.flex.kernel_mods:light_sm90", chain, chain.slots)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                flex_attention(*inputs, lean, enable_gqa=True), reference.flex_attention(*inputs, chain)[0]
+            )
     interpreter.close()
 
     exact = reference.flex_attention(*inputs, mine)[0]
