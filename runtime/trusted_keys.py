@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["TrustedKey", "TrustedKeys", "key_id", "read_public_key", "read_trusted_keys"]
 
 _BYTES_MAX: Final = 1 << 20
+_PEM: Final = re.compile(rb"\s*-----BEGIN PUBLIC KEY-----\s([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*")
+# RFC 8410: SubjectPublicKeyInfo of an Ed25519 key, before its 32 bytes
+_DER_HEAD: Final = bytes.fromhex("302a300506032b6570032100")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 
 
@@ -121,27 +125,26 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
         BundleTrustError: it is none, or `cryptography` is not installed.
     """
     try:
-        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra `trust`
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - likewise
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415 - likewise
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of an extra
     except ImportError as error:
         what = "expected cryptography to be installed, to check signatures: pip install 'nojit[trust]'"
         raise BundleTrustError(what, got=str(error), where=where, reason="policy") from None
+    found = _PEM.fullmatch(pem)
     try:
-        key = load_pem_public_key(pem)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        got = (str(error).splitlines() or [""])[0]
-        _refuse("expected a public key in PEM", got=got, where=where)
-    if not isinstance(key, Ed25519PublicKey):
-        _refuse("expected an Ed25519 key", got=type(key).__name__, where=where)
-    return key
+        der = b64decode(b"".join(found[1].split()), validate=True) if found else b""
+    except ValueError:
+        der = b""
+    if not der:
+        _refuse("expected a public key in PEM", got="something else", where=where)
+    # the library's own reader of PEM takes longer to import than all the rest of a load, and keys have one form
+    if len(der) != len(_DER_HEAD) + 32 or not der.startswith(_DER_HEAD):
+        _refuse("expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)
+    return Ed25519PublicKey.from_public_bytes(der[len(_DER_HEAD) :])
 
 
 def key_id(public: Ed25519PublicKey) -> str:
     """Name a key: SHA-256 of its SubjectPublicKeyInfo in DER, in hex."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415 - of the extra
-
-    return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    return hashlib.sha256(_DER_HEAD + public.public_bytes_raw()).hexdigest()
 
 
 def _refuse(what: str, *, got: str = "", where: str) -> NoReturn:

@@ -289,6 +289,27 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         read_public_key(private, "here")
 
 
+@pytest.mark.parametrize("change", ["", "-----BEGIN PUBLIC KEY-----", "=", "A", "*", RELEASE.pem])
+def test_a_key_has_one_form(change: str) -> None:
+    lines = RELEASE.pem.splitlines()
+    lines.insert(1, change)
+    if not change:
+        # lines may break anywhere
+        lines[2:3] = [lines[2][:10], lines[2][10:], ""]
+        assert key_id(read_public_key("\r\n".join(lines).encode(), "here")) == RELEASE.key_id
+        return
+    with pytest.raises(BundleTrustError, match="expected a"):
+        read_public_key("\n".join(lines).encode(), "here")
+
+
+def test_the_librarys_own_reader_reads_the_same(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    for number in range(50):
+        signer = Signer.of(str(number))
+        assert load_pem_public_key(signer.pem.encode()) == read_public_key(signer.pem.encode(), "here")
+
+
 def test_keys_are_named_by_their_hash(keys: Path) -> None:
     trusted = read_trusted_keys(str(keys))
     assert list(trusted.keys) == [RELEASE.key_id]
