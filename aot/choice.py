@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nojit.runtime.target import parse_image_arch
+from nojit.runtime.target import parse_image_arch, spell_cuda
 
 __all__ = ["BundleState", "DeviceChoice", "choose", "driver_for"]
 
@@ -125,12 +125,8 @@ def _old_driver(bundle: BundleState, driver: int) -> str:
         return ""
     least = driver_for(bundle.min_driver)
     words = f" ({least} or later)" if least else ""
-    return f"needs a driver for CUDA {_cuda(bundle.min_driver)}{words}; this one is for {_cuda(driver)}"
+    return f"needs a driver for CUDA {spell_cuda(bundle.min_driver)}{words}; this one is for {spell_cuda(driver)}"
 
 
 def _closeness(bundle: BundleState, capability: int) -> tuple[int, int]:
     return parse_image_arch(bundle.image_arch).closeness(capability)
-
-
-def _cuda(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

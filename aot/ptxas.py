@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from nojit.runtime.errors import CompileError
+from nojit.runtime.target import spell_cuda
 
 __all__ = ["Ptxas", "parse_cuda", "pin", "pinned", "read_ptxas"]
 
@@ -39,7 +40,7 @@ class Ptxas:
         return self.cuda // 1000 * 1000
 
     def __str__(self) -> str:
-        return f"{self.path} of CUDA {self.cuda // 1000}.{self.cuda % 1000 // 10}"
+        return f"{self.path} of CUDA {spell_cuda(self.cuda)}"
 
 
 def parse_cuda(text: str) -> int:

@@ -13,7 +13,7 @@ from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError,
 from nojit.runtime.events import emit
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Launch
-from nojit.runtime.target import ImageArch, arch_number, parse_image_arch
+from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_cuda
 
 __all__ = ["Images", "Source", "closest_source"]
 
@@ -114,7 +114,7 @@ class Images:
     def _check_driver_version(self, image: int) -> None:
         needed, version = self.file.index.min_driver, _core.driver_version()
         if version < needed:
-            what = f"expected a driver for CUDA {_dotted(needed)} or later, this one is for {_dotted(version)}"
+            what = f"expected a driver for CUDA {spell_cuda(needed)} or later, this one is for {spell_cuda(version)}"
             raise DriverError(
                 "cuDriverGetVersion",
                 _UNSUPPORTED_PTX_VERSION,
@@ -122,10 +122,6 @@ class Images:
                 what=what,
                 where=self._where(image),
             )
-
-
-def _dotted(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 class Source(Record):

@@ -1,4 +1,4 @@
-"""GPU architecture names, and which device runs which image. Pure.
+"""GPU architecture names, which device runs which image, and how CUDA versions are spelled. Pure.
 
 An *arch* names Triton's target (``sm_90``). Its *image* is what ptxas made of it: Triton assembles every arch from 9.0
 up as ``sm_90a``, whose code runs on exactly that chip; ``sm_100f`` runs on the rest of its family too; a plain ``sm_80``
@@ -11,7 +11,7 @@ import re
 
 from nojit.runtime.record import Record
 
-__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "is_arch", "parse_image_arch"]
+__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "is_arch", "parse_image_arch", "spell_cuda"]
 
 # members of each architecture family, by the compute capability that names it (CUDA programming guide, "family-specific")
 FAMILIES: dict[int, frozenset[int]] = {
@@ -47,6 +47,11 @@ class ImageArch(Record):
     def closeness(self, device: int) -> tuple[int, int]:
         """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
         return ({"a": 0, "f": 1, "": 2}[self.suffix], device - self.number)
+
+
+def spell_cuda(number: int) -> str:
+    """Spell a CUDA version as ``cuDriverGetVersion`` gives it: 13010 is ``13.1``."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def is_arch(text: str) -> bool:

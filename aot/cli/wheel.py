@@ -13,8 +13,8 @@ from nojit.aot.pack import write_file
 from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
-from nojit.aot.wheel.names import normalized
 from nojit.runtime.errors import PackageError
+from nojit.runtime.installed import normalized
 
 __all__ = ["command"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from nojit.aot.wheel.content import BundleContent
 from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import ENTRY_POINTS
+from nojit.runtime.target import spell_cuda
 
 __all__ = ["Facts", "dist_info", "entry_points", "provenance"]
 
@@ -93,7 +94,7 @@ def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
         index = bundle.index
         tools = ", ".join(f"{tool} {version}" for tool, version in index.toolchain)
         rows.append(
-            f"| {bundle.file_name} | {index.target.image_arch} | {_cuda(index.min_driver)} or newer | {tools} "
+            f"| {bundle.file_name} | {index.target.image_arch} | {spell_cuda(index.min_driver)} or newer | {tools} "
             f"| {len(bundle.data):,} bytes | `{bundle.digest[:12]}` |"
         )
     yield "\n".join(rows)
@@ -133,7 +134,3 @@ def provenance(bundles: Sequence[BundleContent], package: str) -> bytes:
 def entry_points(name: str, package: str) -> bytes:
     """Write what `nojit.runtime` finds a package by."""
     return f"[{ENTRY_POINTS}]\n{name} = {package}\n".encode()
-
-
-def _cuda(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

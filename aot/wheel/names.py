@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 
 from nojit.runtime.errors import PackageError
+from nojit.runtime.installed import normalized
 
-__all__ = ["arch_label", "check_name", "check_version", "escaped", "normalized"]
+__all__ = ["arch_label", "check_name", "check_version", "escaped"]
 
 _NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
@@ -18,11 +19,6 @@ _VERSION = re.compile(
     r"([1-9][0-9]*!)?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*((a|b|rc)(0|[1-9][0-9]*))?"
     r"(\.post(0|[1-9][0-9]*))?(\.dev(0|[1-9][0-9]*))?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
 )
-
-
-def normalized(name: str) -> str:
-    """Spell a distribution's name as indexes compare it: ``Acme_Kernels`` is ``acme-kernels``."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def escaped(name: str) -> str:

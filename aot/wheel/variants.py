@@ -13,7 +13,7 @@ from typing import Any
 
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
-from nojit.runtime.target import arch_number
+from nojit.runtime.target import arch_number, spell_cuda
 
 __all__ = ["index_file", "index_file_name", "label_of", "variant_file"]
 
@@ -59,7 +59,7 @@ def _properties(arch: str, bundles: Sequence[BundleContent]) -> dict[str, Any]:
     needed = max(bundle.index.min_driver for bundle in bundles)
     return {
         _NAMESPACE: {
-            "cuda_version_lower_bound": [f"{needed // 1000}.{needed % 1000 // 10}"],
+            "cuda_version_lower_bound": [spell_cuda(needed)],
             "sm_arch": [f"{arch_number(arch)}_real"],
         }
     }

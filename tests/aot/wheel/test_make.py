@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from nojit.aot.wheel.names import check_name, check_version, escaped, normalized
+from nojit.aot.wheel.names import check_name, check_version, escaped
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
+from nojit.runtime.installed import normalized
 from nojit.runtime.trust import INDEX_DIGEST, encode_envelope
 
 from tests.aot.wheel.conftest import Make, entries
