@@ -74,3 +74,15 @@ def operators(bundle) -> Iterator[None]:
 
     with library.override(bundle.kernel, devices=frozenset({"cuda"})):
         yield
+
+
+@pytest.fixture(scope="module")
+def steered(bundle) -> Iterator[object]:
+    """Operators run every config that can serve a call, one after the other."""
+    from nojit.kernels import library
+
+    from tests.gpu.replay import Steered
+
+    provider = Steered(bundle)
+    with library.override(provider, devices=frozenset({"cuda"})):
+        yield provider

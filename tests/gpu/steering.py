@@ -1,0 +1,47 @@
+"""Calls in every config that can serve them, held to exact results, and variants that no call reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.gpu.call import Call
+from tests.gpu.replay import Steered
+from tests.kernels.accuracy import assert_accurate
+
+
+def check(call: Call, steered: Steered) -> None:
+    """Make a call in each config in turn; integers must be exact, all else as exact as the call says."""
+    exact, torchs = call.exact(), call.torchs()
+    slack = call.slack(exact)
+    for _ in steered.rounds():
+        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
+            if value.is_floating_point():
+                assert_accurate(value, right, own, factor, slack)
+            else:
+                assert value.equal(right)
+
+
+def reachable(table: Any, row: int) -> bool:
+    """Take every variant for one that calls can reach."""
+    return True
+
+
+def assert_all_launched(steered: Steered, *beginnings: str, reaches: Callable[[Any, int], bool] = reachable) -> None:
+    """Require that each variant of the kernels whose names begin so was launched; skip where nothing was.
+
+    What the tests of a module leave out is what nobody has tried, so a module runs this after its others.
+
+    Args:
+        steered: what gave the kernels.
+        beginnings: of kernels' names; all if there are none.
+        reaches: whether calls can ask for a row of a table at all.
+    """
+    tallies = {name: tally for name, tally in steered.tallies.items() if name.startswith(beginnings or ("",))}
+    if not tallies:
+        pytest.skip("runs after the tests that launch")
+    for name, tally in tallies.items():
+        missed = [row for row in range(tally.variants) if row not in tally.rows and reaches(tally.table, row)]
+        assert [tally.table.label(row) for row in missed] == [], f"{name}: no call of the tests runs these"
