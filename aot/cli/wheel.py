@@ -13,6 +13,7 @@ from nojit.aot.pack import write_file
 from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
+from nojit.aot.wheel.variants import misled
 from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import normalized
 
@@ -93,6 +94,11 @@ def command(  # noqa: PLR0917 - click passes each by name
             release_of(together, name, version), cast("Layout", layout), facts, generator, round(max_size * 1e6)
         )
     ]
+    if layout == "variants":
+        for device, arch in misled(bundles):
+            out.warn(
+                f"a GPU of {device} would be given the variant for {arch}, which does not run there: add a bundle for it"
+            )
     for file in files:
         write_file(folder / file.name, file.data)
     out.emit("wheel", {"layout": layout, "files": [_document(file, folder) for file in files]})

@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nojit.aot.target import ARCHS
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import arch_label, escaped
-from nojit.runtime.target import arch_number, spell_cuda
+from nojit.runtime.target import arch_number, parse_image_arch, spell_cuda
 
-__all__ = ["index_file", "index_file_name", "label_of", "variant_file"]
+__all__ = ["index_file", "index_file_name", "label_of", "misled", "variant_file"]
 
 # the draft that knows providers; a final one will have another place
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
@@ -53,6 +54,23 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
         by_arch: the bundles of each variant wheel.
     """
     return _encode({label_of(arch): _properties(arch, bundles) for arch, bundles in by_arch.items()})
+
+
+def misled(bundles: Sequence[BundleContent]) -> list[tuple[str, str]]:
+    """List archs whose GPUs would be given a variant that does not run there, with the variant's arch.
+
+    Properties cannot say that an image is for exactly one chip.
+
+    Args:
+        bundles: of all variants.
+    """
+    images = {arch_number(bundle.arch): parse_image_arch(bundle.index.target.image_arch) for bundle in bundles}
+    found = []
+    for device in map(arch_number, ARCHS):
+        offered = [number for number in images if number // 10 == device // 10 and number <= device]
+        if offered and not images[max(offered)].runs_on(device):
+            found.append((f"sm_{device}", f"sm_{max(offered)}"))
+    return found
 
 
 def _properties(arch: str, bundles: Sequence[BundleContent]) -> dict[str, Any]:

@@ -100,6 +100,18 @@ def test_variants_and_a_plain_wheel(bundles: Make, wheel: Wheel, tmp_path: Path)
         assert len([name for name in variant if name.endswith(".nojit")]) == 1
 
 
+def test_a_gpu_that_would_get_the_wrong_variant_is_told(bundles: Make, wheel: Wheel) -> None:
+    folder = bundles("sm_80", "sm_90a", "sm_100a", "sm_120a")
+    told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "a GPU of" in line]
+    assert [line.partition(", which")[0].split("a GPU of ")[1] for line in told] == [
+        "sm_103 would be given the variant for sm_100",
+        "sm_121 would be given the variant for sm_120",
+    ]
+    assert "a GPU of" not in wheel(folder).stderr
+    bundles("sm_103a", "sm_121a")
+    assert "a GPU of" not in wheel(folder, "--layout", "variants").stderr
+
+
 @pytest.mark.parametrize("layout", ["providers", "variants"])
 def test_records_are_right(bundles: Make, wheel: Wheel, tmp_path: Path, layout: str) -> None:
     wheel(bundles("sm_80", "sm_90a"), "--layout", layout)
