@@ -3,7 +3,7 @@
 A modification takes ``(score, batch, head, query, key, inside, first, second, bias)``:
 
 - `score`: fp32, a tile of scores that are scaled already; `query` and `key`: int32 places that broadcast to the tile;
-- `batch` and `head`: int64 numbers; `head` counts query heads;
+- `batch` and `head`: int64 numbers; `head` counts query heads, and may differ by row;
 - `inside`: which elements of the tile exist; of the others nothing may be read, and any result will do;
 - `first` and `second`: slots of `nojit.kernels.flex.mods`: kind, table, its strides by batch and head, value, reach;
 - `bias`: a dense bias and its four strides.
@@ -34,8 +34,8 @@ def tanh(x):
 
 @triton.jit
 def height_of(batch, head, slot):
-    """Return the slope of a head if a slot has alibi, else 0: a branch over numbers, and none over tiles."""
-    height = 0.0
+    """Return the slope of a head, or of each of several, if a slot has alibi, else 0: a branch over few numbers."""
+    height = (head * 0).to(tl.float32)
     if slot[0] == 1:
         height = tl.load(slot[1] + batch * slot[2] + head * slot[3])
     return height
@@ -110,3 +110,30 @@ def listed(score, batch, head, query, key, inside, first, second, bias):
         score += tl.load(ptrs, mask=inside, other=0.0).to(tl.float32)
     score, factor = capped(score + height_of(batch, head, second) * distance, second[0] == 3, second[4])
     return score, slope * factor
+
+
+@triton.jit
+def add_gradient(grad, batch, head, query, key, inside, table, bias):
+    """Add what one modification's scores give to the gradient of what it captures, atomically.
+
+    Args:
+        grad: fp32, the gradient of its results; 0 where nothing is seen.
+        batch: as for modifications, and so are `head`, `query`, `key` and `inside`.
+        head: likewise.
+        query: likewise.
+        key: likewise.
+        inside: likewise.
+        table: the kind, 0 if no gradient is wanted; what to add to, its strides by batch and head, and the reach.
+        bias: what to add the gradient of a dense bias to, and its four strides.
+    """
+    kind, table_ptr, stride_batch, stride_head, reach = table
+    row_ptr = table_ptr + batch * stride_batch + head * stride_head
+    if kind == 1:
+        tl.atomic_add(row_ptr, tl.sum(grad * (key - query).to(tl.float32)), sem="relaxed")
+    if kind == 2:
+        tl.atomic_add(row_ptr + relative_place(query, key, reach), grad, mask=inside, sem="relaxed")
+    if kind == 4:
+        bias_ptr, bias_batch, bias_head, bias_query, bias_key = bias
+        head_ptr = bias_ptr + batch * bias_batch + head * bias_head
+        ptrs = head_ptr + query.to(tl.int64) * bias_query + key.to(tl.int64) * bias_key
+        tl.atomic_add(ptrs, grad, mask=inside, sem="relaxed")
