@@ -100,21 +100,21 @@ def scaled_mm_kernel(
     column_ptrs = scale_b_ptr + (cols // b_span).to(tl.int64) * stride_sbn
     depth = tl.minimum(last * BLOCK_K, k_len) - start
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for step in range(depth // BLOCK_K):
-        block = ((start + step * BLOCK_K) // DEEP).to(tl.int64)
+    whole = depth // BLOCK_K * BLOCK_K
+    # places are counted from the first step: pointers that are carried through the loop take registers
+    for place in range(0, whole, BLOCK_K):
+        block = ((start + place) // DEEP).to(tl.int64)
         scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
         acc = _add_step(
-            acc, a_ptrs, b_ptrs, in_rows[:, None], in_cols[None, :], scales, A_E5M2, B_E5M2, BLOCK_SCALES
+            acc, a_ptrs + place, b_ptrs + place, in_rows[:, None], in_cols[None, :], scales, A_E5M2, B_E5M2, BLOCK_SCALES
         )  # fmt: skip
-        a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K
-    left = depth % BLOCK_K
+    left = depth - whole
     if left > 0:
-        block = ((start + depth - left) // DEEP).to(tl.int64)
+        block = ((start + whole) // DEEP).to(tl.int64)
         scales = (row_ptrs + block * stride_sak, in_rows, column_ptrs + block * stride_sbk, in_cols)
         in_a = in_rows[:, None] & (lanes < left)[None, :]
         in_b = in_cols[None, :] & (lanes < left)[:, None]
-        acc = _add_step(acc, a_ptrs, b_ptrs, in_a, in_b, scales, A_E5M2, B_E5M2, BLOCK_SCALES)
+        acc = _add_step(acc, a_ptrs + whole, b_ptrs + whole, in_a, in_b, scales, A_E5M2, B_E5M2, BLOCK_SCALES)
     inside = in_rows[:, None] & in_cols[None, :]
     if splits == 1:
         if not BLOCK_SCALES:
