@@ -29,6 +29,9 @@ __all__ = ["flex_decoding"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _MEMO: Final = new_memo(operands=8, limit=4096)
+"""Calls by their operands, and either the tables of a mask or what a modification captured."""
+_NOTHING: Final = (None, None, None)
+_ALL, _CAUSAL = (band_of_words(causal, None, None).words for causal in (False, True))
 
 
 def flex_decoding(
@@ -79,6 +82,16 @@ def flex_decoding(
         ValueError: a shape, stride or word that does not fit.
         NotImplementedError: a gradient is required: ``flex_attention`` has them.
     """
+    if score_mod is block_mask is kernel_options is window is None and not torch.compiler.is_dynamo_compiling():
+        words = _CAUSAL if is_causal is True else _ALL
+        source = library.CURRENT.source
+        known: Tensor | tuple[Tensor, Tensor] | None = None
+        if type(is_causal) is bool:
+            known = _MEMO(
+                query, key, value, kv_lens, page_table, *_NOTHING, source, scale, enable_gqa, return_lse, splits, *words
+            )
+        if known is not None:
+            return known
     mod = NO_MOD if score_mod is None else modification_of(check_mod(score_mod))
     options = check_options(kernel_options)
     left, right = (None, None) if window is None else window_sides(window)
@@ -102,8 +115,8 @@ def flex_decoding(
         refuse_value("kernel_options", "none in a call that torch traces or transforms", dict(options))
     name, numbers, values = described(mod)
     tensors = (*mask[1:], *captured(mod))
-    words = (scale, bool(enable_gqa), bool(return_lse), splits, *mask.words, name, numbers, values)
-    out, lse = _flex_decoding_op(*operands, *tensors, *words)
+    facts = (scale, bool(enable_gqa), bool(return_lse), splits)
+    out, lse = _flex_decoding_op(*operands, *tensors, *facts, *mask.words, name, numbers, values)
     return (out, lse) if return_lse else out
 
 
@@ -150,24 +163,42 @@ def _attend(
     options: Mapping[str, int],
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attend to tensors that nothing but the kernels has to see; checks what its like has not been checked for."""
-    operands = (query, key, value, kv_lens, page_table, *mask[1:])
-    facts = (mask.words, mod, scale, enable_gqa, return_lse, splits, options)
-    if mod is not NO_MOD or options:
-        return _run(operands, *facts, DIRECT)
-    words = (scale, enable_gqa, return_lse, splits, *mask.words)
-    known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(*operands, library.CURRENT.source, *words)
+    operands = (query, key, value, kv_lens, page_table)
+    facts = (scale, enable_gqa, return_lse, splits)
+    tables, tensors = mask[1:], captured(mod)
+    masked = mask.spans is not None
+    if options or (masked and tensors != _NOTHING):
+        # a memo has no room for both
+        return _run(operands, mask, mod, *facts, options, DIRECT)
+    given = (*operands, *(tables if masked else tensors))
+    words = (*facts, *mask.words, *_words_of(mod))
+    known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(*given, library.CURRENT.source, *words)
     if known is not None:
         return known
-    recording = Recording(*operands)
-    result = _run(recording.operands, *facts, recording)
+    recording = Recording(*given)
+    own = recording.operands
+    if masked:
+        mask = Mask(mask.words, *own[5:])
+    else:
+        first, second = mod.first._replace(table=own[5]), mod.second._replace(table=own[6])
+        mod = Modification(mod.function, first, second, own[7])
+    result = _run(own[:5], mask, mod, *facts, options, recording)
     results = result if isinstance(result, tuple) else (result,)
-    _MEMO.remember(recording.recipe(*results), *operands, recording.source, *words)
+    _MEMO.remember(recording.recipe(*results), *given, recording.source, *words)
     return result
+
+
+def _words_of(mod: Modification) -> tuple[object, ...]:
+    """Return what of a modification is no tensor, as a memo takes it."""
+    if mod is NO_MOD:
+        return ()
+    name, numbers, values = described(mod)
+    return name, *numbers, *values
 
 
 def _run(
     operands: tuple[Any, ...],
-    words: Words,
+    mask: Mask,
     mod: Modification,
     scale: float | None,
     enable_gqa: bool,
@@ -177,9 +208,8 @@ def _run(
     caller: Caller,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Check a call and make it."""
-    query, key, value, kv_lens, page_table, *tables = operands
+    query, key, value, kv_lens, page_table = operands
     sizes = check_operands(query, key, value, kv_lens, page_table, enable_gqa)
-    mask = Mask(words, *tables)
     check_mask(mask, sizes)
     check_captured(mod, query, sizes.kv_len)
     out, lse = allocate_output(query, value, return_lse, caller)

@@ -394,10 +394,14 @@ def test_a_remembered_call_is_the_same():
     q, k, v = make(2, 2, 1, 1, 80, 32)
     lens = torch.tensor([70, 11], dtype=torch.int32)
     mask = create_block_mask(dilated, None, None, 1, 80, "cpu")
-    for words in ({}, {"kv_lens": lens}, {"block_mask": mask}, {"is_causal": True, "return_lse": True}):
-        first = flex_decoding(q, k, v, enable_gqa=True, splits=2, **words)
-        again = flex_decoding(q, k, v, enable_gqa=True, splits=2, **words)
-        assert torch.equal(torch.cat(first) if isinstance(first, list) else first[0], again[0])
+    alibi, cap = Alibi(torch.rand(2)), SoftCap(0.5)
+    every = ({}, {"kv_lens": lens}, {"block_mask": mask}, {"is_causal": True, "return_lse": True})
+    every += ({"score_mod": alibi}, {"score_mod": cap, "block_mask": mask}, {"score_mod": alibi, "block_mask": mask})
+    results = [[flex_decoding(q, k, v, enable_gqa=True, splits=2, **words)[0] for words in every] for _ in range(2)]
+    for first, again in zip(*results, strict=True):
+        assert torch.equal(first, again)
+    # and no call is taken for another
+    assert len({tuple(each[..., :1].flatten().tolist()) for each in results[0]}) == len(every)
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------
