@@ -101,3 +101,26 @@ def test_no_mixture_of_two_statements_is_taken(
     else:
         with pytest.raises(BundleTrustError):
             check_envelope(mixed, digest, trusted, "here")
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_mutated_file_of_keys_is_read_or_refused(bundle: Path, data: st.DataObject) -> None:
+    path = bundle.with_name("mutated.toml")
+    raw = trusted_keys(path, SIGNER, each='bundles = ["test"]', more="[minimum]\ntest = 7").read_bytes()
+    start = data.draw(st.integers(0, len(raw)))
+    end = data.draw(st.integers(start, min(len(raw), start + 8)))
+    path.write_bytes(raw[:start] + data.draw(st.binary(max_size=8)) + raw[end:])
+    try:
+        said = "read" if read_trusted_keys(str(path)).keys else "without a key"
+    except BundleTrustError as error:
+        said = error.reason
+    assert said in {"read", "policy"}
+
+
+@given(raw=st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_any_other_bytes_are_no_statement(trusted: TrustedKeys, digest: str, raw: bytes) -> None:
+    with pytest.raises(BundleTrustError) as error:
+        check_envelope(raw, digest, trusted, "here")
+    assert error.value.reason == "envelope"
