@@ -1,22 +1,23 @@
 """Pairs of products whose like was checked before: what a launch takes besides addresses, worked out once.
 
-``a @ f(b @ c)`` is computed as the transpose of ``f(c^T @ b^T) @ a^T``: one kernel serves both.
+``a @ f(b @ c)`` is computed as the transpose of ``f(c^T @ b^T) @ a^T``: kernels know one order only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from nojit.kernels.b2b_gemm.functions import reference_of
 from nojit.kernels.block_sparse.products import precision
-from nojit.kernels.gemm.matrices import Layout, layout_of, transposed
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
+__all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor]
 """The factors, in order."""
@@ -25,13 +26,24 @@ Words = tuple[str, float, str]
 ROWS: Final = 128
 COLUMNS: Final = 64
 """The sides of the tile of the result that loads are counted for."""
+WIDEST: Final = 128
+"""The largest depths and widths of the kernel over maps."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
     """Return all that a call's checks and arguments depend on."""
     switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
-    return tuple((value.dtype, value.device, value.shape, value.stride()) for value in values), words, switch
+    facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
+    return facts, _unfit(operands, out), words, switch
+
+
+def _unfit(operands: Operands, out: Tensor | None) -> bool:
+    """Say whether some tensor starts where no map can."""
+    values = operands if out is None else (*operands, out)
+    return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 def chosen(operands: Operands, assoc: str) -> str:
@@ -54,10 +66,13 @@ def _loads(rows: int, depth: int, middle: int, cols: int) -> int:
 class Prepared:
     """A pair of products to launch."""
 
+    kernel: str
     shape: tuple[int, int]
     """Of the result."""
     turned: bool
     """Whether it is the transpose that is computed, of the operands' transposes."""
+    maps: tuple[Mapped, ...] | None
+    """What the maps of the factors and of the result describe; None for the kernel over pointers."""
     numbers: tuple[Any, ...]
     named: dict[str, Any]
 
@@ -67,13 +82,24 @@ class Prepared:
         if result is None:
             result = caller.make(torch.empty, self.shape, dtype=first.dtype, device=first.device)
         if result.numel():
-            given = operands[::-1] if self.turned else operands
-            caller.launch("b2b_gemm", *given, result, *self.numbers, **self.named)
+            given: tuple[Any, ...] = (*(operands[::-1] if self.turned else operands), result)
+            if self.maps is not None:
+                given = tuple(of.describe(value) for of, value in zip(self.maps, given, strict=True))
+            caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 
 
-def prepare(operands: Operands, out: Tensor | None, words: Words) -> Prepared:
-    """Prepare a call that was checked."""
+def prepare(
+    operands: Operands, out: Tensor | None, words: Words, maps_run: Callable[[Tensor], bool] | None = None
+) -> Prepared:
+    """Prepare a call that was checked.
+
+    Args:
+        operands: the factors.
+        out: where to write, if the caller says so.
+        words: what is done to the middle, and the order.
+        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+    """
     name, alpha, assoc = words
     shape = (operands[0].shape[0], operands[2].shape[1])
     turned = chosen(operands, assoc) == "right"
@@ -83,6 +109,27 @@ def prepare(operands: Operands, out: Tensor | None, words: Words) -> Prepared:
         factors, result = tuple(transposed(factor) for factor in reversed(factors)), transposed(result)
     function, number = reference_of(name)
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
+    first = operands[0]
+    fits = max(depth, middle, cols) <= WIDEST and not _unfit(operands, out) and (maps_run or takes_maps)(first)
+    maps = _maps_of(factors, result, first.element_size()) if fits else None
+    named: dict[str, Any] = {"FUNCTION": function}
+    if maps is not None:
+        named |= {"TRANS_B": maps[1].turned, "TRANS_C": maps[2].turned}
+        count = processors(first) if first.is_cuda else OTHERS
+        numbers = (rows, cols, depth, middle, count, number, alpha)
+        return Prepared("b2b_gemm_sm90", shape, turned, maps, numbers, named)
+    named["PRECISION"] = precision(first.dtype)
     strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
-    numbers = (rows, cols, depth, middle, number, alpha, *strides)
-    return Prepared(shape, turned, numbers, {"PRECISION": precision(operands[0].dtype), "FUNCTION": function})
+    return Prepared("b2b_gemm", shape, turned, None, (rows, cols, depth, middle, number, alpha, *strides), named)
+
+
+def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:
+    """Describe all, both right factors or their transposes; None if maps cannot."""
+    left, *right = factors
+    straight = [mapped(layout, element_bytes, turn=False) for layout in right]
+    if None in straight:
+        straight = [mapped(transposed(layout), element_bytes, turn=False) for layout in right]
+        straight = [of and of._replace(turned=True) for of in straight]
+    maps = (mapped(left, element_bytes, turn=False), *straight, mapped(result, element_bytes, turn=False))
+    found = tuple(of for of in maps if of is not None)
+    return found if len(found) == len(maps) else None

@@ -9,13 +9,14 @@ from typing import Final
 
 import torch
 from nojit.kernels.b2b_gemm import reference
-from nojit.kernels.b2b_gemm.prepared import prepare
+from nojit.kernels.b2b_gemm.prepared import WIDEST, prepare
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "b2b_gemm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_L", "GROUP"), ("PRECISION",), ("FUNCTION",)),
+    "b2b_gemm_sm90": Roles(("BLOCK_M", "WIDTH", "STAGES"), (), ("FUNCTION", "TRANS_B", "TRANS_C")),
 }
 Shape = tuple[int, int, int, int]
 """Rows, depth of the first product, depth of the second, columns."""
@@ -25,6 +26,8 @@ _DRAWN: Final = {"held_out": 10, "fresh": 10}
 _ROWS: Final = 4096
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _ACTIVATION: Final = "gelu"
+# the widest layer of the problems
+_MOST: Final = 512
 
 BARS: Final[tuple[Shape, ...]] = (
     (65536, 64, 64, 64),
@@ -46,6 +49,10 @@ TUNED: Final[tuple[Shape, ...]] = (
     (8192, 128, 128, 128),
     (4096, 64, 256, 64),
     (65536, 64, 256, 64),
+    (131072, 64, 64, 64),
+    (32768, 32, 128, 32),
+    (16384, 128, 64, 128),
+    (2048, 128, 128, 128),
     (16384, 256, 256, 256),
     (4096, 512, 64, 512),
     (2048, 128, 512, 128),
@@ -87,7 +94,7 @@ class PairProblem:
 
         # so that results are about one
         operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
-        call = prepare(operands, None, (_ACTIVATION, 1.0, "left"))
+        call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: self.kernel.endswith("_sm90"))
         launch, out = recorded(lambda: call(operands, None))
         a, b, c = (value.float() for value in operands)
         expected = reference.b2b_gemm(a[:_ROWS], b, c, activation=_ACTIVATION)
@@ -111,23 +118,24 @@ def problems(use: str) -> tuple[PairProblem, ...]:
         ValueError: there is no such use.
     """
     check_use(use)
-    return tuple(PairProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use))
+    return tuple(PairProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use, kernel))
 
 
-def _shapes(use: str) -> tuple[Shape, ...]:
+def _shapes(use: str, kernel: str) -> tuple[Shape, ...]:
+    widest = WIDEST if kernel.endswith("_sm90") else _MOST
     if use not in _DRAWN:
-        return BARS if use == "bars" else TUNED
-    rng = draws("b2b_gemm", use)
+        return tuple(shape for shape in (BARS if use == "bars" else TUNED) if max(shape[1:]) <= widest)
+    rng = draws(f"b2b_gemm/{kernel}", use)
     found: dict[Shape, None] = {}
     while len(found) < _DRAWN[use]:
-        shape = _draw(rng)
+        shape = _draw(rng, widest)
         if shape not in TUNED:
             found.setdefault(shape)
     return tuple(found)
 
 
-def _draw(rng: Random) -> Shape:
+def _draw(rng: Random, widest: int) -> Shape:
     """Draw a pair of narrow products of many rows."""
     rows = 64 * round(2 ** rng.uniform(4, 11))
-    depth, middle, cols = (16 * round(2 ** rng.uniform(0, 4.5)) for _ in range(3))
+    depth, middle, cols = (min(16 * round(2 ** rng.uniform(0, 4.5)), widest) for _ in range(3))
     return rows, depth, middle, cols

@@ -133,6 +133,7 @@ UNTUNED = {
     "block_sparse_merge",
     "bmm_merge",
     "flash_attention_bwd_sm90",
+    "flex_attention_bwd_captured",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
     "scaled_mm_bytes",
@@ -142,6 +143,7 @@ UNTUNED = {
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}
 """Of the generated kernels those that are tuned; the others take configs by their shape."""
 FEWER = {
+    "b2b_gemm_sm90": 15,
     "block_sparse_sdd": 36,
     "block_sparse_sdd_sm90": 2,
     "block_sparse_dsd_sm90": 14,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from unittest import mock
 
 import torch
-from nojit.kernels.b2b_gemm import b2b_gemm, op, reference
+from nojit.kernels.b2b_gemm import b2b_gemm, op, prepared, reference
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
+from tests.gpu.gemm_calls import prepared_anew
 from tests.gpu.matmul_calls import TF32_FACTOR, switched
 
 # M, K, L, N
 SMALL = (8192, 32, 32, 32)
-SKINNY = (16384, 64, 64, 64)
+SKINNY = (20480, 64, 64, 64)
+NARROW = (1168, 128, 104, 72)
 DEEP = (16384, 144, 80, 64)
 WIDE = (1168, 144, 208, 784)
 RAGGED = (1021, 61, 75, 33)
@@ -36,12 +36,15 @@ class Case:
     activation: str = "gelu"
     offset: int = 0
     tf32: bool = False
+    maps: bool = True
+    """Whether the kernel over tensor maps may run where it can."""
 
     @property
     def label(self) -> str:
         flags = (
             f"{self.columns} by columns" if self.columns else "",
             "tf32" if self.tf32 else "",
+            "" if self.maps else "pointers",
             f"offset {self.offset}" if self.offset else "",
         )
         return (
@@ -66,7 +69,7 @@ class Case:
         def run(function: Callable[..., Tensor], wide: torch.dtype | None = None) -> Outputs:
             values = [value if wide is None else value.to(wide) for value in self.inputs()]
             words = {"activation": self.activation, "assoc": self.assoc, "alpha": 0.75}
-            with switched(self.tf32 and wide is None), prepared_anew():
+            with switched(self.tf32 and wide is None), prepared_anew(op, prepared, self.maps):
                 if not gradients:
                     return (function(*values, **words),)
                 out = function(*(value.requires_grad_() for value in values), **words)
@@ -86,15 +89,6 @@ class Case:
         )
 
 
-@contextmanager
-def prepared_anew() -> Iterator[None]:
-    """Prepare calls anew."""
-    with mock.patch.object(op, "_CALLS", {}):
-        op._MEMO.forget()
-        yield
-        op._MEMO.forget()
-
-
 def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
     yield from ((dtype, False) for dtype in DTYPES)
     yield torch.float32, True
@@ -102,9 +96,11 @@ def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
 
 def cases() -> Iterator[Case]:
     """List cases that together reach every variant."""
-    for (dtype, tf32), sizes in itertools.product(_kinds(), (SMALL, SKINNY, DEEP, WIDE, RAGGED)):
+    for (dtype, tf32), sizes in itertools.product(_kinds(), (SMALL, SKINNY, NARROW, DEEP, WIDE, RAGGED)):
         for assoc, columns in (("left", ""), ("left", "bc"), ("right", ""), ("right", "ab"), ("left", "abc")):
             yield Case(dtype, sizes, columns, assoc, tf32=tf32)
+            if dtype.itemsize == 2:
+                yield Case(dtype, sizes, columns, assoc, maps=False)
         yield Case(dtype, sizes, offset=1, tf32=tf32)
     for dtype, activation in itertools.product(DTYPES, _ACTIVATIONS):
         yield Case(dtype, (300, 64, 80, 64), activation=activation)

@@ -311,13 +311,13 @@ def test_weights_of_4_bits(kernel):
     check(MixedProblem((9, 4224, 256), kernel, "bf16"), write)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_pairs_with_a_function_in_between(dtype):
+@pytest.mark.parametrize(("kernel", "dtype"), [("b2b_gemm", "bf16"), ("b2b_gemm", "fp32"), ("b2b_gemm_sm90", "bf16")])
+def test_pairs_with_a_function_in_between(kernel, dtype):
     def write(work):
-        a, b, c, out = (value.double() if place < 3 else value for place, value in enumerate(work.args[:4]))
-        out.copy_(b2b_reference.b2b_gemm(a, b, c, activation="gelu"))
+        *factors, out = (getattr(value, "base", value) for value in work.args[:4])
+        out.copy_(b2b_reference.b2b_gemm(*(value.double() for value in factors), activation="gelu"))
 
-    check(B2bProblem((300, 32, 64, 48), "b2b_gemm", dtype), write)
+    check(B2bProblem((300, 32, 64, 48), kernel, dtype), write)
 
 
 def test_a_recording_wants_one_launch():
