@@ -40,6 +40,9 @@ _TIMEOUT_S = 300.0
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: how many compile at once; default: every CPU."
 )
+@click.option(
+    "--ptxas", type=click.Path(path_type=Path), help="With --rebuild: assemble with this one, as the build did."
+)
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -49,6 +52,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     rebuild: bool,
     sources: Path,
     jobs: int | None,
+    ptxas: Path | None,
 ) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
@@ -62,7 +66,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     trusted = _trusted(key, keys)
     results = []
     for path in bundles_of(places):
-        result = _verify(path, trusted, (lambda bundle: _rebuild(bundle, sources, jobs)) if rebuild else None)
+        result = _verify(path, trusted, (lambda bundle: _rebuild(bundle, sources, jobs, ptxas)) if rebuild else None)
         results.append(result)
         if result["ok"]:
             by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
@@ -82,7 +86,7 @@ def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
     return None if keys is None else read_trusted_keys(str(keys))
 
 
-def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None) -> None:
+def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None, ptxas: Path | None) -> None:
     # these need Triton and msgspec, and nothing else of this command does
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.pool import WorkerPool  # noqa: PLC0415
@@ -92,7 +96,7 @@ def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None) -> None:
     workers = jobs or len(os.sched_getaffinity(0))
     # kernel sources are imported, and what they print has no place between our lines
     # and what was built for an older driver was assembled by another ptxas than usual
-    with contextlib.redirect_stdout(sys.stderr), pin(bundle.index.min_driver, None):
+    with contextlib.redirect_stdout(sys.stderr), pin(bundle.index.min_driver, ptxas):
         rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S))
 
 
