@@ -82,7 +82,8 @@ def flex_decoding(
         ValueError: a shape, stride or word that does not fit.
         NotImplementedError: a gradient is required: ``flex_attention`` has them.
     """
-    if score_mod is block_mask is kernel_options is window is None and not torch.compiler.is_dynamo_compiling():
+    others = (score_mod, block_mask, kernel_options, window)
+    if others == (None,) * 4 and not torch.compiler.is_dynamo_compiling():
         words = _CAUSAL if is_causal is True else _ALL
         source = library.CURRENT.source
         known: Tensor | tuple[Tensor, Tensor] | None = None
