@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import torch
 from nojit.kernels.conv.launches import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.layouts import by_channels, new_like, part_of
+from nojit.kernels.conv.layouts import by_channels, formatted, new_like, part_of
 from nojit.kernels.conv.mapped import launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
 from nojit.kernels.memos import Recording
@@ -26,7 +27,10 @@ def run_conv(
     """Convolve x [N, C, ...] by weight [O, C / groups, ...]."""
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
-    out: Tensor = recording.make(new_like, x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
+    shape = x.shape[0], weight.shape[0], *sizes
+    # by torch itself: a remembered call runs no Python of ours
+    way = formatted(by_channels(x, weight), x.dim())
+    out: Tensor = recording.make(torch.empty, shape, dtype=x.dtype, device=x.device, memory_format=way)
     if not out.numel():
         return out
     if bias is not None and not bias.is_contiguous():

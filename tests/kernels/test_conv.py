@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from tests.kernels.accuracy import assert_accurate
 
-FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 LAST = torch.channels_last
 TORCHS = {conv2d: functional.conv2d, conv3d: functional.conv3d}
 
@@ -78,8 +77,10 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     op._MEMO.forget()
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("how", ["planes", "channels", "offset", "gaps"])
+@pytest.mark.parametrize(
+    ("how", "dtype"),
+    [("planes", torch.float16), ("channels", torch.bfloat16), ("offset", torch.float32), ("gaps", torch.float16)],
+)
 def test_any_layout(how, dtype):
     values = [value.to(dtype) for value in operands((2, 12, 7, 8), 20, (3, 3))]
     x, w, bias = (laid_out(value, how) if value.dim() > 1 else laid_out(value, "gaps") for value in values)
@@ -87,7 +88,7 @@ def test_any_layout(how, dtype):
     assert torch.equal(result, conv2d(*values, padding=1))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_any_window(seed):
     rng = random.Random(seed)
     dims = rng.choice((2, 2, 3))
@@ -106,8 +107,7 @@ def test_any_window(seed):
     check(conv2d if dims == 2 else conv3d, values, **words)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("how", ["planes", "channels"])
+@pytest.mark.parametrize(("how", "dtype"), [("planes", torch.float32), ("channels", torch.float16)])
 def test_depthwise(how, dtype):
     values = [
         laid_out(value.to(dtype), how) if value.dim() > 1 else value.to(dtype)
@@ -151,10 +151,10 @@ def test_volumes_and_depths_that_are_cut():
 
 
 def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
-    values = operands((3, 2, 4, 5), 3, (3, 2))
+    values = operands((2, 2, 4, 4), 3, (3, 2))
     before = [check(conv2d, values, padding=1, gradients=False), check(conv2d, values, stride=2, gradients=False)]
     op._MEMO.forget()
-    for limit in (40, 9):
+    for limit in (25, 9):
         monkeypatch.setattr(sweeps, "LIMIT", limit)
         monkeypatch.setattr(launches, "parts_of", lambda *_: 1)
         for words, whole in zip(({"padding": 1}, {"stride": 2}), before, strict=True):
@@ -317,6 +317,8 @@ def test_the_operators_are_torchs_kind(gradient):
     x, w, bias = (value.requires_grad_(gradient) for value in operands((2, 4, 6, 5), 6, (3, 2), 2))
     window = [2, 1], [1, 1], [1, 0], [1, 1], 2, "ieee"
     torch.library.opcheck(torch.ops.nojit.conv.default, (x, w, bias, *window))
+    if not gradient:
+        return
     out = op.conv2d(x, w, None, (2, 1), (1, 1), 1, 2).detach()[..., : (5 + 1 - 2) // 1 + 1].contiguous()
     grad = out.requires_grad_(gradient)
     torch.library.opcheck(torch.ops.nojit.conv_input_grad.default, (grad, w, x.shape, *window))
