@@ -7,16 +7,17 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from nojit.aot.choice import BundleState, driver_for
-from nojit.runtime.bundle import BundleFile
+from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import BundleError, NojitError, TuningError
+from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError
 from nojit.runtime.loader import load
+from nojit.runtime.trust import accept_of
 from nojit.runtime.tuning_source import read_overrides
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "examine_cache",
     "examine_tuning",
     "probe_driver",
+    "trust_policy",
     "versions",
 ]
 
@@ -103,11 +105,30 @@ def probe_driver() -> DriverState:
     return DriverState(number, devices, "" if devices else "no device")
 
 
-def examine_bundle(found: Found) -> BundleState:
-    """Open a bundle and say what it is; its index is checked, not its images."""
+def trust_policy(environment: Mapping[str, str]) -> Accept | None:
+    """Return what refuses bundles as the environment has it; where that is set up wrongly, whatever it is asked about."""
+    policy = environment.get("NOJIT_TRUST")
+    try:
+        return accept_of(policy, environment.get("NOJIT_TRUSTED_KEYS")) if policy else None
+    except BundleTrustError as error:
+        problem = error
+
+    def refuse(_path: str, _digest: str) -> None:
+        raise problem
+
+    return refuse
+
+
+def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
+    """Open a bundle and say what it is; its index is checked, not its images.
+
+    Args:
+        found: the bundle.
+        accept: refuses what a process here would not load.
+    """
     path = str(found.path)
     try:
-        with BundleFile(found.path) as bundle:
+        with BundleFile(found.path, accept) as bundle:
             index = bundle.index
             return BundleState(
                 path=path,

@@ -24,12 +24,14 @@ __all__ = ["command"]
 def command(out: Output) -> int:
     """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
 
-    Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match.
+    Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match. With
+    NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used for nothing.
     """
     driver = doctor.probe_driver()
     found, errors = discover.survey(os.environ)
     problems = [str(error) for error in errors]
-    bundles = [doctor.examine_bundle(one) for one in found]
+    accept = doctor.trust_policy(os.environ)
+    bundles = [doctor.examine_bundle(one, accept) for one in found]
     choices = [
         choose(number, capability, driver.version or 0, bundles) for number, capability in enumerate(driver.devices)
     ]

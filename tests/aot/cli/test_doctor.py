@@ -13,9 +13,11 @@ from nojit.runtime.discover import Found
 from nojit.runtime.errors import DriverError
 from nojit.runtime.format import TargetInfo
 from nojit.runtime.loader import Bundle
+from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import kernel, make_bundle
+from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 
 Document = Callable[..., dict[str, Any]]
 
@@ -90,6 +92,24 @@ def test_damaged_bundle_is_named(machine: Callable[..., None], run: Run, tmp_pat
     result = run("doctor")
     assert result.exit_code == 0
     assert str(tmp_path / "bad.nojit") in result.stderr
+
+
+def test_bundles_that_are_not_signed_are_used_for_nothing(
+    machine: Callable[..., None], document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(90, archs=("sm_90", "sm_90a"))
+    signer, signed = Signer.of("release"), tmp_path / "sm_90.nojit"
+    Path(signed_path(str(signed))).write_bytes(envelope(make_statement(signed), signer))
+    monkeypatch.setenv("NOJIT_TRUST", "signed")
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(trusted_keys(tmp_path / "trusted.toml", signer)))
+    written = document("doctor")
+    assert written["devices"][0]["used"] == [str(signed)]
+    problems = {bundle["path"]: bundle["problem"] for bundle in written["bundles"]}
+    assert problems[str(signed)] == ""
+    assert "expected a signed statement beside the bundle" in problems[str(tmp_path / "sm_90a.nojit")]
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(tmp_path / "none.toml"))
+    written = document("doctor", code=4)
+    assert all("expected a TOML file of trusted keys" in bundle["problem"] for bundle in written["bundles"])
 
 
 def test_missing_place_is_named(
