@@ -20,7 +20,7 @@ from nojit import runtime  # noqa: E402
 from nojit.kernels import library  # noqa: E402
 from nojit.runtime.errors import NojitError  # noqa: E402
 
-from tests.gpu import calls, gemm_calls, matmul_calls  # noqa: E402
+from tests.gpu import calls, gemm_calls, matmul_calls, scaled_mm_calls  # noqa: E402
 from tests.gpu.replay import Replay, build_here, compile_ahead, plan_for  # noqa: E402
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
@@ -35,7 +35,12 @@ def test_launches_equal_those_of_tritons_own_launcher(tmp_path):
     with runtime.load(build_here(MANIFESTS, arch, tmp_path, PROFILE)) as bundle:
         replay = Replay(bundle, plan)
         with library.override(replay, devices=frozenset({"cuda"})):
-            products = chain(matmul_calls.matmul_calls(), matmul_calls.gradient_calls(), gemm_calls.gemm_calls())
+            products = chain(
+                matmul_calls.matmul_calls(),
+                matmul_calls.gradient_calls(),
+                gemm_calls.gemm_calls(),
+                scaled_mm_calls.scaled_calls(),
+            )
             for call in chain(calls.all_calls(), products):
                 try:
                     call.run()
