@@ -76,7 +76,7 @@ class Bundle:
     def __init__(self, paths: Iterable[str | os.PathLike[str]], *, first_wins: bool = False) -> None:
         self.files: tuple[BundleFile, ...] = ()
         policy = os.environ.get("NOJIT_TRUST")
-        accept = _accept(policy) if policy else None
+        accept = _accept(policy) if policy and policy != "any" else None
         try:
             for path in paths:
                 self.files += (_open(path, accept),)
