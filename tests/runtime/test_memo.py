@@ -11,6 +11,7 @@ from nojit.runtime.errors import ArgumentError
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
+from tests.support.bundles import target
 
 STRIDES = (64, 1)
 
@@ -90,6 +91,15 @@ def test_a_copy_takes_the_box_that_a_geometry_says(make: Make, tensor: Any, fake
     copy(_core.Described(tensor(0x1000), STRIDES, (5, 64), (64, 64)))
     assert _core.Geometry(STRIDES, (5, 64), [64, 64]).box == (64, 64)
     assert _core.Geometry(STRIDES, (5, 64)).steps is None
+
+
+@pytest.mark.parametrize(("box", "steps"), [((64, 64), None), (None, (2, 1))])
+def test_a_device_without_maps_refuses_a_box(make: Make, tensor: Any, fakecuda: FakeCuda, box: Any, steps: Any) -> None:
+    fakecuda.set_devices(80)
+    copy = make({"x": "tensordesc<fp16[64,64]>"}, grid=["1"], on=target("sm_80"), file={"on": target("sm_80")})
+    copy(_core.Described(tensor(0x1000), STRIDES, (5, 64)))
+    with pytest.raises(ArgumentError, match="without a box of its own: the kernel uses no tensor maps"):
+        copy(_core.Described(tensor(0x1000), STRIDES, (5, 64), box, steps))
 
 
 @pytest.mark.parametrize(
