@@ -18,6 +18,7 @@ from tests.gpu.call import Call, Outputs, view
 # M, N, K
 ONE = (1, 8192, 1024)
 FEW = (16, 2064, 2096)
+WIDE = (3, 17008, 272)
 NARROW = (7, 1024, 4096)
 """Cut into parts by the kernel for few rows."""
 SOME = (33, 1040, 528)
@@ -116,7 +117,7 @@ _GROUPS = (("none", None), ("scales", 128), ("scales", None), ("zeros", 64), ("z
 def cases() -> Iterator[Case]:
     """List cases that together reach every variant."""
     for dtype, (groups, size) in itertools.product(BOTH, _GROUPS):
-        for sizes in (ONE, FEW, NARROW, SOME, MANY, MOST):
+        for sizes in (ONE, FEW, WIDE, NARROW, SOME, MANY, MOST):
             yield Case(dtype, sizes, groups, size)
         for sizes in (FEW, MANY):
             yield Case(dtype, sizes, groups, size, only="mixed_mm")
