@@ -61,7 +61,8 @@ def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...
         refuse_value(argument, f"an int, or {dims} of them [{_DIMS[dims]}]", f"{len(given)} of them")
     if any(each < least for each in given):
         refuse_value(argument, f"at least {least}", tuple(given))
-    return tuple(given * dims if len(given) == 1 else given)
+    numbers = [int(each) for each in given]
+    return tuple(numbers * dims if len(numbers) == 1 else numbers)
 
 
 def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:

@@ -109,7 +109,7 @@ def _convolve(
     single = x.dim() == dims + 1
     batched = x.unsqueeze(0) if single else x
     check_operands(dims, batched, weight, bias, groups)
-    window = window_of(dims, weight, stride, padding, dilation)
+    window, groups = window_of(dims, weight, stride, padding, dilation), int(groups)
     sizes_of(batched, weight, window)
     word = word_of(allow_tf32)
     if single or not is_plain(x, weight, bias):

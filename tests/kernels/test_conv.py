@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
@@ -384,6 +385,15 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(kind, match=words):
             call()
+
+
+def test_numbers_may_be_numpys():
+    x, w, _ = operands((1, 4, 6, 6), 8, (3, 3), 2)
+    one, two = np.int64(1), np.int64(2)
+    launched = []
+    with library.override(lambda _: lambda *args, **named: launched.append(args)):
+        conv2d(x, w, stride=two, padding=(one, one), dilation=one, groups=two)
+    assert {type(each) for each in launched[0][5:]} == {int}
 
 
 def test_same_pads_one_more_behind():
