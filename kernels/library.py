@@ -61,18 +61,27 @@ class Source:
 def _from_bundles(name: str) -> Kernel:
     """Give the kernel `name` from the bundles at hand; for each arch, the first bundle that holds it."""
     # opening bundles waits for the first launch, and a process that overrides the provider needs none of it
-    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415
     from nojit.runtime.discover import bundles  # noqa: PLC0415
 
-    chosen: dict[str, Path] = {}
-    for path in bundles():
-        with BundleFile(path) as file:
-            if name in file.kernels:
-                chosen.setdefault(file.index.target.image_arch, path)
-    if not chosen:
+    # a file that was built anew is another
+    chosen = _holders(tuple((path, path.stat().st_mtime_ns) for path in bundles())).get(name)
+    if chosen is None:
         what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
         raise KernelNotFoundError(what, got=f"none with {name!r}")
     return _open(tuple(chosen.values())).kernel(name)
+
+
+@cache
+def _holders(files: tuple[tuple[Path, int], ...]) -> dict[str, dict[str, Path]]:
+    """Say for each kernel of bundle files which holds it for each arch: the first."""
+    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - as above
+
+    found: dict[str, dict[str, Path]] = {}
+    for path, _ in files:
+        with BundleFile(path) as file:
+            for kernel in file.kernels:
+                found.setdefault(kernel, {}).setdefault(file.index.target.image_arch, path)
+    return found
 
 
 @cache

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 from nojit.kernels import library
+from nojit.runtime import bundle
 from nojit.runtime.errors import KernelNotFoundError
 from nojit.runtime.loader import Bundle
 
@@ -83,3 +86,19 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
     assert provider("add").name == "add"
     assert provider("mul").name == "mul"
     assert opened == [(paths[0], paths[2]), (paths[1],)]
+
+
+def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_anew(tmp_path, monkeypatch):
+    path = make_bundle(tmp_path / "one.nojit", kernel("add", {"n": "i32"}), kernel("mul", {"n": "i32"}))
+    monkeypatch.setattr("nojit.runtime.discover.bundles", lambda: [path])
+    monkeypatch.setattr(library, "_open", Bundle)
+    opened = []
+    monkeypatch.setattr(
+        "nojit.runtime.bundle.BundleFile", lambda path, plain=bundle.BundleFile: opened.append(path) or plain(path)
+    )
+    for name in ("add", "mul", "add"):
+        library._from_bundles(name)
+    assert opened == [path]
+    os.utime(path, ns=(1, 1))
+    library._from_bundles("add")
+    assert opened == [path] * 2
