@@ -8,22 +8,41 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.flash_attention import backward as flash
 from nojit.kernels.flash_attention.backward import launch_delta
-from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
-from nojit.kernels.flex.mods import lightest
+from nojit.kernels.flash_attention.masks import NO_MASK, Mask
+from nojit.kernels.flex.call import (
+    Captured,
+    Modification,
+    kv_strides,
+    mask_facts,
+    mask_pointers,
+    mod_arguments,
+    widths_of,
+)
+from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot
 from nojit.kernels.flex.tables import MaskTables
 from torch import Tensor
 
-__all__ = ["Gradients", "allocate_gradients", "launch_backward", "launch_dkdv", "launch_dq"]
+__all__ = ["Gradients", "allocate_captured", "allocate_gradients", "launch_backward", "launch_dkdv", "launch_dq"]
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Those of q, k and v; one that nobody wants is empty."""
+"""Those of q, k and v, or of what a modification captures; one that nobody wants is empty."""
 
 
 def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
     """Allocate the gradients that are wanted, like their operands but for a last stride of 1."""
     first, second, third = (
         _like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
+    )
+    return first, second, third
+
+
+def allocate_captured(q: Tensor, tensors: Captured, wanted: Sequence[bool]) -> Gradients:
+    """Allocate the gradients of what a modification captures that are wanted: fp32, contiguous, zero."""
+    first, second, third = (
+        q.new_zeros(value.shape if wants and value is not None else (0,), dtype=torch.float32)
+        for value, wants in zip(tensors, wanted, strict=True)
     )
     return first, second, third
 
@@ -39,23 +58,31 @@ def launch_backward(
     operands: tuple[Tensor, Tensor, Tensor],
     results: tuple[Tensor, Tensor],
     gradients: Gradients,
+    of_captured: Gradients,
     scale: float,
     tables: MaskTables,
     mod: Modification,
+    deterministic: bool,
 ) -> None:
-    """Write the gradients that are not empty.
+    """Write the gradients that are not empty; those of plain attention within a band by flash attention's kernels.
 
     Args:
         grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
         operands: q, k and v.
         results: out and lse, as the forward wrote them.
         gradients: as `allocate_gradients` made them.
+        of_captured: as `allocate_captured` made them.
         scale: the forward's.
         tables: likewise.
         mod: likewise.
+        deterministic: give the same bits each time.
     """
     q, k, v = operands
     dq, dk, dv = gradients
+    if mod.function is None and tables.mode == "band" and q.shape[0] == k.shape[0]:
+        mask = _flash_mask(tables, q.shape[2], k.shape[2])
+        flash.launch_backward(grads, operands, results, gradients, scale, mask, deterministic)
+        return
     if not q.numel() or not k.numel():
         for gradient in gradients:
             gradient.zero_()
@@ -73,6 +100,15 @@ def launch_backward(
         launch_dkdv(q, k, v, dout, lse, delta, dk, dv, scale, tables, mod)
     if dq.numel():
         launch_dq(q, k, v, dout, lse, delta, dq, scale, tables, mod)
+    if any(each.numel() for each in of_captured):
+        launch_captured(q, k, v, dout, lse, delta, of_captured, scale, tables, mod)
+
+
+def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
+    """Return a band as flash attention takes it, without the bounds that hide nothing."""
+    if q_len - 1 + tables.left > 0:
+        return Mask("window", tables.left, tables.right)
+    return Mask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
 
 
 def launch_dkdv(
@@ -122,7 +158,7 @@ def launch_dkdv(
         *dk.stride()[:3],
         *dv.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
+        SCORE_MOD=mod.function,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
@@ -171,7 +207,78 @@ def launch_dq(
         *dout.stride()[:3],
         *dq.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
+        SCORE_MOD=mod.function,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
+
+
+def launch_captured(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dout: Tensor,
+    lse: Tensor,
+    delta: Tensor,
+    of_captured: Gradients,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Launch the kernel that adds up the gradients of what a modification captures, in any order."""
+    batch, heads, q_len, head_dim = q.shape
+    _, kv_heads, kv_len, v_dim = v.shape
+    block_d, block_dv = widths_of(head_dim, v_dim)
+    pointers, numbers = mod_arguments(mod, lse, q)
+    dfirst, dsecond, dbias = of_captured
+    shape = (0, 0, 0, 0) if not dbias.numel() else _shared_strides(dbias)
+    library.get("flex_attention_bwd_captured")(
+        q,
+        k,
+        v,
+        dout,
+        lse,
+        delta,
+        dfirst if dfirst.numel() else delta,
+        dsecond if dsecond.numel() else delta,
+        dbias if dbias.numel() else delta,
+        *mask_pointers(tables, tables.by_query),
+        *pointers,
+        scale,
+        *mask_facts(tables),
+        *numbers,
+        *_wanted(mod.first, dfirst, dbias),
+        *_wanted(mod.second, dsecond, dbias),
+        *shape,
+        batch,
+        heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        head_dim,
+        v_dim,
+        *q.stride()[:3],
+        *kv_strides(k, batch),
+        *kv_strides(v, batch),
+        *dout.stride()[:3],
+        MASK=tables.mode,
+        SCORE_MOD=mod.function,
+        BLOCK_D=block_d,
+        BLOCK_DV=block_dv,
+    )
+
+
+def _wanted(slot: Slot, gradient: Tensor, dbias: Tensor) -> tuple[int, int, int]:
+    """Return the kind of a slot whose gradient is wanted, else 0, and the strides of that by batch and head."""
+    if slot.kind == BIAS:
+        return (BIAS if dbias.numel() else 0), 0, 0
+    if not gradient.numel():
+        return 0, 0, 0
+    # a table of distances has one dimension more, in which places are next to one another
+    outer = _shared_strides(gradient)[: gradient.dim() - (slot.kind == RELATIVE)]
+    return slot.kind, outer[0] if len(outer) > 1 else 0, outer[-1]
+
+
+def _shared_strides(value: Tensor) -> tuple[int, ...]:
+    """Return strides, 0 for dimensions of one, which all share."""
+    return tuple(0 if size == 1 else stride for size, stride in zip(value.shape, value.stride(), strict=True))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 __all__ = ["NO_MOD", "Captured", "Modification", "kv_strides", "mask_facts", "modification_of", "rebuilt", "widths_of"]
 
-MIN_WIDTH: Final = 32
+MIN_WIDTH: Final = 64
 """Narrower tiles are not built."""
 
 

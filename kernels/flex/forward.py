@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import torch
 from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_pointers, mod_arguments, widths_of
-from nojit.kernels.flex.mods import LIGHT, LIGHT_SM90, LISTED, lightest
+from nojit.kernels.flex.mods import LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described, described, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller
@@ -19,8 +19,6 @@ __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over
 
 MAX_MAPPED_DIM: Final = 128
 """The widest heads of the kernel over tensor maps."""
-MIN_MAPPED_WIDTH: Final = 64
-"""Narrower tiles are not built for it."""
 
 
 def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tensor, Tensor]:
@@ -85,9 +83,8 @@ def launch_over_maps(
     """Launch the kernel for sm_90; `q` are the queries that the first map describes."""
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
-    width = max(MIN_MAPPED_WIDTH, *widths_of(head_dim, v_dim))
+    width = max(widths_of(head_dim, v_dim))
     pointers, numbers = mod_arguments(mod, lse, q)
-    function = lightest(mod.function, (mod.first, mod.second))
     caller.launch(
         "flex_attention_fwd_sm90",
         *maps,
@@ -105,7 +102,7 @@ def launch_over_maps(
         kv_len,
         processors(q),
         MASK=tables.mode,
-        SCORE_MOD=LIGHT_SM90 if function == LIGHT else function,
+        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
         BLOCK_D=width,
         BLOCK_DV=width,
     )
@@ -152,7 +149,7 @@ def launch_over_pointers(
         *kv_strides(v, batch),
         *out.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
+        SCORE_MOD=mod.function,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
         **options,

@@ -68,7 +68,6 @@ def flex_attention_fwd_kernel(
     stride_om,
     MASK: tl.constexpr,
     SCORE_MOD: tl.constexpr,
-    EVEN_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -104,7 +103,7 @@ def flex_attention_fwd_kernel(
     q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
     k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
     v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
-    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, True)
 
     row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
     row_sum = tl.zeros([BLOCK_M], tl.float32)
@@ -121,9 +120,7 @@ def flex_attention_fwd_kernel(
         keys = start + lanes
         # made here and not carried: hoisted, the pointers of unaligned calls (one per element) would fill the registers
         key_rows = keys.to(tl.int64)[:, None]
-        k = load_tile(
-            k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, not EVEN_D
-        )
+        k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")
         inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
         scores, _ = modified(products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD)
@@ -139,15 +136,13 @@ def flex_attention_fwd_kernel(
         weights = tl.exp2(scores - shift[:, None])
         keep = tl.exp2(row_max - shift)
         row_sum = row_sum * keep + tl.sum(weights, 1)
-        v = load_tile(
-            v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, not EVEN_D
-        )
+        v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
         row_max = new_max
 
     out = acc / tl.where(row_sum == 0.0, 1.0, row_sum)[:, None]
     out_ptrs = out_ptr + index_b * stride_ob + index_h * stride_oh + query_rows * stride_om + v_cols[None, :]
-    store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, not EVEN_D)
+    store_tile(out_ptrs, out, rows, q_len, v_cols, v_dim, True)
     # a row that saw nothing has sum 0 and maximum -inf: log2(0) is -inf already
     lse = (row_max + tl.log2(row_sum)) * LN_2
     tl.store(lse_ptr + batch_head.to(tl.int64) * q_len + rows, lse, mask=rows < q_len)

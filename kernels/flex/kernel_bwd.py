@@ -84,7 +84,6 @@ def flex_attention_bwd_dkdv_kernel(
     stride_dvn,
     MASK: tl.constexpr,
     SCORE_MOD: tl.constexpr,
-    EVEN_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -117,8 +116,8 @@ def flex_attention_bwd_dkdv_kernel(
     v_cols = tl.arange(0, BLOCK_DV)
     k_ptrs = k_ptr + index_kb * stride_kb + index_kv * stride_kh + key_rows * stride_kn + k_cols[None, :]
     v_ptrs = v_ptr + index_kb * stride_vb + index_kv * stride_vh + key_rows * stride_vn + v_cols[None, :]
-    k = load_tile(k_ptrs, keys, kv_len, k_cols, head_dim, True, not EVEN_D)
-    v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, not EVEN_D)
+    k = load_tile(k_ptrs, keys, kv_len, k_cols, head_dim, True, True)
+    v = load_tile(v_ptrs, keys, kv_len, v_cols, v_dim, True, True)
     dk = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv = tl.zeros([BLOCK_N, BLOCK_DV], tl.float32)
 
@@ -141,7 +140,7 @@ def flex_attention_bwd_dkdv_kernel(
             # made here and not carried: see the forward
             query_rows = rows.to(tl.int64)[:, None]
             q_tile = q_head_ptr + query_rows * stride_qm + k_cols[None, :]
-            q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, not EVEN_D)
+            q = load_tile(q_tile, rows, q_len, k_cols, head_dim, True, True)
             products = tl.dot(k, tl.trans(q), input_precision="ieee")
             inside = (keys < kv_len)[:, None] & (rows < q_len)[None, :]
             scores, slope = modified(
@@ -158,7 +157,7 @@ def flex_attention_bwd_dkdv_kernel(
                 )  # fmt: skip
                 weights = tl.where(seen, weights, 0.0)
             dout_tile = dout_head_ptr + query_rows * stride_gm + v_cols[None, :]
-            dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+            dout = load_tile(dout_tile, rows, q_len, v_cols, v_dim, True, True)
             dv = tl.dot(weights.to(dout.dtype), dout, dv, input_precision="ieee")
             dweights = tl.dot(v, tl.trans(dout), input_precision="ieee")
             delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
@@ -167,5 +166,5 @@ def flex_attention_bwd_dkdv_kernel(
 
     dk_ptrs = dk_ptr + index_kb * stride_dkb + index_kv * stride_dkh + key_rows * stride_dkn + k_cols[None, :]
     dv_ptrs = dv_ptr + index_kb * stride_dvb + index_kv * stride_dvh + key_rows * stride_dvn + v_cols[None, :]
-    store_tile(dk_ptrs, dk * scale, keys, kv_len, k_cols, head_dim, not EVEN_D)
-    store_tile(dv_ptrs, dv, keys, kv_len, v_cols, v_dim, not EVEN_D)
+    store_tile(dk_ptrs, dk * scale, keys, kv_len, k_cols, head_dim, True)
+    store_tile(dv_ptrs, dv, keys, kv_len, v_cols, v_dim, True)

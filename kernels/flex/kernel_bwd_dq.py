@@ -69,7 +69,6 @@ def flex_attention_bwd_dq_kernel(
     stride_dqm,
     MASK: tl.constexpr,
     SCORE_MOD: tl.constexpr,
-    EVEN_D: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
@@ -103,8 +102,8 @@ def flex_attention_bwd_dq_kernel(
     v_cols = tl.arange(0, BLOCK_DV)
     q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
     dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + v_cols[None, :]
-    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, not EVEN_D)
-    dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, not EVEN_D)
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, True)
+    dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, True)
     row = batch_head.to(tl.int64) * q_len
     lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
     # a row that saw nothing weighs nothing
@@ -125,9 +124,7 @@ def flex_attention_bwd_dq_kernel(
         keys = start + lanes
         # made here and not carried: see the forward
         key_rows = keys.to(tl.int64)[:, None]
-        k = load_tile(
-            k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, not EVEN_D
-        )
+        k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
         products = tl.dot(q, tl.trans(k), input_precision="ieee")
         inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
         scores, slope = modified(
@@ -140,12 +137,10 @@ def flex_attention_bwd_dq_kernel(
                 bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
             )  # fmt: skip
             weights = tl.where(seen & (keys < kv_len)[None, :], weights, 0.0)
-        v = load_tile(
-            v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, not EVEN_D
-        )
+        v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
         dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
         dscores = weights * (dweights - delta[:, None]) * slope
         dq = tl.dot(dscores.to(k.dtype), k, dq, input_precision="ieee")
 
     dq_ptrs = dq_ptr + index_b * stride_dqb + index_h * stride_dqh + query_rows * stride_dqm + k_cols[None, :]
-    store_tile(dq_ptrs, dq * scale, rows, q_len, k_cols, head_dim, not EVEN_D)
+    store_tile(dq_ptrs, dq * scale, rows, q_len, k_cols, head_dim, True)

@@ -53,18 +53,8 @@ def capped(score, has_cap, cap):
 
 
 @triton.jit
-def light(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
-    """Apply alibi and a soft cap, in any order, or one of them; their numbers are those of `nojit.kernels.flex.mods`."""
-    distance = (key - query).to(tl.float32)
-    score += height_of(batch, head, first) * distance
-    is_first = first[0] == 3
-    score, slope = capped(score, is_first | (second[0] == 3), tl.where(is_first, first[4], second[4]))
-    return score + height_of(batch, head, second) * distance, slope
-
-
-@triton.jit
-def light_sm90(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
-    """Do what `light` does in few registers, for operands of 16 bits.
+def light_sm90(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
+    """Apply alibi and a soft cap, in any order, or one of them, in few registers, for operands of 16 bits.
 
     Near 0 this hyperbolic tangent is as good as one of fp32 is near 1, so a score is off by 1e-7 caps, which is nothing
     beside the rounding of operands. Distances are taken in branches, as what two places share would be kept.

@@ -13,7 +13,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.flash_attention.checks import check_gradients
-from nojit.kernels.flex.backward import Gradients, allocate_gradients, launch_backward
+from nojit.kernels.flex.backward import allocate_captured, allocate_gradients, launch_backward
 from nojit.kernels.flex.call import Captured, Modification, captured, described, modification_of, rebuilt
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward
@@ -49,6 +49,8 @@ def flex_attention(
     enable_gqa: bool = False,
     return_lse: bool = False,
     kernel_options: Mapping[str, int] | None = None,
+    *,
+    deterministic: bool = True,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Compute ``softmax(score_mod(query @ key^T * scale)) @ value`` over what a block mask lets through.
 
@@ -68,16 +70,19 @@ def flex_attention(
         return_lse: return the log-sum-exp of each row of modified scores too.
         kernel_options: a config to run the forward pass with, of those that are built: any of BLOCK_M, BLOCK_N, num_warps
             and num_stages. The fastest known one is chosen without.
+        deterministic: give the same gradients, to the bit, each time. What a modification of the library captures has
+            gradients only without, as they are added up in any order.
 
     Returns:
         The output [B, H, M, Dv] in the dtype of `query`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
         sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of
-        query. Both are differentiable in query, key and value, once; the gradients are the same, to the bit, each time.
+        query. Both are differentiable in query, key and value, once, and in what `score_mod` captures if not
+        `deterministic`.
 
     Raises:
         ArgumentError: a type, dtype or device that does not fit; a score modification that is a plain function.
         ValueError: a shape, stride, length or word that does not fit.
-        NotImplementedError: what a modification captured requires a gradient.
+        NotImplementedError: what a modification captures requires a gradient that there is not.
     """
     compiling = torch.compiler.is_compiling()
     if not compiling:
@@ -91,7 +96,7 @@ def flex_attention(
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
     if scale is not None:
         scale = check_number("scale", scale)
-    check_flags(enable_gqa=enable_gqa, return_lse=return_lse)
+    check_flags(enable_gqa=enable_gqa, return_lse=return_lse, deterministic=deterministic)
     check_tensors(query=query, key=key, value=value)
     if autocasts():
         query, key, value = lowered(query), lowered(key), lowered(value)
@@ -100,7 +105,7 @@ def flex_attention(
     mod = modification_of(None if score_mod is None else check_mod(score_mod))
     if score_mod is not None:
         check_captured(score_mod, query, key.shape[2])
-        _check_no_gradients(mod)
+        _check_gradients_of(mod, score_mod, bool(deterministic))
     tables = tables_of(block_mask, query.shape[2], key.shape[2], query.device)
     _check_mask_sizes(tables, query)
     factor = 1.0 / math.sqrt(query.shape[3]) if scale is None else scale
@@ -110,7 +115,8 @@ def flex_attention(
         return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
     choice = [options.get(name, 0) for name in OPTIONS]
     out, lse = _flex_attention_op(
-        query, key, value, *tables.tensors, *captured(mod), tables.mode, tables.sizes, *described(mod), factor, choice
+        query, key, value, *tables.tensors, *captured(mod), tables.mode, tables.sizes, *described(mod), factor,
+        bool(deterministic), choice,
     )  # fmt: skip
     return (out, lse) if return_lse else out
 
@@ -211,11 +217,15 @@ def _remember(
     return (out, lse) if return_lse else out
 
 
-def _check_no_gradients(mod: Modification) -> None:
-    if torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in captured(mod)):
-        raise NotImplementedError(
-            "score_mod: expected tensors that require no gradient, as there is none of what it captures"
-        )
+def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
+    """Refuse gradients of what a modification captures, where there are none."""
+    if not torch.is_grad_enabled() or not any(each is not None and each.requires_grad for each in captured(mod)):
+        return
+    what = "score_mod: expected tensors that require no gradient"
+    if isinstance(score_mod, CustomMod):
+        raise NotImplementedError(f"{what}, as only modifications of the library have those of what they capture")
+    if deterministic:
+        raise NotImplementedError(f"{what}, or deterministic=False: what is captured gets them in any order")
 
 
 def _check_mask_sizes(tables: MaskTables, query: Tensor) -> None:
@@ -242,8 +252,10 @@ def _flex_attention(
     numbers: list[int],
     values: list[float],
     scale: float,
+    deterministic: bool,
     options: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
+    del deterministic  # the backward pass asks for it
     out, lse = allocate_output(query, value)
     if out.numel():
         tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
@@ -275,14 +287,17 @@ def _flex_attention_backward(
     numbers: list[int],
     values: list[float],
     scale: float,
+    deterministic: bool,
     wanted: list[bool],
-) -> Gradients:
+) -> tuple[Tensor, ...]:
     check_gradients(query, value, dout, dlse, out, lse)
-    gradients = allocate_gradients(query, key, value, wanted)
+    gradients = allocate_gradients(query, key, value, wanted[:3])
+    of_captured = allocate_captured(query, (first, second, bias), wanted[3:])
     tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
     mod = rebuilt(function, numbers, values, (first, second, bias))
-    launch_backward((dout, dlse), (query, key, value), (out, lse), gradients, scale, tables, mod)
-    return gradients
+    given = (dout, dlse), (query, key, value), (out, lse)
+    launch_backward(*given, gradients, of_captured, scale, tables, mod, deterministic)
+    return (*gradients, *of_captured)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -294,10 +309,13 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
     if dout is None:
         dout = torch.zeros_like(ctx.saved_tensors[3])
-    wanted = list(ctx.needs_input_grad[:3])
+    wanted = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[8:11]]
     gradients = _flex_attention_backward_op(dout, dlse, *ctx.saved_tensors, *ctx.words, wanted)
     given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
-    return (*given, *(None,) * 15)
+    if given[5] is not None:
+        # sums are fp32, and a bias has the dtype of the queries
+        given[5] = given[5].to(ctx.saved_tensors[0].dtype)
+    return (*given[:3], *(None,) * 5, *given[3:], *(None,) * 8)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
@@ -306,14 +324,15 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 _WORDS: Final = (
     "Tensor query_spans, Tensor query_blocks, Tensor key_spans, Tensor key_blocks, Tensor bits, Tensor? first, "
-    "Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, float scale"
+    "Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, float scale, "
+    "bool deterministic"
 )
 _LIBRARY.define(
     f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)", tags=_TAGS
 )
 _LIBRARY.define(
     "flex_attention_backward(Tensor dout, Tensor? dlse, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
-    f"{_WORDS}, bool[3] wanted) -> (Tensor, Tensor, Tensor)",
+    f"{_WORDS}, bool[6] wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     tags=_TAGS,
 )
 _LIBRARY.impl("flex_attention", _flex_attention, "CompositeExplicitAutograd")
@@ -327,9 +346,11 @@ def _fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor
 
 def _fake_backward(
     dout: Tensor, dlse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, *rest: Any
-) -> Gradients:
+) -> tuple[Tensor, ...]:
     del dout, dlse
-    return allocate_gradients(query, key, value, rest[-1])  # wanted
+    wanted = rest[-1]
+    of_captured = allocate_captured(query, rest[7:10], wanted[3:])
+    return (*allocate_gradients(query, key, value, wanted[:3]), *of_captured)
 
 
 torch.library.register_fake("nojit::flex_attention", _fake, lib=_LIBRARY)

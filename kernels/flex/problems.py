@@ -25,11 +25,13 @@ __all__ = ["PROBLEMS", "ROLES", "FlexProblem", "Shape", "problems"]
 _TILES: Final = ("BLOCK_M", "BLOCK_N")
 _MEANING: Final = ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_DV")
 ROLES: Final[Mapping[str, Roles]] = {
-    "flex_attention_fwd": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
+    "flex_attention_fwd": Roles(_TILES, (), _MEANING),
     "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), _MEANING),
-    "flex_attention_bwd_dkdv": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
-    "flex_attention_bwd_dq": Roles(_TILES, (), (*_MEANING, "EVEN_D")),
+    "flex_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
+    "flex_attention_bwd_dq": Roles(_TILES, (), _MEANING),
+    "flex_attention_bwd_captured": Roles(_TILES, (), _MEANING),
 }
+_MEASURED: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq")
 _FORWARD: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90")
 _ROWS: Final = 512
 """Queries that are looked at, at either end."""
@@ -269,4 +271,4 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     """
     check_use(use)
     shapes = PROBLEMS[use] if use in PROBLEMS else _drawn(use)
-    return tuple(FlexProblem(shape, kernel) for kernel in ROLES for shape in shapes)
+    return tuple(FlexProblem(shape, kernel) for kernel in _MEASURED for shape in shapes)

@@ -120,13 +120,13 @@ class Case:
         """Attend in plain torch, in the precision of `inputs`; what a modification captured keeps its own."""
         return reference.flex_attention(*inputs, MODS[self.mod](self.dtype, *self.lengths), self.mask_mod)
 
-    def torchs(self, inputs: list[Tensor]) -> Outputs:
-        """Attend by eager operators: products in the operands' precision, softmax in fp32."""
+    def torchs(self, inputs: list[Tensor], mod: Any = None) -> Outputs:
+        """Attend by eager operators: products in the operands' precision, softmax in fp32; the case's modification or `mod`."""
         q, k, v = inputs
         group = HEADS // self.kv_heads
         k, v = (each.expand(2, -1, -1, -1).repeat_interleave(group, 1) for each in (k, v))
         scores = (q @ k.mT).float() * self.widths[0] ** -0.5
-        mod = MODS[self.mod](self.dtype, *self.lengths)
+        mod = MODS[self.mod](self.dtype, *self.lengths) if mod is None else mod
         if mod is not None:
             places = [
                 torch.arange(count, device="cuda").view([count if dim == own else 1 for dim in range(4)])
@@ -154,6 +154,10 @@ def cases() -> Iterator[Case]:
         one = Case(dtype, widths, mask, mod)
         yield one
         yield Case(dtype, widths, mask, mod, offset=1)
+        if (mask, mod) == ("causal", "none"):
+            # with keys of each batch's own, flash attention's kernels differentiate it
+            yield Case(dtype, widths, mask, mod, kv_batch=1)
+            yield Case(dtype, widths, mask, mod, kv_batch=1, offset=1)
         if dtype.itemsize == 2 and max(widths) <= forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8:
             yield Case(dtype, widths, mask, mod, maps=False)
         if mask == "dilated":
@@ -183,6 +187,46 @@ def flex_gradient_calls() -> Iterator[Call]:
     for case in dict.fromkeys(cases()):
         if case.maps:
             yield _gradient_call(case)
+
+
+def flex_captured_calls() -> Iterator[Call]:
+    """Differentiate by what a modification captures: sums of fp32, in any order."""
+    for dtype, widths, mask, mod, offset in itertools.product(
+        DTYPES, WIDTHS, MODES, ("alibi", "relative", "bias"), (0, 1)
+    ):
+        if _fits(dtype, widths):
+            yield _captured_call(Case(dtype, widths, mask, mod, offset=offset))
+
+
+def _captured(mod: Any) -> Tensor:
+    """Return the one tensor that a modification captures."""
+    tensor = mod.slots[0].table if mod.bias is None else mod.bias
+    return tensor.requires_grad_()  # type: ignore[no-any-return]
+
+
+def _captured_call(case: Case) -> Call:
+    def differentiate(run: Callable[[Any], Tensor], to: torch.dtype | None = None) -> Outputs:
+        mod = MODS[case.mod](case.dtype, *case.lengths)
+        tensor = _captured(mod)
+        grad = case.grads()[0]
+        return torch.autograd.grad(run(mod), (tensor,), grad if to is None else grad.to(to))
+
+    def ours(mod: Any) -> Tensor:
+        function, heads = MASKS[case.mask](*case.lengths)
+        block_mask = create_block_mask(function, None, heads, *case.lengths, "cuda")
+        return as_tuple(flex_attention(*case.inputs(), mod, block_mask, enable_gqa=True, deterministic=False))[0]
+
+    return Call(
+        _label("flex_attention captured", case),
+        lambda: differentiate(ours),
+        lambda: differentiate(
+            lambda mod: reference.flex_attention(*(x.double() for x in case.inputs()), mod, case.mask_mod)[0],
+            torch.float64,
+        ),
+        lambda: differentiate(lambda mod: case.torchs(case.inputs(), mod)[0]),
+        (3.0,),
+        lambda exact: 200 * torch.finfo(torch.float32).eps * float(exact[0].abs().max()),
+    )
 
 
 def _gradient_call(case: Case) -> Call:

@@ -14,7 +14,7 @@ from nojit.kernels.flex.masks import tables_of  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.flex_calls import Case, flex_calls, flex_gradient_calls  # noqa: E402
+from tests.gpu.flex_calls import Case, flex_calls, flex_captured_calls, flex_gradient_calls  # noqa: E402
 from tests.gpu.replay import Steered, same_bits  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
 
@@ -42,6 +42,11 @@ def test_attention_is_as_exact_as_torchs(steered, call):
 
 @pytest.mark.parametrize("call", list(flex_gradient_calls()), ids=lambda call: call.label)
 def test_gradients_are_as_exact_as_torchs(steered, call):
+    check(call, steered)
+
+
+@pytest.mark.parametrize("call", list(flex_captured_calls()), ids=lambda call: call.label)
+def test_gradients_of_what_is_captured_are_as_exact_as_torchs(steered, call):
     check(call, steered)
 
 

@@ -34,7 +34,9 @@ from tests.kernels.interpreter import ROOT, Interpreter
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-Q_LEN, KV_LEN, HEADS, KV_HEADS = 70, 100, 4, 2
+Q_LEN, KV_LEN, HEADS, KV_HEADS = 34, 50, 4, 2
+# more than one block of bitmaps, and more than one tile of queries
+LONG = (70, 100)
 IDS = torch.tensor([0] * 30 + [1] * 25 + [2] * 45)
 
 
@@ -59,16 +61,16 @@ MODS = {
 MASKS = {
     "none": None,
     "causal": (Causal(), None, 128),
-    "causal at the end": (Causal(KV_LEN - Q_LEN), None, 128),
+    "causal at the end": (Causal(30), None, 128),
     "rows that see nothing": (Window(20, 7, -30), None, 128),
     "documents": (Documents(IDS), None, 128),
     "prefix": (Prefix(torch.tensor(33)), None, 128),
     "a bitmap for each head": (lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 40), HEADS, 64),
     "a bitmap": (lambda b, h, q, k: (q - k) % 3 == 0, None, 128),
 }
-# each modification and each mask, and pairs of the costlier ones
-PAIRS = [(mod, "a bitmap for each head") for mod in MODS] + [("none", mask) for mask in MASKS]
-PAIRS += [("cap and alibi", mask) for mask in ("causal", "documents", "rows that see nothing")]
+# each modification, and each mask
+PAIRS = [(mod, "a bitmap for each head", (Q_LEN, KV_LEN)) for mod in MODS]
+PAIRS += [("none" if place else "soft cap", mask, LONG) for place, mask in enumerate(MASKS)]
 
 
 def operands(dtype=torch.float32, dim=24, v_dim=40, kv_batch=2, lengths=(Q_LEN, KV_LEN)):
@@ -79,17 +81,19 @@ def operands(dtype=torch.float32, dim=24, v_dim=40, kv_batch=2, lengths=(Q_LEN, 
     return q, k, v
 
 
-def mask_of(name, lengths=(Q_LEN, KV_LEN)):
+def mask_of(name, lengths=LONG):
     if MASKS[name] is None:
         return None, None
     function, heads, block = MASKS[name]
     return create_block_mask(function, None, heads, *lengths, "cpu", block), function
 
 
-@pytest.mark.parametrize(("mod", "mask"), PAIRS)
-def test_attends_and_differentiates(mod, mask):
-    block_mask, function = mask_of(mask)
-    inputs = [each.requires_grad_() for each in operands(kv_batch=1 + (mod != "alibi"))]
+@pytest.mark.parametrize(("mod", "mask", "lengths"), PAIRS)
+def test_attends_and_differentiates(mod, mask, lengths):
+    block_mask, function = mask_of(mask, lengths)
+    # one batch of keys for all, or flash attention's kernels differentiate what is no more than a band
+    kv_batch = 1 if mod in {"none", "alibi"} else 2
+    inputs = [each.requires_grad_() for each in operands(kv_batch=kv_batch, lengths=lengths)]
     wide = [each.detach().double().requires_grad_() for each in inputs]
 
     out, lse = flex_attention(*inputs, MODS[mod], block_mask, enable_gqa=True, return_lse=True)
@@ -103,11 +107,70 @@ def test_attends_and_differentiates(mod, mask):
         torch.testing.assert_close(ours.double(), theirs, atol=3e-5, rtol=3e-5)
 
 
+def capturing(name, dtype):
+    """Make a modification whose tensors want gradients; return it and them."""
+    slopes, table, one = (each.requires_grad_() for each in (bias(2, HEADS), bias(HEADS, 21), bias(1, 9)))
+    values = bias(1, HEADS, Q_LEN, 1).to(dtype).requires_grad_()
+    mods = {
+        "alibi": (Alibi(slopes), [slopes]),
+        "alibi of one batch": (Alibi(slopes[0]), [slopes]),
+        "relative": (RelativeBias(table), [table]),
+        "relative, shared": (RelativeBias(one), [one]),
+        "bias": (DenseBias(values), [values]),
+        "bias and cap": (Chain(DenseBias(values), SoftCap(1.5)), [values]),
+        "relative and alibi": (Chain(RelativeBias(table), Alibi(slopes)), [table, slopes]),
+        "cap and bias": (Chain(SoftCap(1.5), DenseBias(values)), [values]),
+    }
+    return mods[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alibi", "alibi of one batch", "relative", "relative, shared", "bias", "bias and cap", "relative and alibi",
+        "cap and bias",
+    ],
+)  # fmt: skip
+def test_what_is_captured_gets_gradients(name):
+    block_mask, function = mask_of("causal at the end", (Q_LEN, KV_LEN))
+    mod, tensors = capturing(name, torch.float32)
+    inputs = operands(lengths=(Q_LEN, KV_LEN))
+    out = flex_attention(*inputs, mod, block_mask, enable_gqa=True, deterministic=False)
+    exact = reference.flex_attention(*inputs, mod, function)[0]
+    grad = torch.randn_like(out)
+
+    found, expected = (torch.autograd.grad(each, tensors, grad) for each in (out, exact))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=2e-4)
+    with pytest.raises(NotImplementedError, match="deterministic=False"):
+        flex_attention(*inputs, mod, block_mask, enable_gqa=True)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "rows that see nothing"])
+def test_plain_bands_are_differentiated_by_flash_attention(mask, monkeypatch):
+    from nojit.kernels.flex import backward
+
+    asked = []
+    plain = backward.flash.launch_backward
+    monkeypatch.setattr(backward.flash, "launch_backward", lambda *args: asked.append(args) or plain(*args))
+    block_mask, function = mask_of(mask)
+    inputs = [each.requires_grad_() for each in operands(lengths=LONG)]
+    out = flex_attention(*inputs, None, block_mask, enable_gqa=True, deterministic=False)
+    exact = reference.flex_attention(*inputs, None, function)[0]
+    grad = torch.randn_like(out)
+
+    for ours, theirs in zip(*(torch.autograd.grad(each, inputs, grad) for each in (out, exact)), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    ((*_, band, deterministic),) = asked
+    assert not deterministic
+    assert band.mode == {"none": "none", "causal": "causal", "rows that see nothing": "window"}[mask]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("mask", ["causal", "a bitmap"])
 def test_is_as_accurate_as_torch(dtype, mask):
     block_mask, function = mask_of(mask)
-    inputs = operands(dtype, 64, 64)
+    inputs = operands(dtype, 64, 64, lengths=LONG)
     torchs = reference.flex_attention(*inputs, MODS["soft cap"], function)[0]
     exact = reference.flex_attention(*(each.double() for each in inputs), MODS["soft cap"], function)[0]
 
@@ -130,7 +193,7 @@ def test_neither_padding_nor_neighbours_leak_in():
         inner = room[tuple(slice(1, size + 1) for size in each.shape)]
         inner.copy_(each)
         inputs.append(inner)
-    block_mask, function = mask_of("a bitmap for each head")
+    block_mask, function = mask_of("a bitmap for each head", (Q_LEN, KV_LEN))
     out = flex_attention(*inputs, MODS["bias"], block_mask, enable_gqa=True)
 
     exact = reference.flex_attention(*(each.double() for each in inputs), MODS["bias"], function)[0]
@@ -254,7 +317,7 @@ def test_torchs_function_takes_the_same_mask_and_modification():
 
     q, k, v = operands(v_dim=24)
     for mod, mask in itertools.product(("alibi", "cap and alibi", "bias"), ("causal", "documents")):
-        block_mask, _ = mask_of(mask)
+        block_mask, _ = mask_of(mask, (Q_LEN, KV_LEN))
         torchs._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
         try:
             theirs = torchs.flex_attention(q, k, v, MODS[mod], block_mask, enable_gqa=True)
@@ -285,7 +348,11 @@ Q, K, V = (torch.zeros(2, 4, 8, 16) for _ in range(3))
         ),
         (lambda: flex_attention(Q, K, V, "alibi"), ArgumentError, "score_mod: expected a modification"),
         (lambda: flex_attention(Q, K, V, Alibi(torch.zeros(3))), ValueError, "a table for 2 batches and 4 heads"),
-        (lambda: flex_attention(Q, K, V, Alibi(torch.zeros(4).requires_grad_())), NotImplementedError, "no gradient"),
+        (
+            lambda: flex_attention(Q, K, V, Alibi(torch.zeros(4).requires_grad_())),
+            NotImplementedError,
+            "deterministic=False",
+        ),
         (
             lambda: flex_attention(Q, K, V, DenseBias(torch.zeros(2, 4, 8, 7))),
             ValueError,

@@ -1,0 +1,164 @@
+"""Flex attention, backward, for the gradients of what a score modification captures.
+
+With g the gradient of modified scores, p * (dout v^T - delta) in the words of `kernel_bwd`: the second modification's share
+is g, and the first's g times the second's derivative. They are added to fp32 tables atomically, in any order.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+import triton
+import triton.language as tl
+from nojit.kernels.flash_attention.kernel_tiles import LN_2, LOG2_E, load_tile
+from nojit.kernels.flex.kernel_mods import add_gradient
+from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
+
+
+@triton.jit
+def flex_attention_bwd_captured_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    dout_ptr,
+    lse_ptr,
+    delta_ptr,
+    dfirst_ptr,
+    dsecond_ptr,
+    dbias_ptr,
+    spans_ptr,
+    blocks_ptr,
+    bits_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    block,
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    first_wanted,
+    dfirst_stride_b,
+    dfirst_stride_h,
+    second_wanted,
+    dsecond_stride_b,
+    dsecond_stride_h,
+    dbias_stride_b,
+    dbias_stride_h,
+    dbias_stride_m,
+    dbias_stride_n,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    group,
+    q_len,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_qb,
+    stride_qh,
+    stride_qm,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    stride_gb,
+    stride_gh,
+    stride_gm,
+    MASK: tl.constexpr,
+    SCORE_MOD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_DV: tl.constexpr,
+):
+    """Add the gradients of both slots' tables and of the dense bias to fp32 tensors.
+
+    Operands, mask and modification, one of the library, are those of `kernel_bwd_dq`. `first_wanted` and `second_wanted` are
+    the kinds of the slots whose gradients are asked for, else 0; what they are added to has strides of its own, 0 for what is
+    shared. The grid is ``cdiv(q_len, BLOCK_M) * batch * heads`` in x.
+    """
+    tiles = tl.cdiv(q_len, BLOCK_M)
+    # the longest go first, as in the forward
+    tile = tiles - 1 - tl.program_id(0) % tiles
+    batch_head = tl.program_id(0) // tiles
+    index_b = (batch_head // heads).to(tl.int64)
+    index_h = (batch_head % heads).to(tl.int64)
+    index_kv = index_h // group
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+
+    row_start = tile * BLOCK_M
+    rows = row_start + tl.arange(0, BLOCK_M)
+    lanes = tl.arange(0, BLOCK_N)
+    query_rows = rows.to(tl.int64)[:, None]
+    k_cols = tl.arange(0, BLOCK_D)
+    v_cols = tl.arange(0, BLOCK_DV)
+    q_ptrs = q_ptr + index_b * stride_qb + index_h * stride_qh + query_rows * stride_qm + k_cols[None, :]
+    dout_ptrs = dout_ptr + index_b * stride_gb + index_h * stride_gh + query_rows * stride_gm + v_cols[None, :]
+    q = load_tile(q_ptrs, rows, q_len, k_cols, head_dim, True, True)
+    dout = load_tile(dout_ptrs, rows, q_len, v_cols, v_dim, True, True)
+    row = batch_head.to(tl.int64) * q_len
+    lse = tl.load(lse_ptr + row + rows, mask=rows < q_len, other=float("inf")) * LOG2_E
+    # a row that saw nothing weighs nothing
+    lse = tl.where(lse == float("-inf"), float("inf"), lse)
+    delta = tl.load(delta_ptr + row + rows, mask=rows < q_len, other=0.0)
+    k_head_ptr = k_ptr + index_b * stride_kb + index_kv * stride_kh
+    v_head_ptr = v_ptr + index_b * stride_vb + index_kv * stride_vh
+    dfirst = (first_wanted, dfirst_ptr, dfirst_stride_b, dfirst_stride_h, first_reach)
+    dsecond = (second_wanted, dsecond_ptr, dsecond_stride_b, dsecond_stride_h, second_reach)
+    dbias = (dbias_ptr, dbias_stride_b, dbias_stride_h, dbias_stride_m, dbias_stride_n)
+
+    table = index_b * mask_batch + index_h * mask_head
+    table_ptr = spans_ptr + table * (tl.cdiv(q_len, block) * 3 if MASK == "bitmap" else q_len * 2)
+    first, end = own_spans(table_ptr, rows, q_len, kv_len, MASK)
+    walk, count = walk_of(
+        table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
+    )  # fmt: skip
+    for number in range(count):
+        start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
+        keys = start + lanes
+        # made here and not carried: see the forward
+        key_rows = keys.to(tl.int64)[:, None]
+        k = load_tile(k_head_ptr + key_rows * stride_kn + k_cols[None, :], keys, kv_len, k_cols, head_dim, True, True)
+        products = tl.dot(q, tl.trans(k), input_precision="ieee")
+        inside = (rows < q_len)[:, None] & (keys < kv_len)[None, :]
+        scores, _ = modified(
+            products, scale, index_b, index_h, rows[:, None], keys[None, :], inside, mods, SCORE_MOD
+        )  # fmt: skip
+        weights = tl.exp2(scores - lse[:, None])
+        if is_cut:
+            seen = visible(
+                rows[:, None], keys[None, :], row_start, start, first[:, None], end[:, None], left, right, bits_ptr,
+                bitmap, block, BLOCK_M, BLOCK_N, False, MASK,
+            )  # fmt: skip
+            weights = tl.where(seen & (keys < kv_len)[None, :], weights, 0.0)
+        v = load_tile(v_head_ptr + key_rows * stride_vn + v_cols[None, :], keys, kv_len, v_cols, v_dim, True, True)
+        dweights = tl.dot(dout, tl.trans(v), input_precision="ieee")
+        grad = weights * (dweights - delta[:, None])
+        # rows past the end weigh nothing, but a weight of 0 times what is not there need not be 0
+        grad = tl.where(inside, grad, 0.0)
+        add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
+        if second_kind == 3:
+            bent = scores * (LN_2 / second_value)
+            grad *= 1.0 - bent * bent
+        add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dfirst, dbias)
