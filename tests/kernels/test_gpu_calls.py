@@ -23,6 +23,7 @@ LISTS = {
     "huge": calls.huge_pointwise_calls,
     "flex attention": flex_calls.flex_calls,
     "gradients of flex attention": flex_calls.flex_gradient_calls,
+    "gradients of what flex attention captures": flex_calls.flex_captured_calls,
     "decoding": flex_decoding_calls.flex_decoding_calls,
     "products": matmul_calls.cases,
     "dense products": gemm_calls.cases,
