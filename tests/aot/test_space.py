@@ -148,6 +148,8 @@ FEWER = {
     "block_sparse_sdd_sm90": 2,
     "block_sparse_dsd_sm90": 14,
     "bmm_sm90": 42,
+    "conv_sm90": 42,
+    "conv_weight_grad_sm90": 42,
     "flash_attention_fwd_fp8": 12,
     "flash_attention_fwd_sm90": 9,
     "flash_attention_bwd_delta": 16,
