@@ -515,6 +515,14 @@ def test_traces_without_a_graph_break():
         assert torch.equal(got, right)
 
 
+def test_traces_masks_and_modifications():
+    q, k, v = make(1, 2, 1, 1, 40, 16)
+    mask = create_block_mask(dilated, None, None, 1, 40, "cpu")
+    words = {"enable_gqa": True, "block_mask": mask, "score_mod": Chain(SoftCap(2.0), Alibi(torch.rand(2)))}
+    traced = torch.compile(lambda *x: flex_decoding(*x, **words), backend="eager", fullgraph=True)
+    assert torch.equal(traced(q, k, v), flex_decoding(q, k, v, **words))
+
+
 def test_autocast_lowers_operands():
     q, k, v = make(1, 2, 2, 3, 40, 16)
     with torch.autocast("cpu", torch.bfloat16):
