@@ -8,6 +8,7 @@ Rows that fit a tile of `BLOCK` columns (`WHOLE`) are read once; longer ones twi
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+# ruff: noqa: C901 - what a constexpr leaves out is no path of a kernel
 
 import triton
 import triton.language as tl
@@ -32,13 +33,18 @@ def _scale(x, weight_ptr, weighs, cols, width):
 
 
 @triton.jit
+def _rstd_of(squares, width, eps):
+    """Return rstd, [ROWS, 1], of rows whose squares are [ROWS, BLOCK]; past what fp32 holds it is 0, as torch has it."""
+    return tl.rsqrt(tl.sum(squares, 1) / width + eps)[:, None]
+
+
+@triton.jit
 def rms_norm_fwd_kernel(
     input_ptr,
     residual_ptr,
     weight_ptr,
     out_ptr,
     sum_ptr,
-    rstd_ptr,
     rows,
     width,
     weighs,
@@ -49,7 +55,7 @@ def rms_norm_fwd_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write ``(input + residual) * rstd * weight``, and, where they are wanted, the sum and rstd (fp32 [rows]).
+    """Write ``(input + residual) * rstd * weight``, and the sum, where there is a residual.
 
     input and residual are [rows, width] with rows `stride_input` and `stride_residual` elements apart; what is written
     is contiguous. Grid: cdiv(rows, ROWS).
@@ -70,25 +76,21 @@ def rms_norm_fwd_kernel(
         if sum_ptr is not None:
             tl.store(sum_ptr + wide * width + cols[None, :], x, mask=mask)
         squares += x.to(tl.float32) * x.to(tl.float32)
-    # a sum of squares past what fp32 holds gives rstd 0, as torch's has it
-    rstd = tl.rsqrt(tl.sum(squares, 1) / width + eps)
-    if rstd_ptr is not None:
-        tl.store(rstd_ptr + places, rstd, mask=places < rows)
+    rstd = _rstd_of(squares, width, eps)
     for start in range(0, BLOCK if WHOLE else width, BLOCK):
         cols = start + lanes
         mask = in_rows & (cols < width)[None, :]
         if not WHOLE:
             x = _load_sum(input_ptrs, residual_ptrs, cols, mask)
-        y = _scale(x.to(tl.float32) * rstd[:, None], weight_ptr, weighs, cols, width)
+        y = _scale(x.to(tl.float32) * rstd, weight_ptr, weighs, cols, width)
         tl.store(out_ptrs + cols[None, :], y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width):
-    """Load a tile: the gradient, what was normalized by it, and the gradient times the weight; all fp32."""
+def _load_pair(grad_ptrs, input_ptrs, cols, mask):
+    """Load a tile of the gradient and one of what was normalized; both fp32."""
     grad = tl.load(grad_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
-    x = tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32) * rstd
-    return grad, x, _scale(grad, weight_ptr, weighs, cols, width)
+    return grad, tl.load(input_ptrs + cols[None, :], mask=mask, other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -114,13 +116,14 @@ def rms_norm_bwd_kernel(
     grad_sum_ptr,
     input_ptr,
     weight_ptr,
-    rstd_ptr,
     grad_input_ptr,
     partial_ptr,
     rows,
     width,
     weighs,
+    shares,
     programs,
+    eps,
     stride_grad,
     stride_grad_sum,
     stride_input,
@@ -128,38 +131,45 @@ def rms_norm_bwd_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write the input's gradient, and a program's share of the weight's to `partial_ptr`, fp32 [programs, width].
+    """Write the input's gradient, and, if `shares` is 1, each program's share of the weight's, fp32 [programs, width].
 
     grad is [rows, width], as is grad_sum, which is added to the input's gradient, and what is written, which is
-    contiguous. A program takes every `programs`-th run of `ROWS` rows. Without partial_ptr no share is written. Grid: programs.
+    contiguous. A program takes every `programs`-th run of `ROWS` rows. Long rows are read three times: for their squares, for their
+    products with the gradient, and for what is written. Grid: programs.
     """
     program = tl.program_id(0)
     lanes = tl.arange(0, BLOCK)
-    own_share = program.to(tl.int64) * width
+    share_ptr = partial_ptr + program.to(tl.int64) * width
     share = tl.zeros((ROWS, BLOCK), tl.float32)
-    if partial_ptr is not None and not WHOLE:
-        _clear(partial_ptr + own_share, width, BLOCK)
+    if not WHOLE and shares != 0:
+        _clear(share_ptr, width, BLOCK)
     for run in range(program, tl.cdiv(rows, ROWS), programs):
         places = run * ROWS + tl.arange(0, ROWS)
         wide = places.to(tl.int64)[:, None]
         in_rows = (places < rows)[:, None]
-        rstd = tl.load(rstd_ptr + places, mask=places < rows, other=0.0)[:, None]
         grad_ptrs, input_ptrs = grad_ptr + wide * stride_grad, input_ptr + wide * stride_input
         grad_sum_ptrs = None if grad_sum_ptr is None else grad_sum_ptr + wide * stride_grad_sum
-        products = tl.zeros((ROWS, BLOCK), tl.float32)
         x = tl.zeros((ROWS, BLOCK), tl.float32)
-        slope = tl.zeros((ROWS, BLOCK), tl.float32)
+        grad = tl.zeros((ROWS, BLOCK), tl.float32)
+        squares = tl.zeros((ROWS, BLOCK), tl.float32)
         for start in range(0, BLOCK if WHOLE else width, BLOCK):
             cols = start + lanes
-            mask = in_rows & (cols < width)[None, :]
-            grad, x, slope = _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width)
-            products += slope * x
+            grad, x = _load_pair(grad_ptrs, input_ptrs, cols, in_rows & (cols < width)[None, :])
+            squares += x * x
+        rstd = _rstd_of(squares, width, eps)
+        products = tl.zeros((ROWS, BLOCK), tl.float32)
+        for start in range(0, BLOCK if WHOLE else width, BLOCK):
+            cols = start + lanes
+            if not WHOLE:
+                grad, x = _load_pair(grad_ptrs, input_ptrs, cols, in_rows & (cols < width)[None, :])
+            # rows past the end are zeros, and so is what they add
+            normal = x * rstd
+            products += _scale(grad, weight_ptr, weighs, cols, width) * normal
             if WHOLE:
-                share += grad * x
-            elif partial_ptr is not None:
-                partial_ptrs = partial_ptr + own_share + cols
-                known = tl.load(partial_ptrs, mask=cols < width, other=0.0)
-                tl.store(partial_ptrs, known + tl.sum(grad * x, 0), mask=cols < width)
+                share += grad * normal
+            elif shares != 0:
+                known = tl.load(share_ptr + cols, mask=cols < width, other=0.0)
+                tl.store(share_ptr + cols, known + tl.sum(grad * normal, 0), mask=cols < width)
         mean = (tl.sum(products, 1) / width)[:, None]
         if not WHOLE:
             # the next run reads what this one wrote of its share, perhaps by other threads
@@ -168,7 +178,8 @@ def rms_norm_bwd_kernel(
             cols = start + lanes
             mask = in_rows & (cols < width)[None, :]
             if not WHOLE:
-                _, x, slope = _load_slopes(grad_ptrs, input_ptrs, weight_ptr, weighs, cols, mask, rstd, width)
-            _store_gradient(grad_input_ptr + wide * width, grad_sum_ptrs, cols, mask, (slope - x * mean) * rstd)
-    if partial_ptr is not None and WHOLE:
-        tl.store(partial_ptr + own_share + lanes, tl.sum(share, 0), mask=lanes < width)
+                grad, x = _load_pair(grad_ptrs, input_ptrs, cols, mask)
+            slope = _scale(grad, weight_ptr, weighs, cols, width)
+            _store_gradient(grad_input_ptr + wide * width, grad_sum_ptrs, cols, mask, (slope - x * rstd * mean) * rstd)
+    if WHOLE and shares != 0:
+        tl.store(share_ptr + lanes, tl.sum(share, 0), mask=lanes < width)

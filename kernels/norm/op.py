@@ -66,8 +66,8 @@ def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = No
         (result,) = _remember(input, None, weight, eps, own)
         return result
     _check(input, None, weight)
-    result, _, _ = _op(input, None, weight, own)
-    return result
+    traced: Tensor = _op(input, weight, own)
+    return traced
 
 
 def add_rms_norm(
@@ -101,8 +101,8 @@ def add_rms_norm(
         result, total = _remember(input, residual, weight, eps, own)
         return result, total
     _check(input, residual, weight)
-    result, total, _ = _op(input, residual, weight, own)
-    return result, total
+    traced: tuple[Tensor, Tensor] = _add_op(input, residual, weight, own)
+    return traced
 
 
 def _remember(
@@ -117,7 +117,7 @@ def _remember(
     recording = Recording(input, residual, weight)
     own_input, own_residual, own_weight = recording.operands
     assert own_input is not None  # noqa: S101 - what was given
-    out, total, _ = normalize(own_input, own_residual, own_weight, own, recording)
+    out, total = normalize(own_input, own_residual, own_weight, own, recording)
     results = (out,) if total is None else (out, total)
     _MEMO.remember(recording.recipe(*results), input, residual, weight, recording.source, eps)
     return results
@@ -166,127 +166,121 @@ def normalize(
     weight: Tensor | None,
     eps: float,
     caller: Caller = DIRECT,
-    *,
-    keeps: bool = False,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the norm; the sum, where there is a residual; and, where the backward pass wants it, rstd."""
+) -> tuple[Tensor, Tensor | None]:
+    """Return the norm and, where there is a residual, the sum; of operands that were checked."""
     width = input.shape[-1]
-    rows = input.numel() // width if width else 0
     out = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
     total = None
     if residual is not None:
         total = caller.make(torch.empty_like, input, memory_format=torch.contiguous_format)
-    rstd = caller.make(Tensor.new_empty, input, rows, dtype=torch.float32) if keeps else None
-    if rows:
+    if out.numel():
         source, stride = _rows_of(input, caller)
         added, added_stride = (None, 0) if residual is None else _rows_of(residual, caller)
         weights, weighs = _weights_of(weight, source, caller)
+        rows = out.numel() // width
         caller.launch(
-            "rms_norm_fwd", source, added, weights, out, total, rstd, rows, width, weighs, eps, stride, added_stride
-        )  # fmt: skip
-    return out, total, rstd
-
-
-def _run(
-    input: Tensor,  # noqa: A002 - torch's name
-    residual: Tensor | None,
-    weight: Tensor | None,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _check(input, residual, weight)
-    out, total, rstd = normalize(input, residual, weight, eps, keeps=True)
-    # what the operator returns has to be tensors, none of them an input
-    return out, input.new_empty(0) if total is None else total, out if rstd is None else rstd
-
-
-def _fake(
-    input: Tensor,  # noqa: A002 - torch's name
-    residual: Tensor | None,
-    weight: Tensor | None,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    del weight, eps
-    out = torch.empty_like(input, memory_format=torch.contiguous_format)
-    width = input.shape[-1]
-    rows = input.numel() // width if width else 0
-    return (
-        out,
-        input.new_empty(0) if residual is None else torch.empty_like(out),
-        out.new_empty(rows, dtype=torch.float32),
-    )
+            "rms_norm_fwd", source, added, weights, out, total, rows, width, weighs, eps, stride, added_stride
+        )
+    return out, total
 
 
 def run_backward(
-    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, rstd: Tensor, weighs: bool
+    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, eps: float, weighs: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of what was normalized and of the weight, which is empty unless `weighs` asks for it."""
-    width, rows = total.shape[-1], rstd.numel()
+    width = total.shape[-1]
     found = torch.empty_like(total, memory_format=torch.contiguous_format)
-    if not rows:
+    if not found.numel():
         return found, total.new_zeros(width if weighs else 0)
+    rows = found.numel() // width
     programs = min(rows, RUNS * (processors(total) if total.is_cuda else OTHERS))
-    partial = total.new_empty(programs, width, dtype=torch.float32) if weighs else None
+    partial = total.new_empty((programs, width) if weighs else (1, 1), dtype=torch.float32)
     source, stride = _rows_of(total, DIRECT)
     dense, grad_stride = _rows_of(grad, DIRECT)
     added, added_stride = (None, 0) if grad_total is None else _rows_of(grad_total, DIRECT)
-    weights, has_weight = _weights_of(weight, source, DIRECT)
-    library.get("rms_norm_bwd")(
-        dense,
-        added,
-        source,
-        weights,
-        rstd,
-        found,
-        partial,
-        rows,
-        width,
-        has_weight,
-        programs,
-        grad_stride,
-        added_stride,
-        stride,
-    )
-    return found, total.new_zeros(0) if partial is None else partial.sum(0).to(total.dtype)
+    weights, scales = _weights_of(weight, source, DIRECT)
+    facts = (rows, width, scales, int(weighs), programs, eps, grad_stride, added_stride, stride)
+    library.get("rms_norm_bwd")(dense, added, source, weights, found, partial, *facts)
+    return found, partial.sum(0).to(total.dtype) if weighs else total.new_empty(0)
+
+
+def _run(input: Tensor, weight: Tensor | None, eps: float) -> Tensor:  # noqa: A002 - torch's name
+    _check(input, None, weight)
+    return normalize(input, None, weight, eps)[0]
+
+
+def _run_sum(
+    input: Tensor,  # noqa: A002 - torch's name
+    residual: Tensor,
+    weight: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    _check(input, residual, weight)
+    out, total = normalize(input, residual, weight, eps)
+    assert total is not None  # noqa: S101 - there is a residual
+    return out, total
+
+
+def _fake(input: Tensor, *_: object) -> Tensor:  # noqa: A002 - torch's name
+    return torch.empty_like(input, memory_format=torch.contiguous_format)
+
+
+def _fake_sum(input: Tensor, *_: object) -> tuple[Tensor, Tensor]:  # noqa: A002 - torch's name
+    return _fake(input), _fake(input)
 
 
 def _fake_backward(
-    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, rstd: Tensor, weighs: bool
+    grad: Tensor, grad_total: Tensor | None, total: Tensor, weight: Tensor | None, eps: float, weighs: bool
 ) -> tuple[Tensor, Tensor]:
-    del grad, grad_total, weight, rstd
-    found = torch.empty_like(total, memory_format=torch.contiguous_format)
-    return found, total.new_empty(total.shape[-1] if weighs else 0)
+    del grad, grad_total, weight, eps
+    return _fake(total), total.new_empty(total.shape[-1] if weighs else 0)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    input, residual, weight, _ = inputs  # noqa: A001 - torch's name
-    _, total, rstd = output
-    ctx.added = residual is not None
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    input, weight, ctx.eps = inputs  # noqa: A001 - torch's name
+    ctx.save_for_backward(input, weight)
+
+
+def _save_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    _, _, weight, ctx.eps = inputs
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(total if ctx.added else input, weight, rstd)
+    ctx.save_for_backward(output[1], weight)
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_total: Tensor | None, _: object) -> tuple[Any, ...]:
-    total, weight, rstd = ctx.saved_tensors
-    if not ctx.added:
-        grad_total = None
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    input, weight = ctx.saved_tensors  # noqa: A001 - torch's name
+    weighs = ctx.needs_input_grad[1]
+    found, of_weight = _backward_op(grad, None, input, weight, ctx.eps, weighs)
+    return found, of_weight if weighs else None, None
+
+
+def _backward_sum(ctx: Any, grad: Tensor | None, grad_total: Tensor | None) -> tuple[Tensor | None, ...]:
+    total, weight = ctx.saved_tensors
     if grad is None:
         return grad_total, grad_total, None, None
-    weighs = weight is not None and ctx.needs_input_grad[2]
-    found, of_weight = _backward_op(grad, grad_total, total, weight, rstd, weighs)
-    return found, found if ctx.added else None, of_weight if weighs else None, None
+    weighs = ctx.needs_input_grad[2]
+    found, of_weight = _backward_op(grad, grad_total, total, weight, ctx.eps, weighs)
+    return found, found, of_weight if weighs else None, None
 
 
+_LIBRARY.define("rms_norm(Tensor input, Tensor? weight, float eps) -> Tensor", tags=_TAGS)
 _LIBRARY.define(
-    "rms_norm(Tensor input, Tensor? residual, Tensor? weight, float eps) -> (Tensor, Tensor, Tensor)", tags=_TAGS
+    "add_rms_norm(Tensor input, Tensor residual, Tensor? weight, float eps) -> (Tensor, Tensor)", tags=_TAGS
 )
 _LIBRARY.define(
-    "rms_norm_bwd(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, Tensor rstd, bool weighs) -> (Tensor, Tensor)",
+    "rms_norm_bwd(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, float eps, bool weighs) -> (Tensor, Tensor)",
     tags=_TAGS,
 )
-_LIBRARY.impl("rms_norm", _run, "CompositeExplicitAutograd")
-_LIBRARY.impl("rms_norm_bwd", run_backward, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::rms_norm", _fake, lib=_LIBRARY)
-torch.library.register_fake("nojit::rms_norm_bwd", _fake_backward, lib=_LIBRARY)
+for _name, _function, _faked in (
+    ("rms_norm", _run, _fake),
+    ("add_rms_norm", _run_sum, _fake_sum),
+    ("rms_norm_bwd", run_backward, _fake_backward),
+):
+    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"nojit::{_name}", _faked, lib=_LIBRARY)
 torch.library.register_autograd("nojit::rms_norm", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::add_rms_norm", _backward_sum, setup_context=_save_sum, lib=_LIBRARY)
 _op = torch.ops.nojit.rms_norm.default
+_add_op = torch.ops.nojit.add_rms_norm.default
 _backward_op = torch.ops.nojit.rms_norm_bwd.default
