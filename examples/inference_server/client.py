@@ -1,0 +1,208 @@
+"""Start the server in each way, and measure how soon it answers. Needs a GPU; ``--device cpu`` tries the script out.
+
+    python examples/inference_server/client.py --bundles artifacts [--out FOLDER] [--rounds 3] [--ways nojit,torch,...]
+
+Each start is a process of its own with empty caches: HOME, TMPDIR and every cache lie in a folder that nobody else has, whose
+files are counted in the end. ``jit, warm cache`` starts where ``jit, cold cache`` left its cache. Exits 1 if a bar is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from http.client import HTTPConnection
+from itertools import pairwise
+from pathlib import Path
+
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
+
+SERVER = Path(__file__).with_name("server.py")
+WAYS = {"nojit": "nojit", "torch": "torch", "jit, cold cache": "jit", "jit, warm cache": "jit"}
+FIRST_BAR, READY_BAR_MS = 1.1, 100
+SCALES = {
+    "ready_ms": "Time to ready",
+    "first_ms": "First token of the first request",
+    "token_ms": "Each further token, p50",
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one start came to; ms of wall time, as a client sees them."""
+
+    way: str
+    ready_ms: float
+    """From the start of the process to the first answer that says healthy."""
+    first_ms: float
+    """To the first token of the first request."""
+    steady_ms: float
+    """To the first token of later ones: p50."""
+    steady_p99_ms: float
+    token_ms: float
+    """From one token to the next: p50."""
+    token_p99_ms: float
+    files: int
+    """Files that the process left anywhere that it was let write."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of each server."""
+
+    requests: int
+    prompt: int
+    tokens: int
+
+    def ask(self, port: int) -> tuple[float, list[float]]:
+        """Ask once; return how long the first token took, and each one after it."""
+        connection = HTTPConnection("127.0.0.1", port, timeout=600)
+        body = json.dumps({"prompt": [1 + each % 250 for each in range(self.prompt)], "max_tokens": self.tokens})
+        clocks = [time.perf_counter()]
+        connection.request("POST", "/generate", body)
+        answer = connection.getresponse()
+        lines = []
+        while line := answer.readline():
+            clocks.append(time.perf_counter())
+            lines.append(json.loads(line))
+        connection.close()
+        if answer.status != 200 or lines[-1] != {"done": True}:
+            raise SystemExit(f"expected tokens, got status {answer.status} and {lines[-1:]}")
+        times = [1e3 * (after - before) for before, after in pairwise(clocks)]
+        # the last line is no token
+        return times[0], times[1:-1]
+
+
+@contextmanager
+def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[int, float]]:
+    """Run a server; give its port, and how long it took to be ready, in ms."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [*shlex.split(given.wrap), sys.executable, str(SERVER), f"--backend={WAYS[way]}", f"--port={port}"]
+    words += [f"--device={given.device}", *(["--small"] if given.small else [])]
+    words += [f"--bundles={given.bundles}"] if given.bundles else []
+    homes = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR")
+    environment = {**os.environ, **dict.fromkeys(homes, str(place)), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("TRITON_CACHE_DIR", None)
+    if WAYS[way] != "jit":
+        # no Triton, and no compiler on the path
+        words.append("--forbid-triton")
+        environment["PATH"] = ""
+    began = time.perf_counter()
+    process = subprocess.Popen(words, env=environment)
+    try:
+        while not healthy(port):
+            if process.poll() is not None:
+                raise SystemExit(f"{way}: the server ended with {process.returncode}")
+            time.sleep(0.001)
+        yield port, 1e3 * (time.perf_counter() - began)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def healthy(port: int) -> bool:
+    """Ask whether a server is."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=600)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except ConnectionError:
+        return False
+    finally:
+        connection.close()
+
+
+def measure(way: str, given: argparse.Namespace, place: Path) -> Figures:
+    """Start a server once, and ask it as often as `given` says."""
+    before = set(place.rglob("*"))
+    load = Load(given.requests, given.prompt, given.tokens)
+    with serving(way, given, place) as (port, ready_ms):
+        (first_ms, _), *later = (load.ask(port) for _ in range(1 + load.requests))
+    steady, tokens = [first for first, _ in later], [each for _, after in later for each in after]
+    files = sum(path.is_file() for path in set(place.rglob("*")) - before)
+    return Figures(way, ready_ms, first_ms, *percentiles(steady), *percentiles(tokens), files)
+
+
+def percentiles(times: list[float]) -> tuple[float, float]:
+    """Return p50 and p99."""
+    return statistics.median(times), sorted(times)[min(len(times) - 1, len(times) * 99 // 100)]
+
+
+def median(way: str, rounds: list[Figures]) -> Figures:
+    """Return the median of each figure, and the most files."""
+    names = [name for name in Figures.__dataclass_fields__ if name.endswith("_ms")]
+    middle = {name: statistics.median(getattr(each, name) for each in rounds) for name in names}
+    return Figures(way=way, files=max(each.files for each in rounds), **middle)
+
+
+def verdicts(figures: dict[str, Figures]) -> Iterator[tuple[str, bool]]:
+    """Hold nojit to its bars."""
+    ours, plain = figures.get("nojit"), figures.get("torch")
+    if ours:
+        yield f"first token at first <= {FIRST_BAR} x later ones", ours.first_ms <= FIRST_BAR * ours.steady_ms
+        yield "no file written", ours.files == 0
+    if ours and plain:
+        late = ours.ready_ms - plain.ready_ms
+        yield f"ready {late:.0f} ms after torch <= {READY_BAR_MS} ms", late <= READY_BAR_MS
+
+
+def chart(figures: dict[str, Figures], device: str) -> Chart:
+    """Draw what differs, each on a scale of its own."""
+
+    def bar(each: Figures, name: str) -> Bar:
+        value = getattr(each, name)
+        return Bar(each.way, (("ms", value),), f"{value:,.1f} ms")
+
+    groups = [Group(title, tuple(bar(each, name) for each in figures.values())) for name, title in SCALES.items()]
+    return Chart("How soon a language model's server answers", f"ms as a client sees them, {device}", tuple(groups))
+
+
+def main() -> int:
+    """Measure, print, write, judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundles")
+    parser.add_argument("--ways", default=";".join(WAYS), help="separated by semicolons")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--small", action="store_true", help="serve a model that a CPU has time for")
+    parser.add_argument("--rounds", type=int, default=3, help="starts of each way")
+    parser.add_argument("--requests", type=int, default=50, help="after the first one")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--wrap", default="", help="a command that runs the server's: bwrap and its words, say")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    rounds: dict[str, list[Figures]] = {way: [] for way in given.ways.split(";")}
+    for _ in range(given.rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for way, made in rounds.items():
+                with tempfile.TemporaryDirectory() as fresh:
+                    made.append(measure(way, given, Path(cache if way.startswith("jit") else fresh)))
+    figures = {way: median(way, made) for way, made in rounds.items()}
+    for each in figures.values():
+        said = ((name, value) for name, value in asdict(each).items() if name != "way")
+        print(f"{each.way}: {', '.join(f'{name} {value:.1f}' for name, value in said)}")
+    if given.out:
+        given.out.mkdir(parents=True, exist_ok=True)
+        table = [asdict(each) for each in figures.values()]
+        (given.out / "inference_server.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        (given.out / "inference_server.svg").write_text(svg(chart(figures, given.device)), encoding="utf-8")
+    judged = list(verdicts(figures))
+    for bar, kept in judged:
+        print(f"{'kept' if kept else 'NOT KEPT'}: {bar}")
+    return 0 if all(kept for _, kept in judged) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

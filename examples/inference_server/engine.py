@@ -1,0 +1,181 @@
+"""Serves requests with a model: new ones join between two steps, and all that have begun take each step together.
+
+One thread owns the model. Those who ask hand it requests, and get tokens through a function of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from model import Decoder
+
+Update = int | Exception | None
+"""A token; what ended a request; None after its last token."""
+
+
+class BusyError(Exception):
+    """As many requests wait as may."""
+
+
+@dataclass(eq=False)
+class Request:
+    """What is asked for, and how much of it is there."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    temperature: float
+    tell: Callable[[Update], object]
+    """Called by the engine's thread, and not to wait for anything."""
+    cancelled: bool = False
+    made: int = 0
+
+
+class Engine:
+    """The thread that serves.
+
+    Attributes:
+        model: nobody else's while it runs.
+        counts: of ``tokens``, and of requests by how they ended: ``done``, ``cancelled``, ``failed`` or ``refused``.
+
+    Args:
+        model: what to serve with.
+        queue: requests that may wait for a slot.
+    """
+
+    def __init__(self, model: Decoder, queue: int = 32) -> None:
+        self.model = model
+        self.counts: Counter[str] = Counter()
+        self._queue = queue
+        self._waiting: deque[Request] = deque()
+        self._slots: list[Request | None] = [None] * model.shape.slots
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Say whether it serves."""
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Say how many requests wait for a slot."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Say how many requests have one."""
+        return sum(request is not None for request in self._slots)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what is under way after the present step, and the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+
+    def submit(self, request: Request) -> None:
+        """Have a request served.
+
+        Raises:
+            BusyError: too many wait, or the engine is stopping.
+        """
+        with self._wake:
+            if len(self._waiting) >= self._queue or self._stopping:
+                self.counts["refused"] += 1
+                raise BusyError(f"expected fewer than {self._queue} requests that wait")
+            self._waiting.append(request)
+            self._wake.notify()
+
+    def cancel(self, request: Request) -> None:
+        """Want no more of a request; one that has ended stays as it is."""
+        with self._wake:
+            request.cancelled = True
+            self._wake.notify()
+
+    def _run(self) -> None:
+        try:
+            while self._wait():
+                self._serve()
+        finally:
+            # nobody is left waiting for what will not come
+            with self._wake:
+                self._stopping = True
+            for request in (*self._waiting, *filter(None, self._slots)):
+                request.tell(BusyError("the server is stopping"))
+
+    def _serve(self) -> None:
+        """Take a step; if one fails, all that were under way end, for whose fault it is nobody knows."""
+        try:
+            self._admit()
+            if self.running:
+                self._step()
+        except Exception as error:
+            logging.getLogger(__name__).exception("a step failed")
+            failed = [slot for slot, request in enumerate(self._slots) if request is not None]
+            for slot in failed:
+                self._end(slot, "failed", error)
+            # on a device that is lost this fails too, and ends the thread
+            for slot in failed:
+                self.model.release(slot)
+
+    def _wait(self) -> bool:
+        """Wait for something to do; say whether to go on."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._stopping or self._waiting or self.running)
+            return not self._stopping
+
+    def _admit(self) -> None:
+        """Give free slots to those who wait."""
+        self._sweep()
+        for slot, holder in enumerate(self._slots):
+            if holder is None and (request := self._next()) is not None:
+                # it has its slot before anything can fail
+                self._slots[slot] = request
+                self._tell(slot, self.model.start(slot, request.prompt, request.temperature))
+
+    def _next(self) -> Request | None:
+        with self._wake:
+            while self._waiting:
+                request = self._waiting.popleft()
+                if not request.cancelled:
+                    return request
+                self.counts["cancelled"] += 1
+        return None
+
+    def _sweep(self) -> None:
+        """Free the slots of those who went away."""
+        for slot, request in enumerate(self._slots):
+            if request is not None and request.cancelled:
+                self._end(slot, "cancelled", None)
+                self.model.release(slot)
+
+    def _step(self) -> None:
+        for slot, token in enumerate(self.model.step()):
+            if self._slots[slot] is not None:
+                self._tell(slot, token)
+
+    def _tell(self, slot: int, token: int) -> None:
+        request = self._slots[slot]
+        if request is None:
+            return
+        request.made += 1
+        self.counts["tokens"] += 1
+        request.tell(token)
+        if request.made == request.max_tokens:
+            self._end(slot, "done", None)
+            self.model.release(slot)
+
+    def _end(self, slot: int, how: str, last: Exception | None) -> None:
+        request, self._slots[slot] = self._slots[slot], None
+        self.counts[how] += 1
+        if request is not None:
+            request.tell(last)

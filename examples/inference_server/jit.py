@@ -1,0 +1,212 @@
+"""The shipped kernels through Triton's own JIT: what a server without bundles does, to be measured beside nojit.
+
+`JitKernels` is a provider for `nojit.kernels.library.override`. It looks a kernel up in its manifest, takes the first config
+there that fits the call and the arch, and launches ``function[grid](...)``, so that Triton compiles whatever is new to it.
+Tuned tables are not asked, and ints are as wide as Triton takes them to be, which is enough for the sizes of this example.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from nojit.kernels.maps import Described
+from nojit.runtime import expr
+from nojit.runtime.errors import KernelNotFoundError, NoMatchingVariantError
+from nojit.runtime.type_names import descriptor_parts
+from nojit.runtime.values import FunctionRef
+from torch import Tensor
+
+TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+"""Triton's names of torch's floats; ints are called ``i32`` and the like."""
+RULES = {"archs", "when", "requires"}
+ALIGNED_BYTES = 256
+"""As much of an address as any rule asks for."""
+
+
+class JitKernels:
+    """The kernels of a folder of manifests, for a device of compute capability ``arch / 10``."""
+
+    def __init__(self, folder: Path, arch: int) -> None:
+        manifests = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
+        self._specs = {
+            spec["name"]: (spec, manifest["bundle"]) for manifest in manifests for spec in manifest["kernel"]
+        }
+        self._arch = arch
+
+    def __call__(self, name: str) -> JitKernel:
+        """Give a kernel.
+
+        Raises:
+            KernelNotFoundError: no manifest has it.
+        """
+        if name not in self._specs:
+            raise KernelNotFoundError(f"expected one of {len(self._specs)} kernels", got=repr(name))
+        spec, bundle = self._specs[name]
+        archs = [int(arch.removeprefix("sm_")) for arch in bundle["archs"]]
+        return JitKernel(spec, max((arch for arch in archs if arch <= self._arch), default=min(archs)))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How calls of one kind are launched."""
+
+    grid: tuple[int, ...]
+    types: dict[str, str]
+    """Of each param."""
+    constexprs: dict[str, Any]
+    """And options."""
+
+
+class JitKernel:
+    """A kernel of a manifest; what is chosen for a call is remembered under all that it may depend on."""
+
+    def __init__(self, spec: Mapping[str, Any], arch: int) -> None:
+        self._spec, self._arch = spec, arch
+        module, _, name = spec["source"].partition(":")
+        function: Any = getattr(import_module(module), name)
+        self._params: dict[str, str] = {
+            name: spec["params"][name] for name in function.arg_names if name in spec["params"]
+        }
+        hinted = {name for hints in spec.get("hints", ()) for name in hints}
+        # kernels count on it that nothing but what their manifests hint at becomes a constant
+        plain = [name for name, kind in self._params.items() if kind[0] == "i" and name not in hinted]
+        self._function: Any = type(function)(function.fn, do_not_specialize=plain)
+        matrix = {axis: [_value(value) for value in values] for axis, values in spec.get("matrix", {}).items()}
+        used = {axis for axis in matrix for kind in self._params.values() if f"{{{axis}}}" in kind}
+        self._matrix = {axis: values for axis, values in matrix.items() if axis in used}
+        self._derived = {
+            name: expr.parse(rule if isinstance(rule, str) else rule["expr"])
+            for name, rule in spec.get("derived", {}).items()
+        }
+        self._known: dict[Any, Chosen] = {}
+
+    def __call__(self, *args: Any, **constexprs: Any) -> None:
+        """Launch over the manifest's grid."""
+        key = (tuple(map(_fact, args)), *constexprs.items())
+        chosen = self._known.get(key)
+        if chosen is None:
+            chosen = self._known[key] = self._choose(args, constexprs)
+        given = [
+            _described(arg, kind) if isinstance(arg, Described) else arg
+            for arg, kind in zip(args, chosen.types.values(), strict=True)
+        ]
+        self._function[chosen.grid](*given, **chosen.constexprs)
+
+    def __getitem__(self, grid: Any) -> Any:
+        """Refuse: the operators of this example leave the grid to the manifest."""
+        raise NotImplementedError("expected a launch over the manifest's own grid")
+
+    def _choose(self, args: tuple[Any, ...], constexprs: Mapping[str, Any]) -> Chosen:
+        seen = {name: _seen(arg) for name, arg in zip(self._params, args, strict=True)}
+        for axes, config in product(self._axes(args, constexprs), self._spec["configs"]):
+            names = {"arch": self._arch, **seen, **_spelled({**axes, **constexprs, **config})}
+            if not self._serves(config, constexprs, names):
+                continue
+            derived = {name: rule.evaluate(names) for name, rule in self._derived.items()}
+            rules = [rule["when"] for rule in self._spec.get("exclude", ())]
+            if any(expr.parse(rule).evaluate(names | derived) for rule in rules):
+                continue
+            grid = [int(str(expr.parse(side).evaluate(names | derived))) for side in self._spec["grid"]]
+            types = {
+                name: kind.format(**_spelled({**axes, **constexprs, **config})) for name, kind in self._params.items()
+            }
+            settings = {name: value for name, value in config.items() if name not in RULES}
+            given = {name: _function(value) for name, value in constexprs.items()}
+            return Chosen(tuple(grid), types, {**given, **settings, **derived})
+        raise NoMatchingVariantError(
+            f"expected a config of {self._spec['name']} that fits",
+            got=f"none for sm_{self._arch} with {dict(constexprs)}",
+        )
+
+    def _axes(self, args: tuple[Any, ...], constexprs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """List the values of axes that types name, under which the types take the arguments."""
+        open_axes = {axis: values for axis, values in self._matrix.items() if axis not in constexprs}
+        for values in product(*open_axes.values()):
+            axes = dict(zip(open_axes, values, strict=True))
+            known = _Fill(_spelled({**axes, **constexprs}))
+            if all(_takes(kind.format_map(known), arg) for kind, arg in zip(self._params.values(), args, strict=True)):
+                yield axes
+
+    def _serves(self, config: Mapping[str, Any], constexprs: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+        if f"sm_{self._arch}" not in config.get("archs", (f"sm_{self._arch}",)):
+            return False
+        if any(name in config and config[name] != value for name, value in constexprs.items()):
+            return False
+        return all(expr.parse(config.get(rule, "true")).evaluate(names) is True for rule in ("when", "requires"))
+
+
+class _Fill(dict[str, Any]):
+    """Leaves open what a config chooses."""
+
+    def __missing__(self, name: str) -> str:
+        return f"{{{name}}}"
+
+
+def _value(value: Any) -> Any:
+    """Return a value of an axis as a call passes it."""
+    if not isinstance(value, dict):
+        return value
+    return FunctionRef(value["function"]) if "function" in value else None
+
+
+def _spelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as expressions see them."""
+    return {
+        name: value.name if isinstance(value, FunctionRef) else value
+        for name, value in values.items()
+        if name not in RULES
+    }
+
+
+def _function(value: Any) -> Any:
+    if not isinstance(value, FunctionRef):
+        return value
+    module, _, name = value.name.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _fact(arg: Any) -> Any:
+    """Return what may decide how a call is launched."""
+    base = arg.base if isinstance(arg, Described) else arg
+    if isinstance(base, Tensor):
+        return base.dtype, base.data_ptr() % ALIGNED_BYTES
+    return float if isinstance(arg, float) else (type(arg), arg)
+
+
+def _seen(arg: Any) -> Any:
+    """Return an argument as expressions see it."""
+    base = arg.base if isinstance(arg, Described) else arg
+    if isinstance(base, Tensor):
+        return expr.Pointer(base.data_ptr())
+    return expr.Opaque(0) if isinstance(arg, float) else arg
+
+
+def _takes(kind: str, arg: Any) -> bool:
+    """Say whether a param of a type takes an argument."""
+    if arg is None:
+        return kind.endswith("?")
+    base = arg.base if isinstance(arg, Described) else arg
+    if isinstance(base, Tensor):
+        name = str(base.dtype).removeprefix("torch.")
+        element = TYPES.get(name, name.replace("uint", "u").replace("int", "i"))
+        return kind.removesuffix("?") == f"*{element}" or kind.startswith(f"tensordesc<{element}[")
+    if isinstance(arg, bool) or not isinstance(arg, int):
+        return kind == "fp32" and isinstance(arg, float)
+    return kind[0] == "i" and kind[1:].isdigit() and -(1 << int(kind[1:]) - 1) <= arg < 1 << int(kind[1:]) - 1
+
+
+def _described(arg: Described, kind: str) -> Any:
+    """Describe the same tensor to Triton, with the block of its type and the default layout; kernels over maps are Gluon's."""
+    from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - on such devices only
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: PLC0415 - likewise
+    from triton.language.core import dtype  # noqa: PLC0415 - likewise
+
+    element, block = descriptor_parts(kind)
+    layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
+    return TensorDescriptor(arg.base, list(arg.shape), list(arg.strides), list(block), layout)

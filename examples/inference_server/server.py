@@ -1,0 +1,203 @@
+"""A server of a language model: tokens as they are made, its health, and its metrics.
+
+    python examples/inference_server/server.py [--backend nojit|torch|jit] [--bundles FOLDER] [--port 8000]
+
+POST /generate ``{"prompt": [1, 2, 3], "max_tokens": 16, "temperature": 0.0}``
+    a line of JSON for each token, ``{"token": 7}``; last ``{"done": true}``, or ``{"error": "..."}``
+GET /health
+    200 if the device can be used, 503 from when only a new process can
+GET /metrics
+    for Prometheus
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+import uvicorn
+from backends import MANIFESTS, make_backend
+from engine import BusyError, Engine, Request, Update
+from metrics import Launches, exposition
+from model import SMALL, Decoder, Shape
+from nojit import runtime
+from starlette import requests, responses
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+BODY_BYTES = 1 << 20
+"""Longer bodies are refused unread."""
+FIELDS = {"prompt": None, "max_tokens": 16, "temperature": 0.0}
+"""What a request may say, with what holds where it does not."""
+HOTTEST = 100.0
+
+
+class RefusedError(Exception):
+    """A request that is wrong, and the status that says so."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def parse(body: bytes, shape: Shape, tell: partial[None]) -> Request:
+    """Read a request.
+
+    Raises:
+        RefusedError: 400, it is no JSON object; 422, it says something else than a request can.
+    """
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(400, f"body: expected JSON, got {error}") from None
+    if not isinstance(said, dict):
+        raise RefusedError(400, f"body: expected an object, got {type(said).__name__}")
+    if unknown := sorted(said.keys() - FIELDS.keys()):
+        raise RefusedError(422, f"body: expected {', '.join(FIELDS)}, got {', '.join(unknown)}")
+    prompt, most, temperature = (said.get(name, default) for name, default in FIELDS.items())
+    if not isinstance(prompt, list) or not prompt:
+        raise RefusedError(422, f"prompt: expected a list of tokens, got {prompt!r:.40}")
+    wrong = next((each for each in prompt if type(each) is not int or not 0 <= each < shape.vocabulary), None)
+    if wrong is not None:
+        raise RefusedError(422, f"prompt: expected tokens from 0 to {shape.vocabulary - 1}, got {wrong!r:.40}")
+    if type(most) is not int or most < 1:
+        raise RefusedError(422, f"max_tokens: expected 1 or more, got {most!r:.40}")
+    if len(prompt) + most > shape.context:
+        got = f"{len(prompt)} and {most}"
+        raise RefusedError(422, f"prompt and max_tokens: expected {shape.context} together at most, got {got}")
+    if type(temperature) not in {int, float} or not 0 <= temperature <= HOTTEST:
+        raise RefusedError(422, f"temperature: expected 0 to {HOTTEST:g}, got {temperature!r:.40}")
+    return Request(tuple(prompt), most, float(temperature), tell)
+
+
+class Server:
+    """What answers; the engine runs while the application does.
+
+    Args:
+        engine: makes the tokens.
+        launches: counts launches for the metrics, if they are to be counted.
+    """
+
+    def __init__(self, engine: Engine, launches: Launches | None = None) -> None:
+        self._engine, self._launches = engine, launches
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes = [
+            Route("/generate", self.generate, methods=["POST"]),
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+        ]
+        return Starlette(routes=routes, lifespan=self._serving, exception_handlers={RefusedError: refuse})
+
+    @asynccontextmanager
+    async def _serving(self, _: Starlette) -> AsyncIterator[None]:
+        with self._engine.model.backend.ready():
+            self._engine.start()
+            try:
+                yield
+            finally:
+                self._engine.stop()
+
+    @property
+    def healthy(self) -> bool:
+        """Say whether requests can be served."""
+        return runtime.healthy() and self._engine.alive
+
+    async def generate(self, asked: requests.Request) -> responses.Response:
+        """Stream tokens.
+
+        Raises:
+            RefusedError: as of `read` and `parse`; 503, too many requests wait, or the device cannot be used.
+        """
+        if not self.healthy:
+            raise RefusedError(503, "the device cannot be used any more: this process must be restarted")
+        updates: asyncio.Queue[Update] = asyncio.Queue()
+        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, updates.put_nowait)
+        request = parse(await read(asked), self._engine.model.shape, tell)
+        try:
+            self._engine.submit(request)
+        except BusyError as error:
+            raise RefusedError(503, str(error)) from None
+        return responses.StreamingResponse(self._stream(request, updates), media_type="application/x-ndjson")
+
+    async def _stream(self, request: Request, updates: asyncio.Queue[Update]) -> AsyncIterator[str]:
+        try:
+            while type(update := await updates.get()) is int:
+                yield f'{{"token": {update}}}\n'
+            last = {"done": True} if update is None else {"error": f"{type(update).__name__}: {update}"}
+            yield f"{json.dumps(last)}\n"
+        finally:
+            # whoever goes away ends the stream here
+            self._engine.cancel(request)
+
+    async def health(self, _: requests.Request) -> responses.Response:
+        """Tell a probe."""
+        healthy = self.healthy
+        return responses.JSONResponse({"healthy": healthy}, 200 if healthy else 503)
+
+    async def metrics(self, _: requests.Request) -> responses.Response:
+        """Tell Prometheus."""
+        text = exposition(self._engine, self._launches)
+        return responses.PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def refuse(_: requests.Request, error: Exception) -> responses.Response:
+    """Say what is wrong with a request."""
+    status = error.status if isinstance(error, RefusedError) else 500
+    return responses.JSONResponse({"error": str(error)}, status, {"retry-after": "1"} if status == 503 else None)
+
+
+async def read(asked: requests.Request) -> bytes:
+    """Read a body as far as it may go.
+
+    Raises:
+        RefusedError: 413, it is too long.
+    """
+    body = b""
+    async for chunk in asked.stream():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            raise RefusedError(413, f"body: expected at most {BODY_BYTES} bytes, got more")
+    return body
+
+
+def main() -> None:
+    """Make a model and serve it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=["nojit", "torch", "jit"], default="nojit")
+    parser.add_argument("--bundles", help="where nojit's bundles are, if not where it looks by itself")
+    parser.add_argument("--manifests", type=Path, default=MANIFESTS, help="what the JIT compiles")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--small", action="store_true", help="serve a model that a CPU has time for")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--queue", type=int, default=32, help="requests that may wait")
+    parser.add_argument(
+        "--count-launches", action="store_true", help="have them in the metrics, for a microsecond each"
+    )
+    parser.add_argument("--forbid-triton", action="store_true", help="make any import of Triton an error")
+    given = parser.parse_args()
+    if given.forbid_triton:
+        sys.modules["triton"] = None  # type: ignore[assignment]
+    if given.bundles:
+        os.environ["NOJIT_BUNDLES"] = given.bundles
+    device = torch.device(given.device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    model = Decoder(
+        SMALL if given.small else Shape(), make_backend(given.backend, device, given.manifests), device, dtype
+    )
+    server = Server(Engine(model, given.queue), Launches() if given.count_launches else None)
+    uvicorn.run(server.app(), host=given.host, port=given.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""The server of the examples on the CPU: its model by each backend, its answers, and what it refuses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from nojit import runtime
+
+pytest.importorskip("uvicorn")
+testclient = pytest.importorskip("starlette.testclient")
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/inference_server"
+MODULES = ("backends", "client", "engine", "metrics", "model", "server")
+CPU = torch.device("cpu")
+PROMPTS = ([5, 9, 200, 17, 3], [1], list(range(60)))
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """The example's modules, which are forgotten again."""
+    monkeypatch.syspath_prepend(FOLDER)
+    yield SimpleNamespace(**{name: import_module(name) for name in MODULES})
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def make_model(example, backend="torch"):
+    return example.model.Decoder(example.model.SMALL, example.backends.make_backend(backend, CPU), CPU, torch.float32)
+
+
+def answer(model, prompts, steps):
+    """Return the tokens that each prompt is answered with, side by side."""
+    tokens = [[model.start(slot, prompt)] for slot, prompt in enumerate(prompts)]
+    for _ in range(steps):
+        for made, token in zip(tokens, model.step(), strict=False):
+            made.append(token)
+    return tokens
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_says_what_reading_everything_anew_says(example):
+    model = make_model(example)
+    tokens = answer(model, PROMPTS, steps=4)
+    assert len({tuple(made) for made in tokens}) == 3
+    for prompt, made in zip(PROMPTS, tokens, strict=True):
+        for count in range(1, 5):
+            assert make_model(example).start(1, [*prompt, *made[:count]]) == made[count]
+
+
+def test_a_slot_that_was_released_is_as_new(example):
+    model = make_model(example)
+    answer(model, PROMPTS, steps=3)
+    for slot in range(3):
+        model.release(slot)
+    # more steps than there is room for: nothing moves where nobody is
+    for _ in range(example.model.SMALL.context + 1):
+        model.step()
+    assert answer(model, PROMPTS[::-1], steps=3) == answer(make_model(example), PROMPTS[::-1], steps=3)
+
+
+def test_a_temperature_draws_from_the_softmax_of_its_own_row(example):
+    model = make_model(example)
+    model._head = torch.eye(64)
+    states = torch.full((3000, 64), -1e9)
+    states[:, 3], states[:, 7] = 0.0, 2.0
+    drawn = model._choose(states, torch.full((3000,), 2.0))
+    assert float((drawn == 7).float().mean()) == pytest.approx(0.731, abs=0.04)
+    assert set(drawn.tolist()) == {3, 7}
+    assert (model._choose(states, torch.zeros(3000)) == 7).all()
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_nojits_kernels_answer_as_torch_does(example):
+    prompts = [prompt[:9] for prompt in PROMPTS]
+    assert answer(make_model(example, "nojit"), prompts, 2) == answer(make_model(example), prompts, 2)
+
+
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from backends import make_backend
+from model import SMALL, Decoder
+
+cpu, made = torch.device("cpu"), []
+for name in ("torch", "jit"):
+    backend = make_backend(name, cpu)
+    with backend.ready():
+        model = Decoder(SMALL, backend, cpu, torch.float32)
+        made.append([model.start(0, [5, 9, 200, 17]), model.start(2, [7]), *model.step()[::2], *model.step()[::2]])
+assert made[0] == made[1], made
+"""
+
+
+@pytest.mark.triton
+def test_the_jit_finds_the_same_kernels_in_the_manifests(monkeypatch):
+    # a process of its own, where Triton interprets instead
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    subprocess.run([sys.executable, "-c", CHILD, FOLDER], check=True, timeout=120)
+
+
+NO_TRITON = """
+import sys
+sys.modules["triton"] = None
+sys.path.insert(0, sys.argv[1])
+import server, torch
+from backends import ELSEWHERE, EVERYWHERE, make_backend
+from model import SMALL, Decoder
+from nojit.kernels import library
+
+asked, cpu = set(), torch.device("cpu")
+
+def provide(name):
+    asked.add(name)
+    return lambda *args, **constexprs: None
+
+with library.override(provide):
+    model = Decoder(SMALL, make_backend("nojit", cpu), cpu, torch.float32)
+    for prompt in ([1], [1, 2, 3]):
+        model.start(0, prompt)
+        model.step()
+assert asked <= {*EVERYWHERE, *ELSEWHERE}, asked
+assert asked >= {"bmm", "flash_attention_fwd", "flex_decoding", "rms_norm_fwd", "swiglu", "swiglu_rectangles"}, asked
+assert not [name for name in sys.modules if name.startswith("triton.")]
+"""
+
+
+def test_serving_from_a_bundle_imports_no_triton_and_launches_what_is_preloaded():
+    subprocess.run([sys.executable, "-c", NO_TRITON, FOLDER], check=True, timeout=120)
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """Makes a model wait in its next step until it is let go."""
+
+    def __init__(self, model) -> None:
+        self.step, self.inside, self.go = model.step, threading.Event(), threading.Event()
+        model.step = self
+
+    def __call__(self) -> list[int]:
+        self.inside.set()
+        assert self.go.wait(30)
+        return self.step()
+
+
+@pytest.fixture
+def engine(example):
+    return example.engine.Engine(make_model(example))
+
+
+@pytest.fixture
+def client(example, engine):
+    with testclient.TestClient(example.server.Server(engine).app()) as client:
+        yield client
+
+
+def generate(client, **said):
+    with client.stream("POST", "/generate", json={"prompt": [5, 9, 200, 17, 3], **said}) as answer:
+        return answer.status_code, [json.loads(line) for line in answer.iter_lines()]
+
+
+def test_tokens_come_a_line_each(client, example):
+    (expected,) = answer(make_model(example), PROMPTS[:1], steps=3)
+    for _ in range(5):
+        assert generate(client, max_tokens=4) == (200, [*({"token": token} for token in expected), {"done": True}])
+    assert generate(client, max_tokens=1) == (200, [{"token": expected[0]}, {"done": True}])
+
+
+def test_requests_side_by_side_get_what_each_would_get_alone(client, example):
+    alone = [generate(client, prompt=prompt, max_tokens=9)[1] for prompt in PROMPTS]
+    together: dict[int, object] = {}
+
+    def ask(number):
+        together[number] = generate(client, prompt=PROMPTS[number], max_tokens=9)[1]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [together[number] for number in range(3)] == alone
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "body: expected JSON"),
+        (b"\xff", 400, "body: expected JSON"),
+        (b"[]", 400, "body: expected an object, got list"),
+        (b'{"prompt": [1], "seed": 3}', 422, "expected prompt, max_tokens, temperature, got seed"),
+        (b"{}", 422, "prompt: expected a list of tokens, got None"),
+        (b'{"prompt": []}', 422, "prompt: expected a list of tokens, got []"),
+        (b'{"prompt": [1, 300]}', 422, "prompt: expected tokens from 0 to 299, got 300"),
+        (b'{"prompt": [true]}', 422, "got True"),
+        (b'{"prompt": [-1]}', 422, "got -1"),
+        (b'{"prompt": [1], "max_tokens": 0}', 422, "max_tokens: expected 1 or more, got 0"),
+        (b'{"prompt": [1], "max_tokens": 1.0}', 422, "max_tokens: expected 1 or more, got 1.0"),
+        (b'{"prompt": [1], "max_tokens": 128}', 422, "expected 128 together at most, got 1 and 128"),
+        (b'{"prompt": [1], "temperature": -1}', 422, "temperature: expected 0 to 100, got -1"),
+        (b'{"prompt": [1], "temperature": NaN}', 422, "temperature: expected 0 to 100, got nan"),
+        (b'{"prompt": [1], "temperature": "hot"}', 422, "temperature: expected 0 to 100, got 'hot'"),
+        (b" " * (1 << 20) + b"{}", 413, "body: expected at most 1048576 bytes"),
+        (b"[" * 100_000, 400, "body: expected JSON"),
+    ],
+)
+def test_wrong_requests_are_told_what_is_wrong(body, status, words, client):
+    refused = client.post("/generate", content=body)
+    assert refused.status_code == status
+    assert words in refused.json()["error"]
+    assert client.get("/health").status_code == 200
+
+
+def test_a_full_queue_is_said(client, engine, example):
+    held, engine._queue = Held(engine.model), 1
+    first = threading.Thread(target=generate, args=(client,))
+    first.start()
+    assert held.inside.wait(30)
+    told: list[object] = []
+    # there is a slot for it, but nobody to give it one
+    engine.submit(example.engine.Request((1,), 1, 0.0, told.append))
+    status, (said,) = generate(client)
+    assert (status, said) == (503, {"error": "expected fewer than 1 requests that wait"})
+    held.go.set()
+    first.join()
+    assert generate(client, max_tokens=2)[0] == 200
+    assert len(told) == 2
+    assert engine.counts["refused"] == 1
+
+
+def test_a_step_that_fails_ends_what_was_under_way_alone(client, engine, caplog):
+    step = engine.model.step
+
+    def fail():
+        engine.model.step = step
+        raise RuntimeError("the kernel went wrong")
+
+    whole = generate(client, max_tokens=3)
+    engine.model.step = fail
+    status, lines = generate(client, max_tokens=3)
+    assert status == 200
+    assert lines == [whole[1][0], {"error": "RuntimeError: the kernel went wrong"}]
+    assert "a step failed" in caplog.text
+    assert generate(client, max_tokens=3) == whole
+    assert engine.counts["failed"] == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lost_device_leaves_nobody_waiting(client, engine, monkeypatch):
+    def lose(*_):
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr(engine.model, "step", lose)
+    monkeypatch.setattr(engine.model, "release", lose)
+    assert generate(client, max_tokens=3)[1][-1] == {"error": "RuntimeError: the device is lost"}
+    engine._thread.join(30)
+    assert client.get("/health").status_code == 503
+    assert generate(client)[0] == 503
+
+
+def test_a_probe_is_told_of_a_broken_context(client, monkeypatch):
+    assert client.get("/health").json() == {"healthy": True}
+    monkeypatch.setattr(runtime, "healthy", lambda: False)
+    assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"healthy": False})
+    status, (said,) = generate(client)
+    assert status == 503
+    assert "must be restarted" in said["error"]
+    assert "nojit_healthy 0\n" in client.get("/metrics").text
+
+
+def test_metrics_are_prometheus_text(client):
+    generate(client, max_tokens=3)
+    text = client.get("/metrics").text
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+    assert values['server_requests_total{how="done"}'] == 1
+    assert values["server_tokens_total"] == 3
+    assert values["nojit_missed_total"] == runtime.counters().missed
+    assert values["nojit_load_seconds_total"] == runtime.counters().load_ns / 1e9
+    assert "nojit_launches_total" not in values
+    for name in {name.partition("{")[0] for name in values}:
+        assert text.count(f"# TYPE {name} ") == text.count(f"# HELP {name} ") == 1
+
+
+def test_launches_are_counted_if_asked(example, engine):
+    launches = example.metrics.Launches()
+    launches._add(None)
+    try:
+        assert "nojit_launches_total 1\n" in example.metrics.exposition(engine, launches)
+    finally:
+        launches.close()
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def until(holds: Callable[[], bool], port: int) -> bool:
+    """Ask the server until something holds; say whether it ever did."""
+    return any(holds() for _ in range(2000) if read(port, "/health"))
+
+
+def read(port: int, path: str) -> str:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+
+@pytest.mark.slow
+def test_a_server_notices_who_goes_away_and_is_measured(example, tmp_path):
+    given = argparse.Namespace(device="cpu", small=True, bundles=None, wrap="")
+    with example.client.serving("torch", given, tmp_path) as (port, ready_ms):
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as gone:
+            gone.request("POST", "/generate", json.dumps({"prompt": [1], "max_tokens": 120}))
+            answered = gone.getresponse()
+            answered.readline()
+            answered.close()
+        assert until(lambda: 'how="cancelled"} 1' in read(port, "/metrics"), port)
+        assert "server_running 0\n" in read(port, "/metrics")
+        first_ms, later_ms = example.client.Load(requests=1, prompt=4, tokens=5).ask(port)
+    assert 0 < first_ms < ready_ms
+    assert len(later_ms) == 4
+    assert list(tmp_path.rglob("*")) == []
