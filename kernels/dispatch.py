@@ -16,7 +16,7 @@ from nojit.runtime import _core
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["PLAIN", "autocasts", "is_plain", "lowered", "precision", "switch_of", "written"]
+__all__ = ["PLAIN", "allows_tf32", "autocasts", "is_plain", "lowered", "precision", "switch_of", "written"]
 
 PLAIN: Final = _core.Plain(
     tensor=Tensor,
@@ -82,13 +82,19 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """Say how fp32 is multiplied: as torch's switch for matmuls says at this moment."""
+    """Say how fp32 is multiplied in products: as torch's switch for matmuls says at this moment."""
     if dtype != torch.float32:
         return "ieee"
-    # the older switch cannot be read once the newer one was set
+    return "tf32" if allows_tf32("matmul") else "ieee"
+
+
+def allows_tf32(kind: str) -> bool:
+    """Say whether torch's switch for ``"matmul"`` or ``"conv"`` allows TF32 at this moment."""
+    # the older switches cannot be read once the newer ones were set
     read = getattr(torch._C, "_get_fp32_precision_getter", None)
-    switched = torch.backends.cuda.matmul.allow_tf32 if read is None else read("cuda", "matmul") == "tf32"
-    return "tf32" if switched else "ieee"
+    if read is not None:
+        return bool(read("cuda", kind) == "tf32")
+    return bool(torch.backends.cudnn.allow_tf32 if kind == "conv" else torch.backends.cuda.matmul.allow_tf32)
 
 
 def switch_of(operand: object) -> str | None:

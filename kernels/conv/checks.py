@@ -130,7 +130,4 @@ def precision(dtype: torch.dtype, word: str) -> str:
     if word != "switch":
         check_choice("precision", word, ("ieee", "tf32"))
         return word
-    # the older switch cannot be read once the newer one was set
-    read = getattr(torch._C, "_get_fp32_precision_getter", None)  # noqa: SLF001 - torch offers no other way
-    allowed = torch.backends.cudnn.allow_tf32 if read is None else read("cuda", "conv") == "tf32"
-    return "tf32" if allowed else "ieee"
+    return "tf32" if allows_tf32("conv") else "ieee"

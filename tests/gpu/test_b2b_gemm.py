@@ -8,28 +8,13 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels import library  # noqa: E402
 from nojit.kernels.b2b_gemm import b2b_gemm, reference  # noqa: E402
 
 from tests.gpu.b2b_gemm_calls import SKINNY, WIDE, Case, cases, gradient_calls  # noqa: E402
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
+from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
-
-
-def check(call, steered: Steered) -> None:
-    exact, torchs = call.exact(), call.torchs()
-    for _ in steered.rounds():
-        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
-            assert_accurate(value, right, own, factor, call.slack(exact))
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.label)
@@ -44,11 +29,7 @@ def test_gradients_are_as_exact_as_torchs(steered, call):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    tally = steered.tallies.get("b2b_gemm")
-    if tally is None:
-        pytest.skip("runs after the tests that launch")
-    missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
-    assert missed == [], "no call of the tests runs these"
+    assert_all_launched(steered, "b2b_gemm")
 
 
 @pytest.mark.parametrize("sizes", [SKINNY, WIDE], ids=str)

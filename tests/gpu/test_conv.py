@@ -8,40 +8,24 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels import library  # noqa: E402
 from nojit.kernels.conv import conv2d  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.conv_calls import CUT, NARROW, WHOLE, Case, conv_calls  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
+from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
 
 
 @pytest.mark.parametrize("call", list(conv_calls()), ids=lambda call: call.label)
 def test_convolutions_are_as_exact_as_torchs(steered, call):
-    exact, torchs = call.exact(), call.torchs()
-    for _ in steered.rounds():
-        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
-            assert_accurate(value, right, own, factor)
+    check(call, steered)
 
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    if not steered.tallies:
-        pytest.skip("runs after the tests that launch")
-    for name, tally in steered.tallies.items():
-        if name.startswith("conv"):
-            missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
-            assert missed == [], f"{name}: no call of the tests runs these"
+    assert_all_launched(steered, "conv")
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 8])

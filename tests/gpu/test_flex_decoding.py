@@ -8,22 +8,14 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels import library  # noqa: E402
 from nojit.kernels.flex import create_block_mask  # noqa: E402
 from nojit.kernels.flex_decoding import flex_decoding, reference  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.flex_decoding_calls import Case, flex_decoding_calls  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
+from tests.gpu.steering import assert_all_launched  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
 
 
 @pytest.mark.parametrize("call", list(flex_decoding_calls()), ids=lambda call: call.label)
@@ -37,11 +29,7 @@ def test_attention_is_as_exact_as_torchs(steered, call):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    if not steered.tallies:
-        pytest.skip("runs after the tests that launch")
-    for name, tally in steered.tallies.items():
-        missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
-        assert missed == [], f"{name}: no call of the tests runs these"
+    assert_all_launched(steered)
 
 
 CASES = [

@@ -9,25 +9,8 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 from tests.gpu import calls  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
-from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    from nojit.kernels import library
-
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
-
-
-def check(call: calls.Call, steered: Steered) -> None:
-    exact, torchs = call.exact(), call.torchs()
-    for _ in steered.rounds():
-        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
-            assert_accurate(value, right, own, factor, call.slack(exact))
+from tests.gpu.replay import same_bits  # noqa: E402
+from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 
 
 @pytest.mark.parametrize("call", list(calls.all_calls()), ids=lambda call: call.label)
@@ -41,21 +24,16 @@ def test_past_two_to_the_31_elements(steered, call):
     torch.cuda.empty_cache()
 
 
-def test_every_variant_was_launched(steered, bundle):
+def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    if not steered.tallies:
-        pytest.skip("runs after the tests that launch")
-    for name, tally in steered.tallies.items():
-        missed = [row for row in range(tally.variants) if row not in tally.rows]
-        labels = [tally.table.label(row) for row in missed if not is_out_of_reach(tally.table, row)]
-        assert labels == [], f"{name}: no call of the tests runs these"
+    assert_all_launched(steered, reaches=is_reachable)
 
 
-def is_out_of_reach(table, row: int) -> bool:
-    """Know the variants that no call can ask for: a head of less than 16 elements is no multiple of 16."""
+def is_reachable(table, row: int) -> bool:
+    """Know the variants that calls can ask for: a head of less than 16 elements is no multiple of 16."""
     values = table.constexprs(row)
     hints = table.hint_sets[table.columns["hints"][row]]
-    return values.get("BLOCK_D") == 16 and values.get("EVEN_D") is False and ("head_dim", 16) in hints
+    return not (values.get("BLOCK_D") == 16 and values.get("EVEN_D") is False and ("head_dim", 16) in hints)
 
 
 @pytest.mark.parametrize("call", list(calls.all_calls())[::17], ids=lambda call: call.label)

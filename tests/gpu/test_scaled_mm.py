@@ -8,21 +8,13 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels import library  # noqa: E402
 from nojit.kernels.scaled_mm import reference, scaled_mm  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.scaled_mm_calls import CUT, DEEP, E4, E5, Case, cases  # noqa: E402
+from tests.gpu.steering import assert_all_launched  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.label)
@@ -35,11 +27,7 @@ def test_products_are_as_exact_as_torchs(steered, case):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    if not steered.tallies:
-        pytest.skip("runs after the tests that launch")
-    for name, tally in steered.tallies.items():
-        missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
-        assert missed == [], f"{name}: no call of the tests runs these"
+    assert_all_launched(steered)
 
 
 def test_slow_sums_are_more_exact_than_fast_ones(operators):
