@@ -50,7 +50,8 @@ def test_profiles_stay_affordable(arch):
     core = sum(len(expand_kernel(spec, arch, spec.name, "core").variants) for spec in KERNELS.values())
     full = sum(len(expand_kernel(spec, arch, spec.name).variants) for spec in KERNELS.values())
     assert 60 <= core <= 240
-    assert 400 <= full <= 3000
+    # sm_90 has kernels of its own, and configs that were tuned
+    assert 400 <= full <= (4800 if arch == "sm_90" else 3500)
 
 
 @pytest.mark.parametrize("name", KERNELS)
