@@ -10,6 +10,7 @@ import click
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.verify import bundles_of
 from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
+from nojit.aot.statement import read_statement, statement_path
 
 __all__ = ["command"]
 
@@ -31,11 +32,15 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
     password = os.environ.get("NOJIT_KEY_PASSWORD", "").encode() or None
+    bundles = bundles_of(places) if places else []
+    for path in bundles:
+        # no key is left behind where there is nothing for it to sign
+        read_statement(statement_path(path))
     made = None if new_key is None else make_key(new_key, password)
     signed = []
-    if places:
+    if bundles:
         signer = read_signer(key_path or Path(str(new_key)), password)
-        for path in bundles_of(places):
+        for path in bundles:
             one = sign_bundle(path, signer)
             signed.append(one)
             out.line(f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}, in {one.statement}")

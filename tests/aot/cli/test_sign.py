@@ -170,3 +170,10 @@ def test_inspect_says_where_a_bundle_came_from(
     place.unlink()
     assert document("inspect", bundle)["provenance"] is None
     assert "built from" not in run("inspect", bundle).stdout
+
+
+def test_no_key_is_made_where_there_is_nothing_for_it_to_sign(run: Run, bundle: Path, tmp_path: Path) -> None:
+    result = run("sign", "--new-key", tmp_path / "new.pem", bundle)
+    assert result.exit_code == 1
+    assert "expected the bundle's provenance statement" in result.stderr
+    assert list(tmp_path.glob("new.pem*")) == []
