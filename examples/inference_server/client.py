@@ -90,7 +90,7 @@ def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [*shlex.split(given.wrap), sys.executable, str(SERVER), f"--backend={WAYS[way]}", f"--port={port}"]
-    words += [f"--device={given.device}", *(["--small"] if given.small else [])]
+    words += [f"--device={given.device}", f"--warm={given.warm}", *(["--small"] if given.small else [])]
     words += [f"--bundles={given.bundles}"] if given.bundles else []
     homes = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR")
     environment = {**os.environ, **dict.fromkeys(homes, str(place)), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -180,6 +180,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=50, help="after the first one")
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument(
+        "--warm", type=int, default=0, help="tokens of a prompt that servers answer before they are ready"
+    )
     parser.add_argument("--wrap", default="", help="a command that runs the server's: bwrap and its words, say")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -99,6 +99,9 @@ class Engine:
         """Want no more of a request; one that has ended stays as it is."""
         with self._wake:
             request.cancelled = True
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self.counts["cancelled"] += 1
             self._wake.notify()
 
     def _run(self) -> None:
@@ -144,12 +147,7 @@ class Engine:
 
     def _next(self) -> Request | None:
         with self._wake:
-            while self._waiting:
-                request = self._waiting.popleft()
-                if not request.cancelled:
-                    return request
-                self.counts["cancelled"] += 1
-        return None
+            return self._waiting.popleft() if self._waiting else None
 
     def _sweep(self) -> None:
         """Free the slots of those who went away."""

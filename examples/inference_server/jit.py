@@ -63,6 +63,12 @@ class Chosen:
     """And options."""
 
 
+def triton_arguments(args: tuple[Any, ...], chosen: Chosen) -> list[Any]:
+    """Return arguments as Triton takes them."""
+    kinds = chosen.types.values()
+    return [_described(arg, kind) if isinstance(arg, Described) else arg for arg, kind in zip(args, kinds, strict=True)]
+
+
 class JitKernel:
     """A kernel of a manifest; what is chosen for a call is remembered under all that it may depend on."""
 
@@ -92,11 +98,7 @@ class JitKernel:
         chosen = self._known.get(key)
         if chosen is None:
             chosen = self._known[key] = self._choose(args, constexprs)
-        given = [
-            _described(arg, kind) if isinstance(arg, Described) else arg
-            for arg, kind in zip(args, chosen.types.values(), strict=True)
-        ]
-        self._function[chosen.grid](*given, **chosen.constexprs)
+        self._function[chosen.grid](*triton_arguments(args, chosen), **chosen.constexprs)
 
     def __getitem__(self, grid: Any) -> Any:
         """Refuse: the operators of this example leave the grid to the manifest."""

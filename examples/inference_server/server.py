@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import anyio.lowlevel
 import torch
 import uvicorn
 from backends import MANIFESTS, make_backend
@@ -48,8 +49,15 @@ class RefusedError(Exception):
         self.status = status
 
 
-def parse(body: bytes, shape: Shape, tell: partial[None]) -> Request:
-    """Read a request.
+def ask(prompt: tuple[int, ...], max_tokens: int, temperature: float) -> tuple[Request, asyncio.Queue[Update]]:
+    """Make a request, and the queue that what becomes of it will come through."""
+    updates: asyncio.Queue[Update] = asyncio.Queue()
+    tell = partial(asyncio.get_running_loop().call_soon_threadsafe, updates.put_nowait)
+    return Request(prompt, max_tokens, temperature, tell), updates
+
+
+def parse(body: bytes, shape: Shape) -> tuple[tuple[int, ...], int, float]:
+    """Read prompt, tokens and temperature.
 
     Raises:
         RefusedError: 400, it is no JSON object; 422, it says something else than a request can.
@@ -75,7 +83,7 @@ def parse(body: bytes, shape: Shape, tell: partial[None]) -> Request:
         raise RefusedError(422, f"prompt and max_tokens: expected {shape.context} together at most, got {got}")
     if type(temperature) not in {int, float} or not 0 <= temperature <= HOTTEST:
         raise RefusedError(422, f"temperature: expected 0 to {HOTTEST:g}, got {temperature!r:.40}")
-    return Request(tuple(prompt), most, float(temperature), tell)
+    return tuple(prompt), most, float(temperature)
 
 
 class Server:
@@ -84,10 +92,11 @@ class Server:
     Args:
         engine: makes the tokens.
         launches: counts launches for the metrics, if they are to be counted.
+        warm: tokens of a prompt that is answered before the first request; 0 for none.
     """
 
-    def __init__(self, engine: Engine, launches: Launches | None = None) -> None:
-        self._engine, self._launches = engine, launches
+    def __init__(self, engine: Engine, launches: Launches | None = None, warm: int = 0) -> None:
+        self._engine, self._launches, self._warm = engine, launches, warm
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -100,12 +109,23 @@ class Server:
 
     @asynccontextmanager
     async def _serving(self, _: Starlette) -> AsyncIterator[None]:
+        # loads what streaming a response needs, which would else keep the first one waiting
+        await anyio.lowlevel.checkpoint()
         with self._engine.model.backend.ready():
             self._engine.start()
             try:
+                if self._warm:
+                    await self._warm_up()
                 yield
             finally:
                 self._engine.stop()
+
+    async def _warm_up(self) -> None:
+        request, updates = ask((0,) * self._warm, 2, 0.0)
+        self._engine.submit(request)
+        lines = [line async for line in self._stream(request, updates)]
+        if "error" in lines[-1]:
+            raise RuntimeError(f"no answer to the first prompt: {lines[-1]}")
 
     @property
     def healthy(self) -> bool:
@@ -120,9 +140,7 @@ class Server:
         """
         if not self.healthy:
             raise RefusedError(503, "the device cannot be used any more: this process must be restarted")
-        updates: asyncio.Queue[Update] = asyncio.Queue()
-        tell = partial(asyncio.get_running_loop().call_soon_threadsafe, updates.put_nowait)
-        request = parse(await read(asked), self._engine.model.shape, tell)
+        request, updates = ask(*parse(await read(asked), self._engine.model.shape))
         try:
             self._engine.submit(request)
         except BusyError as error:
@@ -185,6 +203,9 @@ def main() -> None:
         "--count-launches", action="store_true", help="have them in the metrics, for a microsecond each"
     )
     parser.add_argument("--forbid-triton", action="store_true", help="make any import of Triton an error")
+    parser.add_argument(
+        "--warm", type=int, default=0, help="answer a prompt of so many tokens before the first request"
+    )
     given = parser.parse_args()
     if given.forbid_triton:
         sys.modules["triton"] = None  # type: ignore[assignment]
@@ -195,7 +216,7 @@ def main() -> None:
     model = Decoder(
         SMALL if given.small else Shape(), make_backend(given.backend, device, given.manifests), device, dtype
     )
-    server = Server(Engine(model, given.queue), Launches() if given.count_launches else None)
+    server = Server(Engine(model, given.queue), Launches() if given.count_launches else None, given.warm)
     uvicorn.run(server.app(), host=given.host, port=given.port, log_level="warning")
 
 

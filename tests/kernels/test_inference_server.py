@@ -113,6 +113,46 @@ def test_the_jit_finds_the_same_kernels_in_the_manifests(monkeypatch):
     subprocess.run([sys.executable, "-c", CHILD, FOLDER], check=True, timeout=120)
 
 
+ON_SM90 = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from types import SimpleNamespace
+import torch
+from backends import EVERYWHERE, MANIFESTS, ON_HOPPER, make_backend
+from jit import JitKernels, triton_arguments
+from model import Decoder, Shape
+from nojit.kernels import library, maps
+
+facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+maps.has_maps, maps._facts = lambda device: True, lambda device: facts
+kernels, asked = JitKernels(MANIFESTS, 90), set()
+
+def provide(name):
+    kernel = kernels(name)
+
+    def launch(*args, **constexprs):
+        asked.add(name)
+        chosen = kernel._choose(args, constexprs)
+        assert min(chosen.grid) > 0
+        assert not any(isinstance(each, maps.Described) for each in triton_arguments(args, chosen))
+
+    return launch
+
+shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
+with library.override(provide):
+    model = Decoder(shape, make_backend("nojit", torch.device("cpu")), torch.device("cpu"), torch.bfloat16)
+    for length in (1, 17, 512):
+        model.start(0, [1] * length)
+        model.step()
+assert asked == {*EVERYWHERE, *ON_HOPPER}, asked
+"""
+
+
+@pytest.mark.triton
+def test_on_sm90_the_jit_finds_all_that_is_preloaded_there():
+    subprocess.run([sys.executable, "-c", ON_SM90, FOLDER], check=True, timeout=120)
+
+
 NO_TRITON = """
 import sys
 sys.modules["triton"] = None
@@ -260,6 +300,39 @@ def test_a_step_that_fails_ends_what_was_under_way_alone(client, engine, caplog)
     assert engine.counts["failed"] == 1
 
 
+def test_who_waits_and_goes_away_leaves_room(client, engine, example):
+    held, engine._queue = Held(engine.model), 1
+    first = threading.Thread(target=generate, args=(client,))
+    first.start()
+    assert held.inside.wait(30)
+    told: list[object] = []
+    waiting, other = (example.engine.Request((1,), 2, 0.0, told.append) for _ in range(2))
+    engine.submit(waiting)
+    engine.cancel(waiting)
+    engine.submit(other)
+    held.go.set()
+    first.join()
+    assert generate(client, max_tokens=2)[0] == 200
+    assert len(told) == 3
+    assert (engine.counts["cancelled"], engine.counts["refused"]) == (1, 0)
+
+
+def test_a_server_may_answer_itself_first(example, engine):
+    with testclient.TestClient(example.server.Server(engine, warm=5).app()) as client:
+        assert client.get("/health").status_code == 200
+        assert (engine.counts["done"], engine.counts["tokens"]) == (1, 2)
+
+
+def test_a_server_that_cannot_answer_itself_does_not_start(example, engine, monkeypatch):
+    monkeypatch.setattr(engine.model, "start", None)
+    with (
+        pytest.raises(RuntimeError, match="no answer to the first prompt"),
+        testclient.TestClient(example.server.Server(engine, warm=5).app()),
+    ):
+        pytest.fail("it started")
+    assert not engine.alive
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_lost_device_leaves_nobody_waiting(client, engine, monkeypatch):
     def lose(*_):
@@ -322,7 +395,7 @@ def read(port: int, path: str) -> str:
 
 @pytest.mark.slow
 def test_a_server_notices_who_goes_away_and_is_measured(example, tmp_path):
-    given = argparse.Namespace(device="cpu", small=True, bundles=None, wrap="")
+    given = argparse.Namespace(device="cpu", small=True, bundles=None, wrap="", warm=4)
     with example.client.serving("torch", given, tmp_path) as (port, ready_ms):
         with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as gone:
             gone.request("POST", "/generate", json.dumps({"prompt": [1], "max_tokens": 120}))
