@@ -32,7 +32,7 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
     password = os.environ.get("NOJIT_KEY_PASSWORD", "").encode() or None
-    bundles = bundles_of(places) if places else []
+    bundles = list(bundles_of(places)) if places else []
     for path in bundles:
         # no key is left behind where there is nothing for it to sign
         read_statement(statement_path(path))
