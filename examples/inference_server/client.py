@@ -1,6 +1,6 @@
 """Start the server in each way, and measure how soon it answers. Needs a GPU; ``--device cpu`` tries the script out.
 
-    python examples/inference_server/client.py --bundles artifacts [--out FOLDER] [--rounds 3] [--ways nojit,torch,...]
+    python examples/inference_server/client.py --bundles artifacts [--out FOLDER] [--rounds 3] [--ways "nojit;torch"]
 
 Each start is a process of its own with empty caches: HOME, TMPDIR and every cache lie in a folder that nobody else has, whose
 files are counted in the end. ``jit, warm cache`` starts where ``jit, cold cache`` left its cache. Exits 1 if a bar is not kept.
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shlex
+import site
 import socket
 import statistics
 import subprocess
@@ -28,7 +29,8 @@ from pathlib import Path
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
 
 SERVER = Path(__file__).with_name("server.py")
-WAYS = {"nojit": "nojit", "torch": "torch", "jit, cold cache": "jit", "jit, warm cache": "jit"}
+COLD, WARM = "jit, cold cache", "jit, warm cache"
+WAYS = {"nojit": "nojit", "torch": "torch", COLD: "jit", WARM: "jit"}
 FIRST_BAR, READY_BAR_MS = 1.1, 100
 SCALES = {
     "ready_ms": "Time to ready",
@@ -94,6 +96,8 @@ def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[
     words += [f"--bundles={given.bundles}"] if given.bundles else []
     homes = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR")
     environment = {**os.environ, **dict.fromkeys(homes, str(place)), "PYTHONDONTWRITEBYTECODE": "1"}
+    # packages of the user are where they were
+    environment["PYTHONUSERBASE"] = site.getuserbase()
     environment.pop("TRITON_CACHE_DIR", None)
     if WAYS[way] != "jit":
         # no Triton, and no compiler on the path
@@ -186,7 +190,13 @@ def main() -> int:
     parser.add_argument("--wrap", default="", help="a command that runs the server's: bwrap and its words, say")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rounds: dict[str, list[Figures]] = {way: [] for way in given.ways.split(";")}
+    asked = given.ways.split(";")
+    if wrong := sorted(set(asked) - WAYS.keys()):
+        parser.error(f"--ways: expected {'; '.join(WAYS)}, got {'; '.join(wrong)}")
+    if WARM in asked and COLD not in asked:
+        parser.error(f"--ways: {WARM!r} needs {COLD!r}, which fills the cache")
+    # the cold cache's first
+    rounds: dict[str, list[Figures]] = {way: [] for way in WAYS if way in asked}
     for _ in range(given.rounds):
         with tempfile.TemporaryDirectory() as cache:
             for way, made in rounds.items():

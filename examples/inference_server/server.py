@@ -69,7 +69,7 @@ def parse(body: bytes, shape: Shape) -> tuple[tuple[int, ...], int, float]:
     if not isinstance(said, dict):
         raise RefusedError(400, f"body: expected an object, got {type(said).__name__}")
     if unknown := sorted(said.keys() - FIELDS.keys()):
-        raise RefusedError(422, f"body: expected {', '.join(FIELDS)}, got {', '.join(unknown)}")
+        raise RefusedError(422, f"body: expected {', '.join(FIELDS)}, got {unknown!r:.80}")
     prompt, most, temperature = (said.get(name, default) for name, default in FIELDS.items())
     if not isinstance(prompt, list) or not prompt:
         raise RefusedError(422, f"prompt: expected a list of tokens, got {prompt!r:.40}")

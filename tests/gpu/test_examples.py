@@ -66,6 +66,8 @@ def _noting(multiply, made, width, x, w):
 
 def test_the_servers_client_measures_each_way(device, bundle_folder, tmp_path):
     """Whether bars are kept is the benchmark's to say: this is about what runs."""
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("starlette")
     words = ["--bundles", bundle_folder, "--ways", "nojit;torch", "--rounds", "1", "--requests", "3", "--out", tmp_path]
     ran = subprocess.run(
         [sys.executable, ROOT / "examples/inference_server/client.py", *words],

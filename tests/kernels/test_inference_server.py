@@ -243,7 +243,9 @@ def test_requests_side_by_side_get_what_each_would_get_alone(client, example):
         (b"{", 400, "body: expected JSON"),
         (b"\xff", 400, "body: expected JSON"),
         (b"[]", 400, "body: expected an object, got list"),
-        (b'{"prompt": [1], "seed": 3}', 422, "expected prompt, max_tokens, temperature, got seed"),
+        (b'{"prompt": [1], "seed": 3}', 422, "expected prompt, max_tokens, temperature, got ['seed']"),
+        (b'{"prompt": [1], "\\ud800": 3}', 422, r"got ['\ud800']"),
+        (b'{"prompt": "\\ud800"}', 422, r"got '\ud800'"),
         (b"{}", 422, "prompt: expected a list of tokens, got None"),
         (b'{"prompt": []}', 422, "prompt: expected a list of tokens, got []"),
         (b'{"prompt": [1, 300]}', 422, "prompt: expected tokens from 0 to 299, got 300"),
@@ -377,6 +379,47 @@ def test_launches_are_counted_if_asked(example, engine):
         assert "nojit_launches_total 1\n" in example.metrics.exposition(engine, launches)
     finally:
         launches.close()
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+def figures(example, way, **values):
+    same = dict.fromkeys(example.client.Figures.__dataclass_fields__, 10.0) | {"way": way, "files": 0}
+    return example.client.Figures(**(same | values))
+
+
+@pytest.mark.parametrize(
+    ("ours", "broken"),
+    [
+        ({}, []),
+        ({"first_ms": 11.01}, ["first token"]),
+        ({"ready_ms": 110.5}, ["ready"]),
+        ({"files": 1}, ["no file"]),
+        ({"first_ms": 10.99, "ready_ms": 109.5}, []),
+    ],
+)
+def test_bars_are_kept_or_not(ours, broken, example):
+    judged = example.client.verdicts({"nojit": figures(example, "nojit", **ours), "torch": figures(example, "torch")})
+    failed = [bar for bar, kept in judged if not kept]
+    assert [bar.startswith(word) for bar, word in zip(failed, broken, strict=True)] == [True] * len(broken)
+
+
+def test_each_start_counts_as_much_as_the_others(example):
+    rounds = [figures(example, "torch", first_ms=float(ms), files=ms) for ms in (9, 1, 4)]
+    assert example.client.median("torch", rounds) == figures(example, "torch", first_ms=4.0, files=9)
+    assert example.client.percentiles([float(each) for each in range(200, 0, -1)]) == (100.5, 199.0)
+    picture = example.client.svg(example.client.chart({"torch": rounds[0]}, "cpu"))
+    assert "First token of the first request" in picture
+
+
+@pytest.mark.parametrize("ways", ["jit, warm cache", "nojit,torch"])
+def test_ways_that_say_nothing_are_refused(ways, example, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["client.py", "--ways", ways])
+    with pytest.raises(SystemExit) as refused:
+        example.client.main()
+    assert refused.value.code == 2
+    assert "--ways: " in capsys.readouterr().err
 
 
 # -- processes --------------------------------------------------------------------------------------------------------
