@@ -17,7 +17,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from nojit import runtime
 from starlette import requests, responses
 from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 BODY_BYTES = 1 << 20
 """Longer bodies are refused unread."""
@@ -86,6 +87,29 @@ def parse(body: bytes, shape: Shape) -> tuple[tuple[int, ...], int, float]:
     return tuple(prompt), most, float(temperature)
 
 
+async def stream(updates: asyncio.Queue[Update]) -> AsyncIterator[str]:
+    """Say what becomes of a request, line by line."""
+    while type(update := await updates.get()) is int:
+        yield f'{{"token": {update}}}\n'
+    last = {"done": True} if update is None else {"error": f"{type(update).__name__}: {update}"}
+    yield f"{json.dumps(last)}\n"
+
+
+class Stream(responses.StreamingResponse):
+    """Sends what becomes of a request, and calls `end` in the end, also if the client goes away."""
+
+    def __init__(self, updates: asyncio.Queue[Update], end: Callable[[], None]) -> None:
+        super().__init__(stream(updates), media_type="application/x-ndjson")
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it all, or as much as somebody listens to."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
+
+
 class Server:
     """What answers; the engine runs while the application does.
 
@@ -123,7 +147,7 @@ class Server:
     async def _warm_up(self) -> None:
         request, updates = ask((0,) * self._warm, 2, 0.0)
         self._engine.submit(request)
-        lines = [line async for line in self._stream(request, updates)]
+        lines = [line async for line in stream(updates)]
         if "error" in lines[-1]:
             raise RuntimeError(f"no answer to the first prompt: {lines[-1]}")
 
@@ -145,17 +169,7 @@ class Server:
             self._engine.submit(request)
         except BusyError as error:
             raise RefusedError(503, str(error)) from None
-        return responses.StreamingResponse(self._stream(request, updates), media_type="application/x-ndjson")
-
-    async def _stream(self, request: Request, updates: asyncio.Queue[Update]) -> AsyncIterator[str]:
-        try:
-            while type(update := await updates.get()) is int:
-                yield f'{{"token": {update}}}\n'
-            last = {"done": True} if update is None else {"error": f"{type(update).__name__}: {update}"}
-            yield f"{json.dumps(last)}\n"
-        finally:
-            # whoever goes away ends the stream here
-            self._engine.cancel(request)
+        return Stream(updates, partial(self._engine.cancel, request))
 
     async def health(self, _: requests.Request) -> responses.Response:
         """Tell a probe."""

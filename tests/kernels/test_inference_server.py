@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from importlib import import_module
 from pathlib import Path
@@ -317,6 +319,33 @@ def test_who_waits_and_goes_away_leaves_room(client, engine, example):
     assert generate(client, max_tokens=2)[0] == 200
     assert len(told) == 3
     assert (engine.counts["cancelled"], engine.counts["refused"]) == (1, 0)
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4"])
+def test_who_goes_away_at_once_gets_no_further_step(version, engine, example):
+    held = Held(engine.model)
+    messages = [{"type": "http.request", "body": b'{"prompt": [1], "max_tokens": 100}'}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        # what servers of the newer version raise for who is gone
+        if version == "2.4":
+            raise OSError
+
+    scope = {"type": "http", "method": "POST", "path": "/generate", "headers": [], "query_string": b""}
+    engine.start()
+    app = example.server.Server(engine).app()
+    with suppress(example.server.requests.ClientDisconnect):
+        asyncio.run(app({**scope, "asgi": {"spec_version": version}}, receive, send))
+    held.go.set()
+    engine.submit(example.engine.Request((1,), 1, 0.0, (done := queue.SimpleQueue()).put))
+    assert done.get(timeout=30) is not None
+    assert done.get(timeout=30) is None
+    engine.stop()
+    assert engine.counts["cancelled"] == 1
+    assert engine.counts["tokens"] <= 3
 
 
 def test_a_server_may_answer_itself_first(example, engine):
