@@ -20,6 +20,7 @@ from nojit.runtime.expr import parse
 from nojit.runtime.facts import Facts, call_facts, stand_in
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
+from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, best, choose, explain
@@ -161,24 +162,41 @@ class Kernel(_core.Dispatcher):
         source.images.function(table, row, plan.device).load(plan.device)
         return Warmed(str(plan.label), plan.device)
 
-    def preload(self, device: int | None = None) -> int:
+    def preload(self, device: int | None = None, *, only: Only | None = None) -> int:
         """Load every image that fits a device now, so that no launch does.
 
         Args:
             device: the current one if None.
+            only: as for `nojit.runtime.loader.Bundle.preload`.
 
         Returns:
-            How many images the kernel has there.
+            How many images there are of these variants.
+
+        Raises:
+            ArgumentError: `only` names what no variant has.
         """
+        if only:
+            check_only([self.variants(device)], only, f"kernel {self.name}")
+        return self.load_variants(device, only)
+
+    def load_variants(self, device: int | None, only: Only | None) -> int:
+        """Do as `preload`, where `only` may name what no variant has."""
         ordinal = _core.current_device() if device is None else device
         source = self._source_for(_core.device_capability(ordinal))
         table = self._table(source)
-        used: dict[tuple[int, int], int] = {}
-        for row, pair in enumerate(zip(table.columns["image"], table.columns["launch"], strict=True)):
-            used.setdefault(pair, row)
-        for row in used.values():
+        rows = rows_to_load(table, only)
+        for row in rows:
             source.images.function(table, row, ordinal).load(ordinal)
-        return len({image for image, _ in used})
+        return len({table.columns["image"][row] for row in rows})
+
+    def variants(self, device: int | None = None) -> KernelTable:
+        """Return the table of the variants that a device uses; the current one if None.
+
+        Raises:
+            NoMatchingVariantError: there are none for it.
+        """
+        ordinal = _core.current_device() if device is None else device
+        return self._table(self._source_for(_core.device_capability(ordinal)))
 
     def fits(self, device: int | None = None) -> bool:
         """Say whether some bundle of the kernel runs on a device; on the current one if None."""

@@ -17,6 +17,7 @@ from nojit.runtime.events import emit
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
+from nojit.runtime.loading import Only, check_only
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept
@@ -121,25 +122,33 @@ class Bundle:
             )
         return sources
 
-    def preload(self, kernels: Iterable[str] | None = None, device: int | None = None) -> int:
+    def preload(
+        self, kernels: Iterable[str] | None = None, device: int | None = None, *, only: Only | None = None
+    ) -> int:
         """Load every image that fits a device now, so that no launch ever does: before a graph capture, say.
 
         Args:
             kernels: their names; all that have variants for the device if None.
             device: the current one if None.
+            only: of kernels that have an axis, constexpr or option of a name, load the variants with this value of it, or with
+                one of several: ``{"dtype": "bf16", "num_warps": [4, 8]}``.
 
         Returns:
             How many images these kernels have there.
 
         Raises:
+            ArgumentError: `only` names what no variant of these kernels has.
             NoMatchingVariantError: one of `kernels` has nothing for the device.
             BundleError: an image is not what was built.
             DriverError: the driver refuses one.
         """
-        if kernels is not None:
-            return sum(self.kernel(name).preload(device) for name in kernels)
-        fitting = (kernel for kernel in map(self.kernel, self.kernels) if kernel.fits(device))
-        return sum(kernel.preload(device) for kernel in fitting)
+        if kernels is None:
+            chosen = [kernel for kernel in map(self.kernel, self.kernels) if kernel.fits(device)]
+        else:
+            chosen = [self.kernel(name) for name in kernels]
+        if only and chosen:
+            check_only([kernel.variants(device) for kernel in chosen], only, repr(self))
+        return sum(kernel.load_variants(device, only) for kernel in chosen)
 
     def close(self) -> None:
         """Close the files. What is loaded stays loaded, and launches; what is not can no longer be."""

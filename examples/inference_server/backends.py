@@ -103,7 +103,8 @@ def preloaded(device: torch.device) -> Iterator[int]:
 
     hopper = torch.cuda.get_device_capability(device)[0] == 9
     names = EVERYWHERE + (ON_HOPPER if hopper else ELSEWHERE)
-    yield sum(library.get(name).preload(device.index or 0) for name in names)
+    # what has no dtype of its own is loaded whole
+    yield sum(library.get(name).load_variants(device.index or 0, {"dtype": "bf16"}) for name in names)
 
 
 def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:

@@ -216,6 +216,17 @@ def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) 
         bundle.preload(["none"])
 
 
+def test_preload_may_be_narrowed_to_values(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    bundle = loader.load(make_bundle(tmp_path / "a.nojit", ADD, MUL, group_images=1))
+    warps = dict(bundle.kernel("mul").variants().configs[0].options)["num_warps"]
+    assert bundle.preload(only={"num_warps": warps}) == 2
+    assert bundle.preload(only={"num_warps": [warps, 8]}) == 3
+    with pytest.raises(ArgumentError, match=r"only: expected .*num_warps.*, got 'num_warp'; did you mean 'num_warps'"):
+        bundle.preload(only={"num_warp": 4})
+    with pytest.raises(ArgumentError, match="only: expected num_warps to be 4, 8, got True"):
+        bundle.preload(["mul"], only={"num_warps": True})
+
+
 def test_what_is_loaded_outlives_the_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
     bundle = loader.load(make_bundle(tmp_path / "a.nojit", MUL, group_images=1))
     mul = bundle.kernel("mul")
