@@ -39,8 +39,8 @@ BARS: Final = (
 _FREE_BARS: Final = (64, 1024)
 
 # how many are drawn: those of `tune` are the first ones of its seed
-_DRAWN: Final = {"tune": 32, "held_out": 10, "fresh": 10}
-_PACKED: Final = {"tune": 24, "held_out": 8, "fresh": 8}
+_DRAWN: Final = {"tune": 80, "held_out": 10, "fresh": 10}
+_PACKED: Final = {"tune": 48, "held_out": 8, "fresh": 8}
 _MERGED: Final = {"tune": 16, "held_out": 8, "fresh": 8, "bars": 1}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # of a drawn problem: elements of the sparse tensor, and of a dense one
