@@ -85,6 +85,7 @@ class Expander:
             name: parse_rule(_derived_text(derived), f"{where}.derived.{name}")
             for name, derived in spec.derived.items()
         }
+        self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._check_overlap()
 
     def run(self, profile: str) -> Expansion:
@@ -125,11 +126,16 @@ class Expander:
             for types in product(*choices):
                 yield axes, tuple(zip(self.params, types, strict=True))
 
+    def names_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+        """Return what rules at build time see of a meaning, before there is a config."""
+        names: dict[str, Any] = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
+        names.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
+        return names
+
     def variants_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> Iterator[tuple[Variant, Names]]:
         """List the variants of one meaning, each with what rules at build time see of it."""
         matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
-        base = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
-        base.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
+        base = self.names_of(axes, signature)
         for way in self.ways_for(axes):
             names = base | settings_of(way)
             if self.arch not in way.archs or not self.fits(way, names):
@@ -204,8 +210,14 @@ class Expander:
 
     def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
-        implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
-        return hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
+        # many configs share them
+        key = way.implied, *types.items()
+        known = self._known_hints.get(key)
+        if known is None:
+            implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
+            known = hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
+            self._known_hints[key] = known
+        return known
 
     def _check_overlap(self) -> None:
         places = {"params": self.params, "matrix": tuple(self.spec.matrix), "derived": tuple(self.spec.derived)}

@@ -77,6 +77,9 @@ class _SpaceExpander(Expander):
         pruned: list[Pruned] = []
         excluded = 0
         for axes, signature in self.meanings():
+            meant = self.names_of(axes, signature)
+            if self.rule.names <= meant.keys() and not self.truth(self.rule, meant):
+                continue
             seen: set[str] = set()
             for variant, names in self.variants_of(axes, signature):
                 if any(self.truth(rule, names) for rule in self.exclude):
