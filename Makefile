@@ -27,13 +27,15 @@ wheels: build $(VENV)/.test ## nojit's own wheel and sdist, and wheels of the bu
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
 test: $(VENV)/.test ## everything that needs no GPU
-	$(BIN)/python -m pytest -m "not gpu"
+	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
+	$(BIN)/python -m pytest -m "not gpu" --ignore tests/aot/test_compile_manifests.py
 
 test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
 test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
-	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_compile_manifests.py tests/aot/test_launch_*.py
+	$(VENV36)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
+	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
 	$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton and not slow" tests/runtime tests/abuse
@@ -76,7 +78,7 @@ $(VENV)/.test: $(VENV)/.build
 
 $(VENV36)/.test: $(SOURCES)
 	$(PYTHON) -m venv $(VENV36)
-	$(VENV36)/bin/python -m pip --disable-pip-version-check install "triton==3.6.0" "numpy<2.4" pytest hypothesis pyelftools -e ".[build]"
+	$(VENV36)/bin/python -m pip --disable-pip-version-check install "triton==3.6.0" "numpy<2.4" pytest pytest-xdist hypothesis pyelftools -e ".[build]"
 	touch $@
 
 # no constraints but for zstandard: the newest hypothesis has no wheel for each Python
