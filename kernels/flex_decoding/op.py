@@ -82,8 +82,8 @@ def flex_decoding(
         ValueError: a shape, stride or word that does not fit.
         NotImplementedError: a gradient is required: ``flex_attention`` has them.
     """
-    others = (score_mod, block_mask, kernel_options, window)
-    if others == (None,) * 4 and not torch.compiler.is_dynamo_compiling():
+    bare = score_mod is None and block_mask is None and kernel_options is None and window is None
+    if bare and not torch.compiler.is_dynamo_compiling():
         words = _CAUSAL if is_causal is True else _ALL
         source = library.CURRENT.source
         known: Tensor | tuple[Tensor, Tensor] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -66,16 +67,13 @@ def check(convolve: Any, values: list[Tensor], *, gradients: bool = True, **word
 
 
 @pytest.fixture(autouse=True)
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill what is allocated with NaN."""
-    plain = torch.empty
-
-    def empty(*sizes: Any, **words: Any) -> Tensor:
-        made = plain(*sizes, **words)
-        return made.fill_(float("nan")) if made.is_floating_point() else made
-
-    monkeypatch.setattr(torch, "empty", empty)
+def poisoned() -> Iterator[None]:
+    """Fill what is allocated with NaN, as torch does where all is to be deterministic."""
     op._MEMO.forget()
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(1).isnan()
+    yield
+    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(
