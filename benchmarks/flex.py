@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from attention import time_ms
 from torch import Tensor
 from torch.nn.attention import flex_attention as torchs
 
-FLUSH_BYTES = 1 << 28
 APART = 0.02
 BATCH, HEADS, LENGTH = 4, 32, 4096
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
@@ -139,22 +138,6 @@ def calls_of(case: Case, which: str) -> tuple[dict[str, Call], float]:
             own = tuple(value.detach().requires_grad_() for value in given)
             calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
     return calls, 2.5 * flops
-
-
-def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median time of each, in milliseconds."""
-    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            flushed.zero_()
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            first.record()
-            call()
-            last.record()
-            events[name].append((first, last))
-    torch.cuda.synchronize()
-    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
 
 
 def agree(calls: dict[str, Call]) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from attention import time_ms
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention as torchs_flex
 
-FLUSH_BYTES = 1 << 28
 APART = 0.02
 HEADS, KV_HEADS, DIM = 32, 8, 128
 OF_SDPA, OF_COPY = 1.0, 0.9
@@ -109,22 +108,6 @@ def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], alone: 
         calls["SDPA"] = lambda: functional.scaled_dot_product_attention(*given, enable_gqa=True)
         calls["torch flex"] = lambda: compiled(*given, enable_gqa=True)
     return calls
-
-
-def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median time of each, in milliseconds."""
-    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            flushed.zero_()
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            first.record()
-            call()
-            last.record()
-            events[name].append((first, last))
-    torch.cuda.synchronize()
-    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
 
 
 def measure(shape: Shape, rounds: int, alone: bool) -> tuple[dict[str, float], bool]:
