@@ -9,10 +9,12 @@ import torch
 from nojit.runtime._core import Described
 from torch import Tensor
 
-__all__ = ["MAP_BYTES", "Described", "capability", "described", "has_maps", "processors", "takes_maps"]
+__all__ = ["MAP_BYTES", "OTHERS", "Described", "capability", "described", "has_maps", "processors", "takes_maps"]
 
 HOPPER: Final = 9
 """The major compute capability whose kernels take maps."""
+OTHERS: Final = 132
+"""How many multiprocessors are reckoned with where there is none to ask."""
 MAP_BYTES: Final = 16
 """What tensor maps want addresses and strides to be multiples of."""
 
@@ -51,7 +53,9 @@ def capability(value: Tensor) -> tuple[int, int]:
 
 
 def processors(value: Tensor) -> int:
-    """Return how many multiprocessors a tensor's device has."""
+    """Return how many multiprocessors a tensor's device has; of a host, `OTHERS`."""
+    if not value.is_cuda:
+        return OTHERS
     return int(_facts(value.device.index).multi_processor_count)
 
 

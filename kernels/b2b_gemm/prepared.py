@@ -28,8 +28,6 @@ COLUMNS: Final = 64
 """The sides of the tile of the result that loads are counted for."""
 WIDEST: Final = 128
 """The largest depths and widths of the kernel over maps."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
@@ -115,7 +113,7 @@ def prepare(
     named: dict[str, Any] = {"FUNCTION": function}
     if maps is not None:
         named |= {"TRANS_B": maps[1].turned, "TRANS_C": maps[2].turned}
-        count = processors(first) if first.is_cuda else OTHERS
+        count = processors(first)
         numbers = (rows, cols, depth, middle, count, number, alpha)
         return Prepared("b2b_gemm_sm90", shape, turned, maps, numbers, named)
     named["PRECISION"] = precision(first.dtype)

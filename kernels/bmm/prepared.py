@@ -26,8 +26,6 @@ __all__ = ["Prepared", "facts_of_call", "prepare"]
 FP32_BYTES: Final = 4
 PANEL_BYTES: Final = 128
 """The width of what the kernel over maps stores at once."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 
 
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
@@ -185,7 +183,7 @@ class _Whole:
     @property
     def processors(self) -> int:
         """How many multiprocessors the device has."""
-        return processors(self.a) if self.a.is_cuda else OTHERS
+        return processors(self.a)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Prepare it for the kernel over maps."""

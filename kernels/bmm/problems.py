@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.prepared import OTHERS, prepare
+from nojit.kernels.bmm.prepared import prepare
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.maps import OTHERS
 from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
 from torch import Tensor
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import torch
-from nojit.kernels.bmm.prepared import OTHERS, prepare
+from nojit.kernels.bmm.prepared import prepare
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
@@ -89,10 +89,6 @@ def _tiles(groups: int, rows: int, cols: int) -> int:
     return groups * -(-rows // TILE) * -(-cols // TILE)
 
 
-def _processors(value: Tensor) -> int:
-    return processors(value) if value.is_cuda else OTHERS
-
-
 def _unused(recording: Recording, value: Tensor) -> Tensor:
     """Make what stands where no partial sums are wanted; all calls of a kind share it."""
     unused = torch.empty(1, dtype=torch.float32, device=value.device)
@@ -105,7 +101,7 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
     if one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None:
-        splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, _processors(x))
+        splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, processors(x))
     if splits == 1:
         for first, sizes in pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT):
             own = one.part(first, sizes)
@@ -223,7 +219,7 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
     splits = 1
     if len(pieces) == 1:
-        splits = parts_of(_tiles(one.groups, one.n_len, across), one.positions, _processors(x))
+        splits = parts_of(_tiles(one.groups, one.n_len, across), one.positions, processors(x))
     parts, rows, width = splits * len(pieces), one.groups * one.n_len, padded_width(across)
     partial = None
     if parts > 1:

@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import torch
-from nojit.kernels.bmm.prepared import OTHERS
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launches import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
@@ -127,10 +126,6 @@ def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
     return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
 
 
-def _processors(value: Tensor) -> int:
-    return processors(value) if value.is_cuda else OTHERS
-
-
 def launch_mapped(
     recording: Recording,
     one: Sum,
@@ -144,7 +139,7 @@ def launch_mapped(
     unit = MAP_BYTES // x.element_size()
     if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
-    positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), _processors(x)
+    positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
     if boxes.rows > sweeps.LIMIT:
         return False
@@ -204,7 +199,7 @@ def launch_mapped_weight_grad(
     boxes = boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
     if boxes.rows > sweeps.LIMIT or one.c_len % (MAP_BYTES // x.element_size()):
         return False
-    rows, count = one.groups * one.n_len, _processors(x)
+    rows, count = one.groups * one.n_len, processors(x)
     across = taps * -(-one.c_len // ROWS) * ROWS
     tiles = one.groups * -(-one.n_len // TILE) * -(-across // TILE)
     splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.prepared import OTHERS
 from nojit.kernels.conv.launches import TILE, Sum, launch, launch_weight_grad, parts_of
 from nojit.kernels.conv.layouts import new_like
 from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
+from nojit.kernels.maps import OTHERS
 from nojit.kernels.memos import Recording
 from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
 from torch import Tensor

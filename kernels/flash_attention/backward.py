@@ -16,6 +16,7 @@ from torch import Tensor
 
 __all__ = [
     "allocate_gradients",
+    "allocate_like",
     "launch_backward",
     "launch_delta",
     "launch_dkdv_over_pointers",
@@ -31,11 +32,13 @@ Gradients = tuple[Tensor, Tensor, Tensor]
 
 def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
     """Allocate gradients, in the order of dimensions of their operands."""
-    dq, dk, dv = (_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True))
+    dq, dk, dv = (
+        allocate_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
+    )
     return dq, dk, dv
 
 
-def _like(value: Tensor) -> Tensor:
+def allocate_like(value: Tensor) -> Tensor:
     """Allocate a tensor of the same shape whose last stride is 1."""
     made = torch.empty_like(value)
     return made if made.stride(3) == 1 else value.new_empty(value.shape)
@@ -74,7 +77,7 @@ def launch_backward(
     dlse = None if dlse is None else dlse.contiguous()
     if dk.numel() or dv.numel():
         # they come from one kernel
-        dk, dv = dk if dk.numel() else _like(k), dv if dv.numel() else _like(v)
+        dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
     maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
     if maps is not None:
         launch_backward_over_maps(maps, out, lse, dlse, dq, scale, mask, deterministic)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from nojit.kernels import library
 from nojit.kernels.flash_attention import backward as flash
-from nojit.kernels.flash_attention.backward import launch_delta
+from nojit.kernels.flash_attention.backward import allocate_like, launch_delta
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask
 from nojit.kernels.flex.call import (
     Captured,
@@ -24,18 +24,10 @@ from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot
 from nojit.kernels.flex.tables import MaskTables
 from torch import Tensor
 
-__all__ = ["Gradients", "allocate_captured", "allocate_gradients", "launch_backward", "launch_dkdv", "launch_dq"]
+__all__ = ["Gradients", "allocate_captured", "launch_backward", "launch_dkdv", "launch_dq"]
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 """Those of q, k and v, or of what a modification captures; one that nobody wants is empty."""
-
-
-def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
-    """Allocate the gradients that are wanted, like their operands but for a last stride of 1."""
-    first, second, third = (
-        _like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
-    )
-    return first, second, third
 
 
 def allocate_captured(q: Tensor, tensors: Captured, wanted: Sequence[bool]) -> Gradients:
@@ -45,12 +37,6 @@ def allocate_captured(q: Tensor, tensors: Captured, wanted: Sequence[bool]) -> G
         for value, wants in zip(tensors, wanted, strict=True)
     )
     return first, second, third
-
-
-def _like(value: Tensor) -> Tensor:
-    """Allocate a tensor of the same shape whose last stride is 1."""
-    made = torch.empty_like(value)
-    return made if made.stride(3) == 1 else value.new_empty(value.shape)
 
 
 def launch_backward(
@@ -70,7 +56,7 @@ def launch_backward(
         grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
         operands: q, k and v.
         results: out and lse, as the forward wrote them.
-        gradients: as `allocate_gradients` made them.
+        gradients: as flash attention's `allocate_gradients` made them.
         of_captured: as `allocate_captured` made them.
         scale: the forward's.
         tables: likewise.
@@ -96,7 +82,7 @@ def launch_backward(
     launch_delta(out, dout, lse, dlse, delta)
     if dk.numel() or dv.numel():
         # they come from one kernel
-        dk, dv = dk if dk.numel() else _like(k), dv if dv.numel() else _like(v)
+        dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
         launch_dkdv(q, k, v, dout, lse, delta, dk, dv, scale, tables, mod)
     if dq.numel():
         launch_dq(q, k, v, dout, lse, delta, dq, scale, tables, mod)

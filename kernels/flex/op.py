@@ -12,8 +12,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.flash_attention.backward import allocate_gradients
 from nojit.kernels.flash_attention.checks import check_gradients
-from nojit.kernels.flex.backward import allocate_captured, allocate_gradients, launch_backward
+from nojit.kernels.flex.backward import allocate_captured, launch_backward
 from nojit.kernels.flex.call import Captured, Modification, captured, described, modification_of, rebuilt
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward

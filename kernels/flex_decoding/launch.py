@@ -23,8 +23,6 @@ __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "p
 
 MIN_WIDTH: Final = 64
 """Narrower tiles are not built."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 UNIT: Final = 16
 """What the rows of parts are padded to."""
 
@@ -80,7 +78,7 @@ def part_width(v_dim: int) -> int:
 
 def splits_for(one: Decoding) -> int:
     """Choose the number of splits of a call."""
-    return splits_of(one.pairs, max(one.seen, KEYS), processors(one.q) if one.q.is_cuda else OTHERS)
+    return splits_of(one.pairs, max(one.seen, KEYS), processors(one.q))
 
 
 @cache

@@ -18,7 +18,7 @@ from nojit.kernels.memos import DIRECT, Caller
 from nojit.kernels.mixed_mm.checks import Operands
 from torch import Tensor
 
-__all__ = ["FEW", "OTHERS", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
+__all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
 
 FEW: Final = 16
 """The most rows of `mixed_mm_few`."""
@@ -35,8 +35,6 @@ LEAST_DEPTH: Final = 1024
 MOST_PARTS: Final = 16
 NARROW: Final = 32
 """The columns of the narrowest tile of `mixed_mm_few`."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 Runs = Callable[[str, Tensor], bool]
 """Says whether a kernel runs on the device of an operand."""
 
@@ -158,7 +156,7 @@ class _Whole:
     @property
     def count(self) -> int:
         """How many multiprocessors the device has."""
-        return processors(self.operands[0]) if self.operands[0].is_cuda else OTHERS
+        return processors(self.operands[0])
 
     @property
     def kind(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from nojit.kernels.dispatch import precision, switch_of
@@ -17,8 +17,6 @@ __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 """The factors of both products, in order."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
@@ -86,7 +84,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
         named: dict[str, Any] = {"PRECISION": precision(first.dtype)}
         return Prepared("mm_plus_mm", (rows, cols), order, None, (*sizes, *strides), named)
     named = {f"TRANS_{name}": of.turned for name, of in zip("ABCD", maps, strict=False)}
-    count = processors(first) if first.is_cuda else OTHERS
+    count = processors(first)
     return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, (*sizes, count), named)
 
 

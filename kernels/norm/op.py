@@ -35,8 +35,6 @@ _EPS: Final = torch.finfo(torch.float32).eps
 """Torch's, whatever the dtype: it computes in fp32."""
 MOST_REMEMBERED: Final = 1024
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 RUNS: Final = 4
 """Programs of the backward kernel on a multiprocessor: each leaves a row of sums for the weight's gradient."""
 
@@ -193,7 +191,7 @@ def run_backward(
     if not found.numel():
         return found, total.new_zeros(width if weighs else 0)
     rows = found.numel() // width
-    programs = min(rows, RUNS * (processors(total) if total.is_cuda else OTHERS))
+    programs = min(rows, RUNS * processors(total))
     partial = total.new_empty((programs, width) if weighs else (1, 1), dtype=torch.float32)
     source, stride = _rows_of(total, DIRECT)
     dense, grad_stride = _rows_of(grad, DIRECT)

@@ -22,8 +22,6 @@ FP8_BYTES: Final = 1
 FP32_BYTES: Final = 4
 PANEL_BYTES: Final = 128
 """The width of what the kernel over maps stores at once."""
-OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
 MULTIPLIES: Final = (9, 0)
 """The first compute capability that multiplies fp8 and that every bundle is built for."""
 FIRST: Final = (8, 9)
@@ -177,7 +175,7 @@ class _Whole:
     def processors(self) -> int:
         """How many multiprocessors the device has."""
         a = self.operands.a
-        return processors(a) if a.is_cuda else OTHERS
+        return processors(a)
 
     @property
     def splits(self) -> int:

@@ -11,8 +11,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.maps import OTHERS
 from nojit.kernels.problem import DRAWN, Launch, Roles, Work, check_use, draws, generator, rounding
-from nojit.kernels.scaled_mm.prepared import OTHERS, Operands, prepare
+from nojit.kernels.scaled_mm.prepared import Operands, prepare
 from nojit.kernels.scaled_mm.reference import spread
 from nojit.kernels.scaled_mm.scales import DEEP
 from torch import Tensor
