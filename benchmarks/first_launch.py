@@ -79,6 +79,37 @@ steps = (imported - started, opened - imported, known - opened, first - known, f
 print(json.dumps([step / 1e6 for step in steps]))
 """
 
+# the same image without nojit: what no runtime can do without
+_DRIVER = """
+import ctypes, json, os, sys, time
+from nojit.runtime.bundle import BundleFile
+file = BundleFile(sys.argv[1])
+table = file.table("vector_add")
+launch = table.launches[table.columns["launch"][0]]
+image, symbol = file.image(table.columns["image"][0]), launch.symbol.encode()
+driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
+context = ctypes.c_void_p()
+assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not driver.cuCtxSetCurrent(context)
+zeros = [ctypes.c_uint64(0) for _ in launch.layout]
+params = (ctypes.c_void_p * len(zeros))(*map(ctypes.addressof, zeros))
+library, kernel, function, nothing = (ctypes.c_void_p() for _ in range(4))
+load, find, get, run = (
+    getattr(driver, name) for name in ("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuLaunchKernel")
+)
+started = time.perf_counter_ns()
+status = [
+    load(ctypes.byref(library), image, None, None, 0, None, None, 0),
+    find(ctypes.byref(kernel), library, symbol),
+    get(ctypes.byref(function), kernel),
+    run(function, 1, 1, 1, 32 * launch.num_warps, 1, 1, launch.shared_bytes, nothing, params, None),
+]
+ended = time.perf_counter_ns()
+done()
+assert not any(status), status
+print(json.dumps([(ended - started) / 1e6]))
+"""
+
 _STEPS = (
     ("import nojit.runtime and load", "bar 20 ms"),
     ("open the bundle", ""),
@@ -89,6 +120,7 @@ _STEPS = (
     ("first launch of another: flash attention", "bar 0.5 ms"),
     ("open and first launch, modules warm", "bar 1 ms"),
     ("preload, for each image", "bar 1 ms"),
+    ("the driver alone: vector_add", "through ctypes"),
 )
 
 
@@ -108,9 +140,9 @@ def compiled_once(folder: Path) -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
-def probe(bundle: str, setup: str, environment: Mapping[str, str]) -> list[float]:
+def probe(bundle: str, code: str, environment: Mapping[str, str]) -> list[float]:
     """Run every step in a fresh process; milliseconds."""
-    command = [sys.executable, "-c", setup + _PROBE, bundle]
+    command = [sys.executable, "-c", code, bundle]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
     steps: list[float] = json.loads(ran.stdout)
     return steps
@@ -134,7 +166,11 @@ def main() -> None:
         os.environ |= compiled_once(Path(folder))
         environment = fake_environment(Path(folder)) if options.fake else {}
         setup = _FAKE if options.fake else _TORCH
-        rows = [probe(options.bundle, setup, environment) for _ in range(options.repeat + 1)][1:]
+        both = [
+            [*probe(options.bundle, setup + _PROBE, environment), *probe(options.bundle, setup + _DRIVER, environment)]
+            for _ in range(options.repeat + 1)
+        ]
+        rows = both[1:]
         opening = "import sys; from nojit import runtime; runtime.load(sys.argv[1])"
         whole = [(process_ms("pass"), process_ms(opening, options.bundle)) for _ in range(options.repeat)]
         plain, loaded = (statistics.median(column) for column in zip(*whole, strict=True))

@@ -200,7 +200,7 @@ class BundleFile:
 
     def place(self, number: int) -> ImagePlace:
         """Say where an image lies."""
-        return ImagePlace(*self._placement().place(number))
+        return ImagePlace(*self.placement().place(number))
 
     def images(self) -> Iterator[bytes]:
         """Read every image in order, each group once."""
@@ -209,7 +209,7 @@ class BundleFile:
 
     def groups(self) -> tuple[Group, ...]:
         """Return the groups in file order."""
-        groups = self._placement()
+        groups = self.placement()
         return tuple([groups.group(number) for number in range(len(groups))])
 
     def verify(self) -> None:
@@ -234,7 +234,12 @@ class BundleFile:
         for number in range(self.index.group_count):
             self._group(number)
 
-    def _placement(self) -> Groups:
+    def placement(self) -> Groups:
+        """Read where every image lies; a second call returns the same object.
+
+        Raises:
+            BundleError: a section is not what the index pins, or breaks a rule.
+        """
         with self._lock:
             if self._groups is None:
                 self._groups = self._read_groups()
@@ -253,7 +258,7 @@ class BundleFile:
         held, raw = self._last_group
         if held == number:
             return raw
-        groups = self._placement()
+        groups = self.placement()
         group = groups.group(number)
         where = f"{self.path} group {number}"
         packed = self._read(self._payload_start + groups.stored_starts[number], group.stored_bytes, where)

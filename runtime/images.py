@@ -35,6 +35,8 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
+        # before a first launch, which waits for the rest
+        file.placement()
         # a finalizer that launches may run while this thread holds it
         self._lock = threading.RLock()
         self._libraries: dict[int, _core.Library] = {}

@@ -46,20 +46,21 @@ def ranked(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
         block: the measured problems.
         key: as rounded as theirs.
     """
-    if key in block.at:
-        return block.use[block.at.index(key)]
-    distances = _distances(block.at, key)
+    at, use, behinds = block.columns()
+    if key in at:
+        return use[at.index(key)]
+    distances = _distances(at, key)
     least = min(distances)
     near = [(distance - least, place) for place, distance in enumerate(distances) if distance - least < _SPAN]
-    first = block.use[distances.index(least)]
+    first = use[distances.index(least)]
     if len(near) == 1:
         return first
     sums = dict.fromkeys(first, 0.0)
     for _, place in near:
-        sums.update(dict.fromkeys(block.use[place], 0.0))
+        sums.update(dict.fromkeys(use[place], 0.0))
     for farther, place in near:
         weight = exp(-farther / REACH)
-        behind = dict(zip(block.use[place], block.behind[place], strict=True))
+        behind = dict(zip(use[place], behinds[place], strict=True))
         absent = max(behind.values()) + _ABSENT
         for config in sums:
             sums[config] += weight * behind.get(config, absent)

@@ -127,9 +127,10 @@ class Lookup(Record):
         if block is None or self.table is None:
             return None
         rounded = _rounded(self.tuning, key)
-        row = nearest(block.at, rounded)
+        problems, _, _ = block.columns()
+        at = problems[nearest(problems, rounded)]
         order = tuple([_config_words(kernel.configs[number]) for number in ranked(block, rounded)])
-        return TuningDecision(self.table.device.name, self.source, block.at[row], block.at[row] == rounded, order)
+        return TuningDecision(self.table.device.name, self.source, at, at == rounded, order)
 
 
 def lookup_of(

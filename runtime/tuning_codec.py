@@ -9,7 +9,7 @@ from itertools import chain
 from operator import attrgetter
 
 from nojit.runtime import _core
-from nojit.runtime.strict import Json, need
+from nojit.runtime.strict import Json, need, parse_json
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningTable
 
 __all__ = [
@@ -46,10 +46,7 @@ def encode_tuning(tuning: Tuning | None) -> Json:
             "blocks": [
                 {
                     "meanings": [*block.meanings],
-                    "rows": [
-                        [[*at], [*use], [*behind]]
-                        for at, use, behind in zip(block.at, block.use, block.behind, strict=True)
-                    ],
+                    "rows": parse_json(block.text, ""),
                 }
                 for block in table.blocks
             ],

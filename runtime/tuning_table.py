@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from nojit.runtime.record import Record
+from nojit.runtime.strict import Json, canonical_json, parse_json
 
-__all__ = ["BEHIND_MAX", "BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningRow", "TuningTable"]
+__all__ = ["BEHIND_MAX", "BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningColumns", "TuningRow", "TuningTable"]
+
+TuningColumns: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
+"""Of problems, their key values, rounded to their buckets; configs of the kernel's table by number, the best first; how
+far each of these is behind the fastest, in thousandths of an octave."""
 
 BUCKETS = ("pow2", "quarter_pow2", "exact")
 """How key values are rounded (`nojit.runtime.tuning.bucket_of`); a program names a kind by its place here."""
@@ -42,25 +48,32 @@ class TuningBlock(Record):
 
     meanings: tuple[int, ...]
     """Of the kernel's table, ascending; each in one block of a table at most."""
-    at: tuple[tuple[int, ...], ...]
-    """Of each problem, its key values, rounded to their buckets; ascending, at least one."""
-    use: tuple[tuple[int, ...], ...]
-    """Of each problem, configs of the kernel's table by number, the best first."""
-    behind: tuple[tuple[int, ...], ...]
-    """Of each problem, how far each of these is behind the fastest, in thousandths of an octave."""
+    text: bytes
+    """The problems as a table spells them, ascending, at least one. There can be hundreds, and few calls ask for them."""
+
+    def columns(self) -> TuningColumns:
+        """Return the key values, the configs and how far each is behind, of all problems."""
+        # the core itself needs the tables that these are part of
+        from nojit.runtime import _core  # noqa: PLC0415 - loaded by then
+
+        columns: TuningColumns | None = _core.tuning_columns(self.text)
+        if columns is not None:
+            return columns
+        # numbers of more digits than C reads
+        rows = [map(tuple, row) for row in parse_json(self.text, "")]
+        at, use, behind = zip(*rows, strict=True)
+        return at, use, behind
 
     @property
     def rows(self) -> tuple[TuningRow, ...]:
         """The problems one by one."""
-        # not kept so: there can be hundreds, and a first launch reads them all
-        return tuple(map(TuningRow, self.at, self.use, self.behind))
+        return tuple(map(TuningRow, *self.columns()))
 
     @staticmethod
     def of(meanings: Iterable[int], rows: Iterable[TuningRow]) -> TuningBlock:
         """Make a block of its problems."""
-        listed = tuple(rows)
-        columns = [tuple([getattr(row, name) for row in listed]) for name in ("at", "use", "behind")]
-        return TuningBlock(tuple(meanings), *columns)
+        spelled: list[Json] = [[[*row.at], [*row.use], [*row.behind]] for row in rows]
+        return TuningBlock(tuple(meanings), canonical_json(spelled))
 
 
 class TuningTable(Record):

@@ -40,7 +40,8 @@ def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
         return None
     block = TuningBlock.of((), rows_of(entry, range(len(table.configs)), bucket))
     key = tuple(bucket_of(bucket, value) for value in problem.key)
-    at = block.at[nearest(block.at, key)]
+    problems, _, _ = block.columns()
+    at = problems[nearest(problems, key)]
     return Found(at, at == key, tuple(table.configs[number] for number in ranked(block, key)))
 
 

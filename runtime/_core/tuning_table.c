@@ -43,20 +43,6 @@ static bool read_numbers(nj_json *json, int64_t most, nj_numbers *numbers)
     return more == 0;
 }
 
-static PyObject *make_numbers(const nj_numbers *numbers)
-{
-    PyObject *tuple = PyTuple_New(numbers->count);
-    for (Py_ssize_t i = 0; tuple != NULL && i < numbers->count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers->at[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, number);
-    }
-    return tuple;
-}
-
 /* Whether numbers come behind others, of as many, in the order of tuples. */
 static bool ascends(const nj_numbers *numbers, const nj_numbers *last)
 {
@@ -101,7 +87,7 @@ static PyObject *read_meanings(nj_reading *it)
 }
 
 /* Takes ``[[key values], [configs], [how far behind]]``, which comes after the row before; its key values are `last` then. */
-static bool read_row(nj_reading *it, bool first, nj_numbers *last, nj_items columns[3])
+static bool read_row(nj_reading *it, bool first, nj_numbers *last)
 {
     nj_json *json = &it->json;
     nj_numbers key, configs, behind;
@@ -110,41 +96,33 @@ static bool read_row(nj_reading *it, bool first, nj_numbers *last, nj_items colu
                  read_numbers(json, tuning_of(it)->configs - 1, &configs) && configs.count > 0 &&
                  are_distinct(&configs) && nj_json_char(json, ',') && read_numbers(json, BEHIND_MAX, &behind) &&
                  behind.count == configs.count && nj_json_char(json, ']');
-    if (!right || nj_items_add(&columns[0], make_numbers(&key)) < 0) {
-        return false;
-    }
     *last = key;
-    return nj_items_add(&columns[1], make_numbers(&configs)) == 0 && nj_items_add(&columns[2], make_numbers(&behind)) == 0;
+    return right;
 }
 
-/* Takes the rows of a block, column by column: key values, configs, how far behind; NULL for all where a rule is broken. */
-static void read_rows(nj_reading *it, PyObject *values[3])
+/* Takes the rows of a block, at least one: their text, since few calls ask for more. */
+static PyObject *read_rows(nj_reading *it)
 {
-    nj_items columns[3];
-    nj_numbers last;
+    const unsigned char *start = it->json.at;
+    nj_numbers last = {.count = 0};
+    Py_ssize_t count = 0;
     int more = -1;
-    for (int i = 0; i < 3; i++) {
-        nj_items_init(&columns[i]);
-    }
     if (nj_json_char(&it->json, '[')) {
-        while ((more = nj_json_item(&it->json, columns[0].count == 0)) > 0) {
-            if (!read_row(it, columns[0].count == 0, &last, columns)) {
-                more = -1;
-                break;
+        while ((more = nj_json_item(&it->json, count == 0)) > 0) {
+            if (!read_row(it, count == 0, &last)) {
+                return NULL;
             }
+            count++;
         }
     }
-    bool right = more == 0 && columns[0].count > 0;
-    for (int i = 0; i < 3; i++) {
-        values[i] = nj_items_end(&columns[i], right);
-    }
+    return more == 0 && count > 0 ? PyBytes_FromStringAndSize((const char *)start, it->json.at - start) : NULL;
 }
 
 static PyObject *read_block(nj_reading *it)
 {
-    PyObject *values[4] = {nj_json_is(&it->json, "{\"meanings\":") ? read_meanings(it) : NULL};
+    PyObject *values[2] = {nj_json_is(&it->json, "{\"meanings\":") ? read_meanings(it) : NULL};
     if (values[0] != NULL && nj_json_is(&it->json, ",\"rows\":")) {
-        read_rows(it, &values[1]);
+        values[1] = read_rows(it);
     }
     return nj_read_closed(it, nj_record_make(&tuning_of(it)->block, values), '}');
 }
@@ -220,7 +198,7 @@ PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*nnOOO:read_tuning", &raw, &tuning.meanings, &tuning.configs, &table, &block, &device)) {
         return NULL;
     }
-    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 4, &tuning.block) == 0 &&
+    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 2, &tuning.block) == 0 &&
         nj_record_of(device, 4, &tuning.device) == 0) {
         tuning.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
         read = read_tuning(&tuning);
@@ -231,4 +209,61 @@ PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
     nj_record_clear(&tuning.device);
     PyBuffer_Release(&raw);
     return read != NULL || PyErr_Occurred() ? read : Py_NewRef(Py_None);
+}
+
+static PyObject *make_number(nj_reading *it)
+{
+    int64_t number;
+    return nj_json_count(&it->json, 0, INT64_MAX, &number) ? PyLong_FromLongLong(number) : NULL;
+}
+
+static PyObject *make_numbers(nj_reading *it)
+{
+    return nj_read_array(it, NJ_POOL_MAX, make_number);
+}
+
+static bool make_row(nj_reading *it, nj_items columns[3])
+{
+    for (int i = 0; i < 3; i++) {
+        if (!nj_json_char(&it->json, i == 0 ? '[' : ',') || nj_items_add(&columns[i], make_numbers(it)) < 0) {
+            return false;
+        }
+    }
+    return nj_json_char(&it->json, ']');
+}
+
+PyObject *nj_tuning_columns(PyObject *Py_UNUSED(module), PyObject *rows)
+{
+    nj_reading reading = {.json = {NULL, NULL}};
+    PyObject *made[3];
+    nj_items columns[3];
+    int more = -1;
+    if (!PyBytes_Check(rows)) {
+        PyErr_Format(PyExc_TypeError, "expected bytes, got %.100s", Py_TYPE(rows)->tp_name);
+        return NULL;
+    }
+    const unsigned char *start = (const unsigned char *)PyBytes_AS_STRING(rows);
+    reading.json = (nj_json){start, start + PyBytes_GET_SIZE(rows)};
+    for (int i = 0; i < 3; i++) {
+        nj_items_init(&columns[i]);
+    }
+    if (nj_json_char(&reading.json, '[')) {
+        while ((more = nj_json_item(&reading.json, columns[0].count == 0)) > 0) {
+            if (!make_row(&reading, columns)) {
+                more = -1;
+                break;
+            }
+        }
+    }
+    bool whole = more == 0 && reading.json.at == reading.json.end;
+    for (int i = 0; i < 3; i++) {
+        made[i] = nj_items_end(&columns[i], whole);
+    }
+    whole = made[0] != NULL && made[1] != NULL && made[2] != NULL;
+    PyObject *all = whole ? PyTuple_Pack(3, made[0], made[1], made[2]) : NULL;
+    for (int i = 0; i < 3; i++) {
+        Py_XDECREF(made[i]);
+    }
+    nj_reading_end(&reading);
+    return all != NULL || PyErr_Occurred() ? all : Py_NewRef(Py_None);
 }

@@ -10,4 +10,7 @@
  * that the key's expressions are some, and that no device, and in a table no meaning, is there twice. */
 PyObject *nj_read_tuning(PyObject *module, PyObject *args);
 
+/* `tuning_columns(rows)`: what the rows of a block say, as three tuples of tuples of ints; None if something is not gone into here. */
+PyObject *nj_tuning_columns(PyObject *module, PyObject *rows);
+
 #endif

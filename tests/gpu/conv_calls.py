@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.gpu.call import Call, Outputs, view
+from tests.gpu.gemm_calls import as_tf32, in_fp32
 from tests.gpu.matmul_calls import TF32_FACTOR
 
 # batch, channels, results, positions
@@ -77,8 +78,10 @@ class Case:
     def call(self, *, gradients: bool = False) -> Call:
         three = len(self.sizes) > 5
 
-        def run(ours: bool, wide: torch.dtype | None = None) -> Outputs:
-            operands = [x if wide is None else x.to(wide) for x in self.inputs()]
+        def run(ours: bool, wide: torch.dtype | None = None, *, cut: bool = False) -> Outputs:
+            rounded = as_tf32 if cut else Tensor.detach
+            x, w, *bias = self.inputs()
+            operands = [x if wide is None else x.to(wide) for x in (rounded(x), rounded(w), *bias)]
             torchs = functional.conv3d if three else functional.conv2d
             with self._steered(wide):
                 function = (conv3d if three else conv2d) if ours else torchs
@@ -87,16 +90,16 @@ class Case:
                 for value in operands:
                     value.requires_grad_()
                 out = function(*operands, **self.words)
-                grad = view(tuple(out.shape), self.dtype, 4).to(out.dtype)
+                grad = rounded(view(tuple(out.shape), self.dtype, 4)).to(out.dtype)
                 return (out.detach(), *torch.autograd.grad(out, operands, grad))
 
-        factor = TF32_FACTOR if self.tf32 else 2.0
+        factor, of_gradients = (TF32_FACTOR, TF32_FACTOR) if self.tf32 else (2.0, 3.0)
         return Call(
             f"{'conv3d' if three else 'conv2d'} {self.label}",
             lambda: run(True),
             lambda: run(False, torch.float64),
-            lambda: run(False),
-            (2.0, *(3.0,) * (3 if self.biased else 2)) if gradients else (factor,),
+            lambda: in_fp32(run(False, torch.float64, cut=True)) if self.tf32 else run(False),
+            (factor, *(of_gradients,) * (3 if self.biased else 2)) if gradients else (factor,),
         )
 
     @contextmanager

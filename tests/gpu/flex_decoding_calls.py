@@ -13,6 +13,7 @@ from nojit.kernels.flex_decoding import flex_decoding, reference
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
+from tests.gpu.matmul_calls import VECTOR_FACTOR
 
 HEADS = 8
 # each tile width full and not
@@ -115,10 +116,13 @@ class Case:
             self.run,
             lambda: self.expected(torch.float64),
             lambda: tuple(x if at == 0 else x.float() for at, x in enumerate(self.expected(self.dtype))),
-            (2.0, 2.0),
+            (self._factor(), 2.0),
             # log-sums are fp32 in every dtype, where torch's eager ones are rounded
-            lambda exact: 2e-5 * max(1.0, float(exact[1][exact[1].isfinite()].abs().max())),
+            lambda exact: 2e-5 * max([1.0, *exact[1][exact[1].isfinite()].abs().flatten().tolist()]),
         )
+
+    def _factor(self) -> float:
+        return VECTOR_FACTOR if self.dtype == torch.float32 and self.lengths[0] == 1 else 2.0
 
 
 def _rows_by_query(mod: Any, lens: Tensor, q_len: int) -> Any:

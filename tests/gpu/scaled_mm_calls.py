@@ -101,15 +101,13 @@ class Case:
         total = torch.zeros(self.sizes[:2], device="cuda")
         for start in range(0, depth, depth if whole else 128):
             part = slice(start, depth if whole else min(start + 128, depth))
-            # torch wants rows at multiples of 16 bytes
-            left, right = a[:, part].contiguous(), b[part].t().contiguous().t()
+            # torch wants rows at multiples of 16 bytes, however those of `a` and `b` lie
+            left, right = a[:, part].clone(), b[part].t().clone().t()
             fast = self.fast and whole
             raw = torch._scaled_mm(left, right, one, one, out_dtype=torch.float32, use_fast_accum=fast)
-            of_a = reference.spread(scale_a, a)
-            of_b = reference.spread(scale_b, b)
-            total += (
-                raw * (of_a if whole else of_a[:, start : start + 1]) * (of_b if whole else of_b[start : start + 1])
-            )
+            of_a = reference.spread(scale_a, a).expand(a.shape)
+            of_b = reference.spread(scale_b, b).expand(b.shape)
+            total += raw * of_a[:, start : start + 1] * of_b[start : start + 1]
         return ((total if bias is None else total + bias.float()).to(self.dtype),)
 
     def call(self) -> Call:

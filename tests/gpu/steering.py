@@ -44,4 +44,5 @@ def assert_all_launched(steered: Steered, *beginnings: str, reaches: Callable[[A
         pytest.skip("runs after the tests that launch")
     for name, tally in tallies.items():
         missed = [row for row in range(tally.variants) if row not in tally.rows and reaches(tally.table, row)]
-        assert [tally.table.label(row) for row in missed] == [], f"{name}: no call of the tests runs these"
+        labels = "; ".join(tally.table.label(row) for row in missed)
+        assert not missed, f"{name}: no call of the tests runs {labels}"

@@ -18,6 +18,7 @@ from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @pytest.mark.parametrize("call", list(conv_calls()), ids=lambda call: call.label)
 def test_convolutions_are_as_exact_as_torchs(steered, call):
     check(call, steered)

@@ -124,7 +124,8 @@ def test_ranked_is_an_order_of_what_near_problems_have(data: st.DataObject) -> N
     block = rows(*listed)
     order = ranked(block, (key,))
     assert len({*order}) == len(order)
-    assert {*block.use[nearest(block.at, (key,))]} <= {*order} <= {0, 1, 2, 3}
+    at, use, _ = block.columns()
+    assert {*use[nearest(at, (key,))]} <= {*order} <= {0, 1, 2, 3}
 
 
 def test_the_closest_device_goes_by_size_then_by_name() -> None:
@@ -280,4 +281,4 @@ def test_times_that_are_far_apart_stay_within_what_a_bundle_holds() -> None:
     row = TunedRow((4000, 3), (0, 1), (1e300, 1e-300))
     table = tuned_kernel()
     (block,) = resolve(replace(TUNED, entries=(replace(HALVES, rows=(row,)),)), table).blocks
-    assert block.behind == ((100_000, 0),)
+    assert [row.behind for row in block.rows] == [(100_000, 0)]
