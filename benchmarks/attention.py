@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
+from timing import time_ms
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-FLUSH_BYTES = 1 << 28
 APART = 0.02
 
 
@@ -108,22 +107,6 @@ def backwards(shape: Shape) -> dict[str, Call]:
             own = tuple(value.detach().requires_grad_() for value in given)
             calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
     return calls
-
-
-def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
-    """Return the median time of each, in milliseconds."""
-    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            flushed.zero_()
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            first.record()
-            call()
-            last.record()
-            events[name].append((first, last))
-    torch.cuda.synchronize()
-    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
 
 
 PASSES = {"forward": (forwards, 1.0), "backward": (backwards, 2.5)}

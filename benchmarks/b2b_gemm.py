@@ -2,8 +2,8 @@
 
     python benchmarks/b2b_gemm.py BUNDLES [--rounds 40] [--svg FILE] [--compile]
 
-The shapes are those that speed is promised for: many rows through narrow layers, with gelu in between, of fp16. Each call is a
-replay of a CUDA graph after a flush of the L2, the contenders in turn, medians of device time by events. `--compile` adds
+The shapes are those that speed is promised for: many rows through narrow layers, with gelu in between, of fp16. Each call runs in a
+CUDA graph after a flush of the L2, the contenders in turn: medians of device time alone. `--compile` adds
 torch.compile with its own pass for such pairs, which needs Triton and minutes. Exits 1 if a result is wrong, or at one of the
 two shapes that bars stand at it is less than 3 times as fast as torch, or 1.5 times as fast as torch.compile.
 """
@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from attention import time_ms
-from gemm import graphed
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import device_ms
 from torch import Tensor
 
 BARS = {"torch": 3.0, "compiled": 1.5}
@@ -96,7 +95,7 @@ def measure(shape: tuple[int, int, int, int], rounds: int, compile_too: bool) ->
     apart = float((calls["nojit"]().double() - expected).abs().max() / expected.abs().max())
     if not apart <= APART:
         raise SystemExit(f"{shape}: off by {apart:.3g} of the largest value")
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     moved = 2 * (sum(value.numel() for value in given) + rows * cols)
     return Row(shape, {name: 1e3 * time for name, time in ms.items()}, moved / ms["nojit"] * 1e3)
 

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from attention import time_ms
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import device_ms, time_ms
 from torch import Tensor
 
 BARS = {128: 0.85, 64: 0.70, 32: 0.45}
@@ -94,7 +94,7 @@ class Product:
             dense = (d, make(one.batch, one.heads, m, n))
             ours = lambda: block_sparse_matmul(d, sparse, layout, "dds")  # noqa: E731
         self._check(ours(), (a, b) if self.mode == "sdd" else (sparse, d), layout, reference)
-        ms = time_ms({"nojit": ours, "cuBLAS": lambda: torch.matmul(*dense)}, rounds)
+        ms = device_ms({"nojit": ours, "cuBLAS": lambda: torch.matmul(*dense)}, rounds)
         active, whole = (2 * one.batch * self.free * count for count in (layout.nnz * one.block**2, one.heads * m * n))
         rates = {"nojit": active / ms["nojit"] / 1e9, "cuBLAS": whole / ms["cuBLAS"] / 1e9}
         density = active / whole
@@ -187,7 +187,7 @@ def softmax_rows(rounds: int, everything: bool) -> Iterator[Row]:
                 "backward": lambda x=x, y=y, layout=layout: softmax_bwd(y, x, 0.125, layout),
                 "copy": lambda x=x, copy=copy: copy.copy_(x),
             }
-            ms = time_ms(calls, rounds)
+            ms = device_ms(calls, rounds)
             moved = x.numel() * x.itemsize / 1e9
             rates = {name: count * moved / ms[name] for name, count in (("forward", 2), ("backward", 3), ("copy", 2))}
             for way in ("forward", "backward"):

@@ -3,8 +3,8 @@
     python benchmarks/conv.py BUNDLES [--rounds 12] [--only forward,input_grad,weight_grad] [--svg FILE] [--compile]
 
 The shapes are those that speed is promised for. Random operands of fp16, by channels; cuDNN chooses its kernels by
-measurement. Each call is a replay of a CUDA graph after a flush of the L2, the contenders in turn, medians of device time
-by events. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
+measurement. Each call runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device time
+alone. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
 wrong, or a ratio is below its bar: 0.95 of images, 1.0 of volumes; gradients have none.
 """
 
@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attention import time_ms
-from gemm import compiled, graphed
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import compiled, device_ms
 from torch import Tensor
 from torch.nn import functional
 
@@ -117,7 +116,7 @@ def measure(one: Any, what: str, rounds: int, compile_too: bool) -> Row:
     if not apart <= APART:
         raise SystemExit(f"{what} {one.name}: off by {apart:.3g} of the largest value")
     del expected
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     bar = 0.0 if what != "forward" else VOLUMES if len(one.positions) > 2 else IMAGES
     return Row(what, one.name, {name: one.flops / time / 1e9 for name, time in ms.items()}, bar)
 

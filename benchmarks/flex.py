@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attention import time_ms
+from timing import time_ms
 from torch import Tensor
 from torch.nn.attention import flex_attention as torchs
 
@@ -108,6 +108,7 @@ def attentions(case: Case) -> tuple[dict[str, Callable[..., Tensor]], float]:
         mask = create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
         share = 1.0 - mask.sparsity() / 100.0
     theirs = None if mask is None else torchs.create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
+    torch.compiler.reset()
     compiled = torch.compile(torchs.flex_attention, fullgraph=True)
     gqa = case.kv_heads != HEADS
     tables = tables_of(mask, LENGTH, LENGTH, torch.device("cuda", torch.cuda.current_device()))

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attention import time_ms
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import device_ms
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention as torchs_flex
@@ -116,7 +116,7 @@ def measure(shape: Shape, rounds: int, alone: bool) -> tuple[dict[str, float], b
     calls = contenders(shape, given, words, alone)
     results = {name: call() for name, call in calls.items() if name != "copy"}
     apart = max(float((x.float() - results["nojit"].float()).abs().max()) for x in results.values())
-    rates = {name: shape.moved_bytes / ms / 1e9 for name, ms in time_ms(calls, rounds).items()}
+    rates = {name: shape.moved_bytes / ms / 1e9 for name, ms in device_ms(calls, rounds).items()}
     kept = not alone and shape in BARS
     good = apart <= APART and (
         not kept or (rates["nojit"] >= OF_SDPA * rates["SDPA"] and rates["nojit"] >= OF_COPY * rates["copy"])

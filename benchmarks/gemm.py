@@ -4,8 +4,8 @@
 
 The shapes are those that speed is promised for: squares, batches, the projections of models of 4k and 8k, and sums of two
 products. Random
-operands of bf16; each call is a replay of a CUDA graph after a flush of the L2, the contenders in turn, medians of device
-time by events. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
+operands of bf16; each call runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device
+time alone. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
 wrong, the geometric mean of a family's ratios is below its bar, or one of them is below 0.8.
 """
 
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from attention import time_ms
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import compiled, device_ms
 from torch import Tensor
 
 BAR = 1.0
@@ -62,28 +62,6 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def graphed(call: Call) -> Call:
-    """Capture a call, so that its launches cost the host next to nothing."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = call()
-
-    def replay() -> Tensor:
-        graph.replay()
-        return out
-
-    return replay
-
-
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Compile a function for one shape, with what torch finds fastest."""
-    torch.compiler.reset()
-    return torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
-
-
 def measure(  # noqa: PLR0917 - what a row is made of
     family: str, label: str, calls: dict[str, Call], flops: int, moved_bytes: int, rounds: int
 ) -> Row:
@@ -93,7 +71,7 @@ def measure(  # noqa: PLR0917 - what a row is made of
     if not apart <= APART:
         raise SystemExit(f"{family} {label}: off by {apart:.3g} of the largest value")
     del expected
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     return Row(family, label, {name: flops / time / 1e9 for name, time in ms.items()}, moved_bytes / ms["nojit"] * 1e3)
 
 

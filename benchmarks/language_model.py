@@ -3,7 +3,7 @@
     python benchmarks/language_model.py BUNDLES [--rounds 12] [--compile] [--svg FILE] [--markdown FILE]
 
 The model has the shape of the common 8B ones: 32 layers of width 4096, 32 heads of 128 over 8 of keys and values, an inner
-width of 14336, 128,256 tokens; random weights of bf16. Each operator runs by itself on random operands, as a replay of a CUDA
+width of 14336, 128,256 tokens; random weights of bf16. Each operator runs by itself on random operands, in a CUDA
 graph after a flush of the L2, the contenders in turn; its median device time counts as often as a pass has it. What is left
 out: writing keys and values to the cache, the host, and what a pass saves where an operand is still in the L2.
 
@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from attention import time_ms
-from gemm import compiled, graphed
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import compiled, device_ms
 from torch import Tensor
 from torch.nn import functional
 
@@ -182,7 +181,7 @@ def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
     if compile_too:
         tuned = compiled(part.torchs)
         calls["compiled"] = lambda: tuned(*part.operands)
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     return Timed(part.name, {name: time * part.count for name, time in ms.items()})
 
 

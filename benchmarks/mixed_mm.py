@@ -4,8 +4,8 @@
 
 The shapes are those that speed is promised for: projections of models, for 1 to 4096 tokens. Random operands of bf16, weights
 without scales and with groups of 128; cuBLAS multiplies the same weights in bf16, and torch._weight_int4pack_mm, up to 64 tokens,
-packs of its own with groups of 128. Each call is a replay of a CUDA graph after a flush of the L2, the contenders in turn,
-medians of device time by events. Exits 1 if a result is wrong or a bar is missed: up to 16 tokens at 8192 x 8192 three times
+packs of its own with groups of 128. Each call runs in a CUDA graph after a flush of the L2, the contenders in turn:
+medians of device time alone. Exits 1 if a result is wrong or a bar is missed: up to 16 tokens at 8192 x 8192 three times
 cuBLAS and 1.3 times torch's kernel, from 1024 tokens on 0.75 times cuBLAS.
 """
 
@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from attention import time_ms
-from gemm import graphed
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import device_ms
 from torch import Tensor
 
 GROUP = 128
@@ -104,7 +103,7 @@ def measure(shape: tuple[int, int, int], rounds: int) -> Row:
         calls["torch"] = lambda: torchs(a)
     check(shape, calls["nojit"](), calls["cuBLAS"]())
     check(shape, calls["nojit, scaled"](), a @ unpack(b, torch.bfloat16, scales, None, GROUP))
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     moved = b.numel() + 2 * (a.numel() + tokens * cols)
     return Row(shape, {name: 1e3 * time for name, time in ms.items()}, moved / ms["nojit"] * 1e3)
 

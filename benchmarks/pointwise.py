@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from timing import device_ms
 from torch import Tensor
 from torch.nn import functional
 
-FLUSH_BYTES = 1 << 28
 BAR = 0.95
 APART = 0.02
 ROWS, WIDTH = 8192, 4096
@@ -81,25 +80,6 @@ def moved_bytes(case: Case, result: Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in (*case.operands, result))
 
 
-def time_us(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median time of each, in microseconds."""
-    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            flushed.zero_()
-            first.record()
-            call()
-            last.record()
-            events[name].append((first, last))
-    torch.cuda.synchronize()
-    return {
-        name: statistics.median(first.elapsed_time(last) * 1e3 for first, last in pairs)
-        for name, pairs in events.items()
-    }
-
-
 def measure(case: Case, rounds: int, *, compiled: bool) -> tuple[dict[str, float], bool]:
     """Return the times of all contenders, and whether the results agree."""
     ours, theirs = case.ours(*case.operands), case.torchs(*case.operands)
@@ -117,7 +97,7 @@ def measure(case: Case, rounds: int, *, compiled: bool) -> tuple[dict[str, float
         calls["compiled"] = lambda: fused(*case.operands)
     for call in calls.values():
         call()
-    return time_us(calls, rounds), agree
+    return {name: 1e3 * ms for name, ms in device_ms(calls, rounds).items()}, agree
 
 
 def main() -> None:

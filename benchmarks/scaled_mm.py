@@ -4,8 +4,8 @@
 
 Squares of 4096 and 8192 and projections of models, e4m3 to bf16: one scale for each operand (`whole`), scales of rows and columns
 (`ends`), those with a bias (`bias`), sums that tensor cores keep (`fast`), scales of blocks (`blocks`); and a few rows by wide weights
-(`decode`), beside what a copy of the weights takes. Random operands; each call is a replay of a CUDA graph after a flush of the L2,
-the contenders in turn, medians of device time by events. A contender that refuses a call is left out. Exits 1 if a result is wrong,
+(`decode`), beside what a copy of the weights takes. Random operands; each call runs in a CUDA graph after a flush of the L2,
+the contenders in turn: medians of device time alone. A contender that refuses a call is left out. Exits 1 if a result is wrong,
 the geometric mean of a group's ratios is below its bar, or one of them is below 0.8.
 """
 
@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from attention import time_ms
-from gemm import graphed
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
+from timing import device_ms
 from torch import Tensor
 
 BARS = {"whole": 1.0, "ends": 1.0, "bias": 1.0, "fast": 1.0, "blocks": 1.0, "decode": 0.8}
@@ -108,7 +107,7 @@ def measure(group: str, sizes: tuple[int, int, int], rounds: int) -> Row:
         source = torch.empty(n * k // 2, dtype=torch.uint8, device="cuda").random_()
         target = torch.empty_like(source)
         calls["copy"] = lambda: target.copy_(source)
-    ms = time_ms({name: graphed(call) for name, call in calls.items()}, rounds)
+    ms = device_ms(calls, rounds)
     return Row(group, label, ms, 2 * m * n * k, m * k + k * n + 2 * m * n)
 
 

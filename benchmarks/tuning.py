@@ -27,7 +27,20 @@ from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import NojitError
 
-FAMILIES = ("pointwise", "flash_attention", "block_sparse")
+FAMILIES = (
+    "pointwise",
+    "norm",
+    "flash_attention",
+    "flex",
+    "flex_decoding",
+    "block_sparse",
+    "bmm",
+    "mm_plus_mm",
+    "scaled_mm",
+    "mixed_mm",
+    "b2b_gemm",
+    "conv",
+)
 STAGE = "nojit.aot.tune.torch_stage:open_stage"
 STEPS = ("tune", "held_out", "fresh", "repeat", "bars", "duel")
 PAIRS_PER_S = 20

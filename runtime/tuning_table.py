@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json, parse_json
@@ -60,8 +60,8 @@ class TuningBlock(Record):
         if columns is not None:
             return columns
         # numbers of more digits than C reads
-        rows = [map(tuple, row) for row in parse_json(self.text, "")]
-        at, use, behind = zip(*rows, strict=True)
+        rows: Any = parse_json(self.text, "")
+        at, use, behind = zip(*[map(tuple, row) for row in rows], strict=True)
         return at, use, behind
 
     @property

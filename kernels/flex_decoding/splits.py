@@ -12,8 +12,8 @@ __all__ = ["KEYS", "MOST", "splits_of", "tile_height"]
 
 KEYS: Final = 64
 """Keys that are reckoned with as one step."""
-AT_ONCE: Final = 2
-"""Programs that a multiprocessor runs at once."""
+AT_ONCE: Final = 1
+"""Programs that keep a multiprocessor busy: with two, each waits for the other's keys."""
 START: Final = 2
 """What a program costs besides its steps, in steps: filling its pipeline, and writing what it found."""
 MERGE: Final = 4

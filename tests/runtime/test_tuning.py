@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import parse
 from nojit.runtime.neighbours import nearest, ranked
@@ -87,6 +88,22 @@ def test_ties_go_to_the_first_point() -> None:
 
 def rows(*listed: tuple[int, tuple[int, ...], tuple[int, ...]]) -> TuningBlock:
     return TuningBlock.of((0,), [TuningRow((at,), use, behind) for at, use, behind in listed])
+
+
+_NUMBERS = st.lists(st.integers(0, (1 << 63) - 1), max_size=70).map(tuple)
+
+
+@given(st.lists(st.builds(TuningRow, _NUMBERS, _NUMBERS, _NUMBERS), max_size=4))
+def test_a_block_gives_back_its_rows_whatever_their_numbers(listed: list[TuningRow]) -> None:
+    block = TuningBlock.of((0,), listed)
+    assert [*block.rows] == listed
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[", b"[[[1],[2],[3]]", b"[[[1],[2]]]", b"[[[1],[2],[-3]]]", b"[[[1],[2],[3]]] ", b"{}"]
+)
+def test_the_core_leaves_text_that_is_no_rows_alone(text: bytes) -> None:
+    assert _core.tuning_columns(text) is None
 
 
 def test_a_problem_with_the_same_key_decides_alone() -> None:

@@ -1,0 +1,106 @@
+"""How the other benchmarks time what runs on a device."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["compiled", "device_ms", "graphed", "time_ms"]
+
+FLUSH_BYTES = 1 << 28
+SPAN_MS = 4.0
+"""How long one replay of `device_ms` takes at least, unless it holds `MOST` calls."""
+MOST = 16
+
+Call = Callable[[], object]
+
+
+def graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Capture a call, so that its launches cost the host next to nothing."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return out
+
+    return replay
+
+
+def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Compile a function for one shape, with what torch finds fastest."""
+    torch.compiler.reset()
+    return torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+
+def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median time of each call, launched by the host after a flush of the L2, in milliseconds."""
+    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            flushed.zero_()
+            events[name].append(_timed(call))
+    return _medians(events)
+
+
+def device_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median device time of each call, in milliseconds, without what it costs to start a graph or a timer.
+
+    That overhead is several microseconds, as long as a small kernel takes. So a graph holds many calls, each after a
+    flush of the L2, and one more graph the flushes alone; what the first takes longer is divided by the calls.
+    Flushes read, and leave nothing to be written back in the time of a call.
+
+    Args:
+        calls: can be captured.
+        rounds: in which the contenders take turns.
+    """
+    flushed = torch.zeros(FLUSH_BYTES // 4, device="cuda")
+    rough = time_ms(calls, 3)
+    count = {name: max(2, min(MOST, int(SPAN_MS / ms))) for name, ms in rough.items()}
+    graphs = {name: _repeated(call, flushed, count[name]) for name, call in calls.items()}
+    flushes = {number: _repeated(None, flushed, number) for number in {*count.values()}}
+    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in graphs}
+    alone: dict[int, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {number: [] for number in flushes}
+    for _ in range(rounds):
+        for name, graph in graphs.items():
+            events[name].append(_timed(graph.replay))
+        for number, graph in flushes.items():
+            alone[number].append(_timed(graph.replay))
+    less = _medians(alone)
+    return {name: (ms - less[count[name]]) / count[name] for name, ms in _medians(events).items()}
+
+
+def _repeated(call: Call | None, flushed: Tensor, count: int) -> torch.cuda.CUDAGraph:
+    if call is not None:
+        call()
+    flushed.amax()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            flushed.amax()
+            if call is not None:
+                call()
+    return graph
+
+
+def _timed(call: Call) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    call()
+    last.record()
+    return first, last
+
+
+def _medians(events: dict[Any, list[tuple[torch.cuda.Event, torch.cuda.Event]]]) -> dict[Any, float]:
+    torch.cuda.synchronize()
+    return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}
