@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Self
 
+from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, KernelNotFoundError, did_you_mean
 from nojit.runtime.events import emit
@@ -90,6 +91,8 @@ class Bundle:
         except BaseException:
             self.close()
             raise
+        # dozens of look-ups in a large library, which a first launch would wait for
+        _core.find_driver()
         self._kernels: dict[str, Kernel] = {}
         # a finalizer that asks for a kernel may run while this thread holds it
         self._lock = threading.RLock()

@@ -12,6 +12,7 @@ nj_driver_calls nj_cuda;
 /* guards everything below but the atomics; waited for without the GIL, which its holder may need */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;
+static bool found; /* every symbol */
 static nj_device devices[NJ_DEVICES_MAX];
 static atomic_bool ready;
 static atomic_bool started; /* cuInit was called: a fork from here on is beyond repair */
@@ -126,7 +127,39 @@ static const char *find_symbols(void)
     }
     NJ_DRIVER_CALLS(NJ_FIND)
 #undef NJ_FIND
+    found = true;
     return NULL;
+}
+
+/* Opens the driver, or, with RTLD_NOLOAD, takes the one that the process has opened. */
+static void open_locked(int flags)
+{
+    const char *path = getenv("NOJIT_LIBCUDA");
+    library = dlopen(path != NULL && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | flags);
+    if (library != NULL) {
+        pthread_atfork(NULL, NULL, after_fork_in_child);
+    }
+}
+
+bool nj_driver_find(void)
+{
+    bool known = atomic_load_explicit(&ready, memory_order_acquire);
+    if (known || nj_forked()) {
+        return known;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&lock);
+    if (library == NULL) {
+        open_locked(RTLD_NOLOAD);
+    }
+    if (library != NULL && !found) {
+        /* what is missing is told when the driver is asked for */
+        (void)find_symbols();
+    }
+    known = found;
+    pthread_mutex_unlock(&lock);
+    Py_END_ALLOW_THREADS
+    return known;
 }
 
 typedef struct {
@@ -138,16 +171,14 @@ typedef struct {
 static void load_locked(load_result *result)
 {
     if (library == NULL) {
-        const char *path = getenv("NOJIT_LIBCUDA");
-        library = dlopen(path != NULL && *path != '\0' ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        open_locked(0);
         if (library == NULL) {
             result->call = "dlopen";
             snprintf(result->problem, sizeof result->problem, "%s", dlerror());
             return;
         }
-        pthread_atfork(NULL, NULL, after_fork_in_child);
     }
-    const char *missing = find_symbols();
+    const char *missing = found ? NULL : find_symbols();
     if (missing != NULL) {
         result->call = "dlsym";
         snprintf(result->problem, sizeof result->problem, "no %s", missing);

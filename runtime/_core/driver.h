@@ -99,6 +99,10 @@ void nj_device_note(nj_device *device, PyObject *label, const unsigned int grid[
 /* Loads and initialises the driver; 0, or -1 with DriverError raised. Tries again after a failure. */
 int nj_driver_ready(void);
 
+/* Looks the symbols of a driver up that the process has opened already, and calls nothing of it; whether all are known. */
+bool nj_driver_find(void);
+
+
 /* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
 bool nj_forked(void);
 

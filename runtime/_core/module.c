@@ -22,6 +22,11 @@
 #include "tuning_table.h"
 #include "tensor.h"
 
+static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(nj_driver_find());
+}
+
 static PyObject *driver_version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int version;
@@ -147,6 +152,8 @@ static PyObject *tuning_key(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
+    {"find_driver", find_driver, METH_NOARGS,
+     PyDoc_STR("Look up the symbols of a driver that the process has opened; whether they are known. Calls nothing of it.")},
     {"driver_version", driver_version, METH_NOARGS, PyDoc_STR("The CUDA version of the driver: 13000 for 13.0.")},
     {"device_count", device_count, METH_NOARGS, PyDoc_STR("How many devices the driver sees.")},
     {"device_capability", device_capability, METH_O, PyDoc_STR("The compute capability of a device: 90 for 9.0.")},

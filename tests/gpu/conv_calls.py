@@ -171,6 +171,9 @@ def gradient_cases() -> Iterator[Case]:
         for parts in (1, 3):
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
+    # wide tiles of the gradient of the input
+    for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
+        yield Case(dtype, sizes)
     for sizes, taps, words in _WINDOWS:
         yield Case(torch.bfloat16, sizes, taps, words)
     yield Case(torch.float16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}, parts=1)
