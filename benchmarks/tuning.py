@@ -1,6 +1,7 @@
 """Tune every family on this GPU, and measure what tables are judged by. Needs a GPU and torch, no compiler, click or rich.
 
-    python benchmarks/tuning.py BUNDLE --out FOLDER [--steps tune,held_out,repeat] [--budgets 180,150,180] [--kernel K]
+    python benchmarks/tuning.py BUNDLE --out FOLDER [--steps tune,held_out,repeat] [--budgets 180,150,180]
+                                [--families bmm,conv] [--kernel K]
 
 BUNDLE is a tuning bundle for this GPU (`nojit build --tuning`). The steps: `tune` measures the problems that tables are
 made of (FOLDER/tune.db), `held_out`, `fresh` and `bars` all configs of other problems (the same file; a new draw of
@@ -81,11 +82,11 @@ class Said:
             print(f"  {self.done} of {self.todo}, about {left_s:.0f} s left: {summary.kernel}", flush=True)
 
 
-def run(step: str, bundle: Path, budget_s: float, kernels: tuple[str, ...], folder: Path) -> bool:
+def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: tuple[str, ...], folder: Path) -> bool:  # noqa: PLR0917 - what a step is
     """Do one step and print its figures; say whether it keeps the bar of throughput."""
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
     use = "tune" if step in {"repeat", "duel"} else step
-    setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in FAMILIES), kernels)
+    setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in families), kernels)
     said = Said()
     only = {name: pair for name, pair in pairs_of(folder).items() if len(pair) > 1} if step == "duel" else None
     with open_database(folder / (f"{step}.db" if step in {"repeat", "duel"} else "tune.db"), create=True) as database:
@@ -173,13 +174,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", default="tune,held_out,repeat")
     parser.add_argument("--budgets", default="180,150,180")
+    parser.add_argument(
+        "--families", default=",".join(FAMILIES), help="whose problems; to list all takes half a minute"
+    )
     parser.add_argument("--kernel", action="append", default=[])
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     steps, budgets = given.steps.split(","), [float(word) for word in given.budgets.split(",")]
     good = True
     for step, budget_s in zip(steps, budgets, strict=False):
-        good &= run(step, given.bundle, budget_s, tuple(given.kernel), given.out)
+        good &= run(step, given.bundle, budget_s, given.families.split(","), tuple(given.kernel), given.out)
     if all((given.out / name).exists() for name in ("tune.db", "repeat.db", "duel.db")):
         print("== repeat against tune")
         good &= compare(given.out)

@@ -99,11 +99,12 @@ def _listed() -> tuple[Shape, ...]:
     """List calls of every mask, at lengths and widths that differ."""
     shapes = []
     for place, mask in enumerate(MASKS):
-        for step in range(4):
+        # each length with both widths
+        for step in range(2 * len(_LENGTHS)):
             length = _LENGTHS[(place + step) % len(_LENGTHS)]
             dim = (128, 64)[(place + step) % 2]
-            heads = (32, 16, 8)[step % 3]
-            batch = max(1, min(4, 8192 // length))
+            heads = (32, 16, 8, 4)[(place + step) % 4]
+            batch = max(1, min(4, 8192 // length)) if step % 3 else 1
             name = f"{mask}, {batch} x {heads} x {length}, D {dim}"
             shapes.append(Shape(name, mask, batch, heads, heads // (1, 4)[step % 2], length, dim))
     return tuple(shapes)

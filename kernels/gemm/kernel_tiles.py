@@ -9,6 +9,7 @@
 
 import triton
 import triton.language as tl
+from nojit.kernels.kernel_functions import gelu
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -49,7 +50,7 @@ def activate(x, activation):
     elif activation == 2:
         x = x * x
     elif activation == 3:
-        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+        x = gelu(x)
     elif activation > 3:
         # 0.5 * (1 + tanh(u)) is the logistic function of 2u; 1.5957691 is 2 * sqrt(2 / pi)
         cubic = tl.where(activation == 4, 0.07135481627313802 * x * x, 0.0)

@@ -12,6 +12,7 @@ fp32 results have, functions round as well as torch's; results of 16 bits show n
 
 import triton
 import triton.language as tl
+from nojit.kernels import kernel_functions as functions
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -163,7 +164,10 @@ def silu(x, EXACT: tl.constexpr):
 @triton.jit
 def gelu(x):
     """Return ``x * Phi(x)`` through erf (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415)."""
-    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    if x.dtype == tl.float64:
+        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    else:
+        return functions.gelu(x)
 
 
 @triton.jit

@@ -9,6 +9,7 @@ from functools import lru_cache
 __all__ = ["Placed", "Rectangles", "Shape", "holds", "tile"]
 
 _DIMS = 4
+_WIDTHS = (4096, 2048, 1024, 512, 256, 128, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def tile(shape: Shape, tensors: tuple[Placed, ...]) -> int | Rectangles | None:
         return dims[0][0]
     if len(dims) > _DIMS:
         return None
-    *outer, x = dims
+    *outer, x = dims if len(dims) > 1 else _rows(dims[0])
     across = [place for place, (_, steps) in enumerate(outer) if 1 in steps]
     y = outer.pop(across[-1] if across else -1) if outer else _absent(len(strides))
     outer = [_absent(len(strides))] * (_DIMS - 2 - len(outer)) + outer
@@ -86,6 +87,15 @@ def _merged(dims: list[_Dim]) -> list[_Dim]:
         else:
             merged.append((size, steps))
     return merged
+
+
+def _rows(dim: _Dim) -> list[_Dim]:
+    """Cut one dimension into rows, if some width fits: a tile of one row would leave most of a program idle."""
+    size, steps = dim
+    width = next((width for width in _WIDTHS if size > width and size % width == 0), size)
+    if width == size:
+        return [dim]
+    return [(size // width, tuple(step * width for step in steps)), (width, steps)]
 
 
 def _kind(sy: int, sx: int) -> str:

@@ -130,6 +130,15 @@ def test_two_operators_of_one_name_are_told_apart():
         pointwise.define(specify("test_twice", ("x",), "x * 3"))
 
 
+@pytest.mark.parametrize(("size", "rows", "width"), [(384, 3, 128), (1 << 20, 256, 4096), (128, 2, 64), (100, 1, 100)])
+def test_one_dimension_is_cut_into_rows_where_some_width_fits(size, rows, width):
+    tiles = tile((size,), (((size,), (2,)), ((1,), (1,)), ((size,), (1,))))
+    assert (tiles.nx, tiles.ny, tiles.n0, tiles.n1) == (width, rows, 1, 1)
+    along = [steps[3] for steps in tiles.strides]
+    assert along == [2, 0, 1]
+    assert [steps[2] for steps in tiles.strides] == [step * width if rows > 1 else 0 for step in along]
+
+
 @given(st.data())
 def test_rectangles_reach_each_element_once_and_right(data):
     """Walk the rectangles of random operands in Python: every tensor's offsets are those of its strides."""

@@ -22,6 +22,7 @@ from nojit.kernels.pointwise.program import Program
 from nojit.kernels.pointwise.promotion import promote
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch.nn import functional
 
 from tests.kernels.accuracy import assert_accurate
 from tests.kernels.expressions import expressions
@@ -153,6 +154,17 @@ def test_fp32_is_exact_to_few_units(name):
     exact = torchs(x.double())
     torch.testing.assert_close(operator(x).double(), exact, rtol=4e-7, atol=0)
     assert operator(torch.tensor([float("nan")])).isnan().all()
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_gelu_is_exact_to_few_units_in_its_tail_too():
+    x = torch.cat([torch.linspace(-6, 9, 4001), torch.logspace(-30, 0, 99), -torch.logspace(-30, 0, 99)])
+    # torch's cancels there, in fp64 too
+    exact = x.double() * torch.special.ndtr(x.double())
+    torch.testing.assert_close(pointwise.gelu(x).double(), exact, rtol=4e-6, atol=0)
+    torch.testing.assert_close(pointwise.gelu(x).double(), exact, rtol=0, atol=5e-7)
+    edges = torch.tensor([float("inf"), -float("inf"), float("nan"), 1e30, -0.0])
+    torch.testing.assert_close(pointwise.gelu(edges), functional.gelu(edges.double()).float(), equal_nan=True)
 
 
 @pytest.mark.usefixtures("interpreted")
