@@ -67,8 +67,23 @@ def _from_bundles(name: str) -> Kernel:
     chosen = _holders(tuple((path, path.stat().st_mtime_ns) for path in bundles())).get(name)
     if chosen is None:
         what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
-        raise KernelNotFoundError(what, got=f"none with {name!r}")
+        return _missing(KernelNotFoundError(what, got=f"none with {name!r}"), name)
     return _open(tuple(chosen.values())).kernel(name)
+
+
+def _missing(error: KernelNotFoundError, name: str) -> Kernel:
+    """Give a kernel that no bundle holds, for Triton's JIT to make its calls, or raise, as ``NOJIT_MISS`` says."""
+    from nojit.runtime.jit import UnavailableError, policy  # noqa: PLC0415 - as above
+
+    if policy() == "error":
+        raise error
+    from nojit.kernels.unbuilt import unbuilt  # noqa: PLC0415 - likewise
+
+    try:
+        return unbuilt(name)
+    except UnavailableError as why:
+        what = f"{error.what}; the JIT cannot make its calls: {why}"
+        raise KernelNotFoundError(what, got=error.got) from why
 
 
 @cache

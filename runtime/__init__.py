@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         KernelNotFoundError,
         NojitError,
         NoMatchingVariantError,
+        SettingError,
         TuningError,
     )
     from nojit.runtime.events import Counters, counters
+    from nojit.runtime.jit import MissWarning, register_source
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
     from nojit.runtime.select import Explanation
@@ -46,14 +48,17 @@ __all__ = [
     "Explanation",
     "Kernel",
     "KernelNotFoundError",
+    "MissWarning",
     "NoMatchingVariantError",
     "NojitError",
+    "SettingError",
     "TensorDescriptor",
     "TuningError",
     "Warmed",
     "counters",
     "healthy",
     "load",
+    "register_source",
     "set_allocator",
 ]
 
@@ -62,11 +67,13 @@ _HOMES = {
     "Counters": "events",
     "Explanation": "select",
     "Kernel": "kernel",
+    "MissWarning": "jit",
     "TensorDescriptor": "descriptor",
     "Warmed": "kernel",
     "counters": "events",
     "healthy": "_core",
     "load": "loader",
+    "register_source": "jit",
     "set_allocator": "_core",
 }
 

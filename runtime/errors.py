@@ -7,6 +7,7 @@
     +-- CompileError         (RuntimeError)  Triton or ptxas refused a variant
     +-- PackageError         (RuntimeError)  a bundle or wheel could not be written
     +-- TuningError          (ValueError)    a tuned table is wrong, or for another kernel than there is
+    +-- SettingError         (ValueError)    an environment variable says what it cannot
     +-- BundleError          (ValueError)
     |   +-- BundleFormatError                the bytes break a rule of the format
     |   +-- BundleIntegrityError             the bytes are not the ones that were built
@@ -37,6 +38,7 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "PackageError",
+    "SettingError",
     "TuningError",
     "did_you_mean",
 ]
@@ -99,6 +101,10 @@ class PackageError(NojitError, RuntimeError):
 
 class TuningError(NojitError, ValueError):
     """A tuned table says something wrong, or something that the kernel it is for does not know."""
+
+
+class SettingError(NojitError, ValueError):
+    """An environment variable says something that it cannot."""
 
 
 class BundleError(NojitError, ValueError):

@@ -4,7 +4,7 @@
 open a bundle file was opened                                                                   INFO
 load an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
 plan a variant was chosen for a kind of call and made ready on a device                         DEBUG
-miss a call that no variant serves; its error follows                                           WARNING
+miss a call that no variant serves; its error follows, or Triton's JIT makes it                 WARNING
 ==== ========================================================================================== =======
 
 Each is one line of the logger ``nojit`` at that level. A launch whose plan is known is none of these: it costs nothing

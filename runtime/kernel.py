@@ -29,7 +29,8 @@ from nojit.runtime.target import ImageArch, parse_image_arch
 from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
-    # NOJIT_TUNING is seldom set
+    # a call that nothing serves is rare, and NOJIT_TUNING seldom set
+    from nojit.runtime.jit_call import StandIn
     from nojit.runtime.tuning_source import TuningSource
 
 T = TypeVar("T")
@@ -73,7 +74,8 @@ class Kernel(_core.Dispatcher):
 
     Raises:
         ArgumentError: on a call, for an argument that the kernel cannot take.
-        NoMatchingVariantError: on a call, where nothing in the bundle serves it; says why, and what to build.
+        NoMatchingVariantError: on a call, where nothing in the bundle serves it; says why, and what to build. With
+            ``NOJIT_MISS`` Triton's JIT makes the call instead, where it can (`nojit.runtime.jit`).
         BundleError: at a variant's first launch, where its image is not what was built.
         DriverError: where the CUDA driver refuses.
     """
@@ -89,6 +91,7 @@ class Kernel(_core.Dispatcher):
         self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
         self._interner = Interner()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
+        self._stand_in: StandIn | None = None
         # a finalizer that launches may run while this thread holds it
         self._lock = threading.RLock()
         params = tuple(
@@ -219,7 +222,10 @@ class Kernel(_core.Dispatcher):
 
     def _best(self, device: int, facts: Facts) -> int:
         source = self._source_for(_core.device_capability(device))
-        return best(self._table(source), self._call_facts(source, facts), self._lookup(source, device))
+        call = self._call_facts(source, facts)
+        # the reasons of a kind of call were told when the JIT made the first one
+        explained = self._stand_in is None or not self._stand_in.knows(call)
+        return best(self._table(source), call, self._lookup(source, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
         """Choose something for a call, and count the call if nothing serves it."""
@@ -231,6 +237,30 @@ class Kernel(_core.Dispatcher):
             asked = [source.images.file.id for source in self._sources if source.image_arch.runs_on(capability)]
             emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
             raise
+
+    def _missed(
+        self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
+    ) -> bool:
+        """Make a call that nothing serves through Triton's JIT, if ``NOJIT_MISS`` says so; False leaves it at the error."""
+        from nojit.runtime.jit import policy  # noqa: PLC0415 - most calls are served
+
+        if policy() == "error":
+            return False
+        from nojit.runtime.jit_call import Handed, StandIn  # noqa: PLC0415 - likewise
+
+        with self._lock:
+            stand_in = self._stand_in = self._stand_in or StandIn()
+        stand_in.take(error, Handed(device, given, grid), partial(self._described, device, facts))
+        return True
+
+    def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
+        """Return the bundle, and the variants and facts by which a call is made that none of them serves."""
+        capability = _core.device_capability(device)
+        if any(source.image_arch.runs_on(capability) for source in self._sources):
+            source = self._source_for(capability)
+        else:
+            source = min(self._sources, key=lambda other: abs(other.image_arch.number - capability))
+        return source.images.file.index.name, self._table(source), self._call_facts(source, facts)
 
     def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning by what was measured; those left out follow in the table's order."""

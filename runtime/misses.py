@@ -47,10 +47,10 @@ def rejections(selection: Selection, best: int | None) -> list[Rejection]:
     return sorted((_reject(selection, row, best) for row in rows), key=lambda rejection: rejection.distance)
 
 
-def no_match(selection: Selection) -> NoMatchingVariantError:
-    """Make the error for a call that no variant serves."""
+def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVariantError:
+    """Make the error for a call that no variant serves, with the reasons if it is to be explained."""
     table = selection.table
-    misses = rejections(selection, None)
+    misses = rejections(selection, None) if explained else []
     distinct: dict[str, Rejection] = {}
     for miss in misses:
         distinct.setdefault(miss.reason, miss)

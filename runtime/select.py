@@ -76,21 +76,27 @@ def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -
             has neither a value nor a default.
         NoMatchingVariantError: no variant serves the call; says why the nearest do not, and what would build one.
     """
-    rows = tuple(_served(table, facts, lookup))
+    rows = tuple(_served(table, facts, lookup, explained=True))
     return Choice(rows[0], rows)
 
 
-def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> int:
+def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None, *, explained: bool = True) -> int:
     """Return the row that `choose` chooses, without a look at what comes after it.
+
+    Args:
+        table: as for `choose`.
+        facts: likewise.
+        lookup: likewise.
+        explained: whether the error for a call that no variant serves says why: to find that out, every row is looked at.
 
     Raises:
         ArgumentError: as `choose`.
         NoMatchingVariantError: as `choose`.
     """
-    return next(_served(table, facts, lookup))
+    return next(_served(table, facts, lookup, explained=explained))
 
 
-def _served(table: KernelTable, facts: CallFacts, lookup: Lookup | None) -> Iterator[int]:
+def _served(table: KernelTable, facts: CallFacts, lookup: Lookup | None, *, explained: bool) -> Iterator[int]:
     """List the rows that serve a call, the best first; at least one."""
     selection = Selection(table, facts, None if lookup is None else lookup.preference(_key(lookup, facts)))
     row = None
@@ -99,7 +105,7 @@ def _served(table: KernelTable, facts: CallFacts, lookup: Lookup | None) -> Iter
     if row is None:
         from nojit.runtime.misses import no_match  # noqa: PLC0415 - most calls are served
 
-        raise no_match(selection)
+        raise no_match(selection, explained=explained)
 
 
 def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Explanation:

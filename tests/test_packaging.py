@@ -33,7 +33,7 @@ def test_every_package_is_listed() -> None:
         for room in ROOMS
         for path in (ROOT / room).rglob("__init__.py")
     }
-    assert set(SETUPTOOLS["packages"]) == there
+    assert set(SETUPTOOLS["packages"]) == there | {"nojit.manifests"}
 
 
 def test_wheels_are_built_for_every_python_that_is_named() -> None:
@@ -62,6 +62,8 @@ def test_the_source_distribution_builds_into_a_wheel_that_works(tmp_path: Path) 
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"nojit"}
     (core,) = (name for name in names if name.endswith(".so"))
     assert core.startswith("nojit/runtime/_core.")
+    manifests = {f"nojit/manifests/{path.name}" for path in (ROOT / "manifests").glob("*.toml")}
+    assert {name for name in names if name.startswith("nojit/manifests/")} == manifests
     # the C loop that benchmarks compile is the only source
     assert [name for name in names if name.endswith((".c", ".h"))] == ["nojit/aot/bench/c_loop.c"]
     environment = Environment(tmp_path / "env")

@@ -141,18 +141,69 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
     return plan;
 }
 
-/* Binds a call, says what its arguments are, and finds its plan, new. */
-static nj_plan *plan_call(nj_dispatcher *self, const nj_fixed *fixed, const nj_seen *seen, PyObject *const *arguments,
-                          size_t positional, PyObject *keywords, nj_call *call)
+/* What was given for a call, by name: new. */
+static PyObject *given_of(const nj_signature *signature, const nj_call *call)
+{
+    PyObject *given = PyDict_New();
+    int status = given == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i <= signature->count && status == 0; i++) {
+        PyObject *object = call->objects[i == signature->count ? NJ_ARGUMENTS_MAX : i];
+        status = object == NULL ? 0 : PyDict_SetItem(given, signature->names[i], object);
+    }
+    if (status < 0) {
+        Py_CLEAR(given);
+    }
+    return given;
+}
+
+/* The grid that a launcher has: a tuple or a callable, new; None stands for the bundle's. */
+static PyObject *grid_of(const nj_launcher *launcher)
+{
+    if (launcher == NULL || launcher->kind == NJ_GRID_OF_BUNDLE) {
+        return Py_NewRef(Py_None);
+    }
+    const int64_t *grid = launcher->grid;
+    return launcher->kind == NJ_GRID_CALLABLE
+               ? Py_NewRef(launcher->callable)
+               : Py_BuildValue("(LLL)", (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+}
+
+/* Hands a call that nothing serves over to Python, which may make it in another way; if not, the error stays as it is. */
+static __attribute__((noinline, cold)) PyObject *hand_over(nj_dispatcher *self, const nj_launcher *launcher,
+                                                           const nj_call *call)
+{
+    PyObject *error = nj_take_miss();
+    if (error == NULL) {
+        return NULL;
+    }
+    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *given = facts == NULL ? NULL : given_of(&self->signature, call);
+    PyObject *grid = given == NULL ? NULL : grid_of(launcher);
+    PyObject *made = grid == NULL ? NULL
+                                  : PyObject_CallMethod((PyObject *)self, "_missed", "OiOOO", error, call->device,
+                                                        facts, given, grid);
+    Py_XDECREF(grid);
+    Py_XDECREF(given);
+    Py_XDECREF(facts);
+    if (made == Py_False) {
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    }
+    Py_DECREF(error);
+    Py_XDECREF(made);
+    return made == NULL || made == Py_False ? NULL : Py_NewRef(Py_None);
+}
+
+/* Binds a call, and says what its arguments are. */
+static inline int read_call(nj_dispatcher *self, const nj_fixed *fixed, const nj_seen *seen, PyObject *const *arguments,
+                     size_t positional, PyObject *keywords, nj_call *call)
 {
     call->seen = seen;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
     if (nj_dispatcher_check(self) < 0 ||
-        nj_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0 ||
-        nj_classify(&self->signature, (PyObject *)self, false, call) < 0) {
-        return NULL;
+        nj_bind(&self->signature, (PyObject *)self, fixed, arguments, count, keywords, call) < 0) {
+        return -1;
     }
-    return find_plan(self, call);
+    return nj_classify(&self->signature, (PyObject *)self, false, call);
 }
 
 static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
@@ -160,9 +211,12 @@ static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const 
 {
     nj_call call;
     const nj_fixed *fixed = launcher == NULL ? NULL : &launcher->fixed;
-    nj_plan *plan = plan_call(self, fixed, seen, arguments, positional, keywords, &call);
-    if (plan == NULL) {
+    if (read_call(self, fixed, seen, arguments, positional, keywords, &call) < 0) {
         return NULL;
+    }
+    nj_plan *plan = find_plan(self, &call);
+    if (plan == NULL) {
+        return hand_over(self, launcher, &call);
     }
     int64_t grid[3];
     int status = 0;
@@ -295,7 +349,9 @@ static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments
     if (!nest()) {
         return NULL;
     }
-    nj_plan *plan = plan_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call);
+    nj_plan *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
+                        ? NULL
+                        : find_plan(self, &call);
     nested--;
     return (PyObject *)plan;
 }

@@ -6,6 +6,7 @@
 static struct {
     PyObject *argument_error;
     PyObject *driver_error;
+    PyObject *no_matching_variant_error;
     PyObject *did_you_mean;
 } classes;
 
@@ -17,9 +18,13 @@ int nj_errors_init(void)
     }
     Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
     Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
+    Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
     Py_XSETREF(classes.did_you_mean, PyObject_GetAttrString(module, "did_you_mean"));
     Py_DECREF(module);
-    return classes.argument_error != NULL && classes.driver_error != NULL && classes.did_you_mean != NULL ? 0 : -1;
+    return classes.argument_error != NULL && classes.driver_error != NULL &&
+                   classes.no_matching_variant_error != NULL && classes.did_you_mean != NULL
+               ? 0
+               : -1;
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */
@@ -87,6 +92,22 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     Py_XDECREF(type);
     Py_XDECREF(cause);
     Py_XDECREF(traceback);
+}
+
+PyObject *nj_take_miss(void)
+{
+    if (!PyErr_ExceptionMatches(classes.no_matching_variant_error)) {
+        return NULL;
+    }
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(error, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return error;
 }
 
 static PyObject *dtype_spellings(void)

@@ -14,6 +14,9 @@ void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *
 /* Turns the pending exception into an ArgumentError at `argument` that quotes it, cause included. */
 void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 
+/* Takes the pending exception if it is a NoMatchingVariantError: new; NULL if it is another, which stays pending. */
+PyObject *nj_take_miss(void);
+
 /* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
 void nj_refuse_dtype(PyObject *dtype);
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import hooks
+from nojit.runtime import events, hooks, jit
 from nojit.runtime.errors import ArgumentError, DriverError, NojitError
 
 from tests.fakecuda import FakeCuda
+from tests.runtime.test_jit import Function, make_torch
 from tests.support.bundles import kernel, make_bundle
 from tests.support.starve import needs_sound_python, starved
 from tests.support.tensors import InterfaceTensor, PointerTensor, StreamObject
@@ -113,6 +114,36 @@ def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketor
         assert [sys.getrefcount(one) for one in held] == before, name
     counts = faketorch.counts()
     assert counts["allocated"] == counts["freed"] > 0
+
+
+def test_a_call_that_the_jit_makes(
+    bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tensor(faketorch.Tensor):  # type: ignore[name-defined,misc] # the fake framework is compiled by the tests
+        def data_ptr(self) -> int:
+            return 0x1000
+
+    function = Function("x", "y", "n", "scale", "flag", "MODE")
+    monkeypatch.setattr(jit, "_sources", {("", "add"): function})
+    monkeypatch.setattr(jit, "policy", lambda: "jit")
+    # CPython 3.11 forgets to raise in the class of a log's records
+    monkeypatch.setattr(events, "_logger", lambda level: None)
+    monkeypatch.setitem(sys.modules, "torch", make_torch())
+    x, grid, stream = Tensor(0x1000), (2, 3), fakecuda.stream()
+    add = runtime.load(bundle_path).kernel("add")
+    bound = add.bind(lambda meta: (meta["n"],), y=None, MODE="slow", stream=stream)
+
+    def call() -> None:
+        add[grid](x, None, 5, 1.0, True, MODE="slow")
+        bound(x, n=7, flag=True)
+
+    call()
+    # references are not counted: where CPython 3.11 has no room for a closure's cell, it keeps the arguments of its function
+    for _ in starved(call, 7, tries=1000):
+        function.calls.clear()
+        call()
+        assert [called for called, _ in function.calls] == [(2, 3, 1), (7,)]
+    assert fakecuda.launch_count() == 0
 
 
 def other_launches(bundle: Any, x: Any) -> dict[str, Callable[[], object]]:

@@ -1,0 +1,172 @@
+"""What the library's manifests say of a kernel, for calls that no bundle serves: its function, and a table for one call.
+
+The manifests are installed beside the package. A table made here has no variants: its rows are the configs that the
+manifest has for what one call means, whose rules at build time have become part of ``requires``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from nojit.runtime.call import CallFacts
+from nojit.runtime.errors import ArgumentError
+from nojit.runtime.record import Record
+from nojit.runtime.table import KEY_COLUMNS, Axis, Config, Derived, KernelTable, Meaning, Missing, Param
+from nojit.runtime.target import arch_number
+from nojit.runtime.values import DType, FunctionRef, Value, spell
+
+__all__ = ["FOLDER", "Entry", "arch_for", "blank_table", "entry_of", "source_of", "table_of"]
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "manifests"
+_RULES: Final = ("archs", "when", "requires")
+
+
+class Entry(Record):
+    """A kernel of a manifest."""
+
+    words: Mapping[str, Any]
+    """As they stand there."""
+    archs: tuple[str, ...]
+    """Of the bundle."""
+
+
+def entry_of(kernel: str) -> Entry | None:
+    """Return the entry of a kernel; None if no manifest has it."""
+    return _entries(FOLDER).get(kernel)
+
+
+def source_of(kernel: str) -> str | None:
+    """Return the place of a kernel's function, ``module:function``; None if no manifest has it."""
+    entry = entry_of(kernel)
+    return None if entry is None else str(entry.words["source"])
+
+
+@cache
+def _entries(folder: Path) -> dict[str, Entry]:
+    found = {}
+    for path in sorted(folder.glob("*.toml")):
+        manifest = tomllib.loads(path.read_text(encoding="utf-8"))
+        archs = tuple(manifest["bundle"]["archs"])
+        found.update({words["name"]: Entry(words, archs) for words in manifest["kernel"]})
+    return found
+
+
+def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
+    """Say what the params and the configs of a kernel are, without any call's types and meaning."""
+    words = entry.words
+    derived = words.get("derived", {}).items()
+    return KernelTable(
+        kernel=words["name"],
+        params=params,
+        grid=tuple(words.get("grid", ())),
+        tuning=None,
+        axes=(),
+        derived=tuple(Derived(name, rule if isinstance(rule, str) else rule["expr"]) for name, rule in derived),
+        signatures=(),
+        meanings=(),
+        configs=tuple(_config(config, words, params) for config in words["configs"]),
+        hint_sets=tuple(tuple(hints.items()) for hints in words.get("hints", ())),
+        derived_values=(),
+        launches=(),
+        programs=(),
+        columns={column: array("I") for column in KEY_COLUMNS},
+    )
+
+
+def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
+    """List the ways in which a call can be made.
+
+    Args:
+        entry: the kernel.
+        blank: its `blank_table`.
+        call: the call, for an arch of the manifest.
+
+    Raises:
+        ArgumentError: the call does not say what it means.
+    """
+    words, params = entry.words, blank.params
+    axes = tuple(_axes(words, params, call))
+    signatures: dict[tuple[str, ...], int] = {}
+    meanings: dict[Meaning, int] = {}
+    columns = {column: array("I") for column in KEY_COLUMNS}
+    for point in product(*(range(len(axis.values)) for axis in axes)):
+        chosen = {axis.name: axis.values[place] for axis, place in zip(axes, point, strict=True)}
+        for number in _of_arch(words, call):
+            types = tuple(_types(words, params, chosen | dict(blank.configs[number].constexprs), call))
+            meaning = Meaning(signatures.setdefault(types, len(signatures)), point)
+            row = (meanings.setdefault(meaning, len(meanings)), number, 0, 0)
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+    return replace(blank, axes=axes, signatures=tuple(signatures), meanings=tuple(meanings), columns=columns)
+
+
+def _config(config: Mapping[str, Any], words: Mapping[str, Any], params: tuple[Param, ...]) -> Config:
+    constexprs = {param.name for param in params if param.constexpr}
+    settings = {name: _value(value) for name, value in config.items() if name not in _RULES}
+    rules = [config[rule] for rule in ("when", "requires") if rule in config]
+    rules += [f"not ({exclude['when']})" for exclude in words.get("exclude", ())]
+    return Config(
+        tuple((name, value) for name, value in settings.items() if name in constexprs),
+        (
+            *words.get("options", {}).items(),
+            *((name, value) for name, value in settings.items() if name not in constexprs),
+        ),
+        " and ".join(f"({rule})" for rule in rules),
+    )
+
+
+def _of_arch(words: Mapping[str, Any], call: CallFacts) -> list[int]:
+    """Number the configs for the arch of a call."""
+    configs = enumerate(words["configs"])
+    return [number for number, config in configs if f"sm_{call.arch}" in config.get("archs", (f"sm_{call.arch}",))]
+
+
+def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) -> Iterator[Axis]:
+    """List the axes, of which those that are constexprs have the value that the call gives."""
+    constexprs = {param.name: param.default for param in params if param.constexpr}
+    for name, listed in words.get("matrix", {}).items():
+        values = tuple(map(_value, listed))
+        if name not in constexprs:
+            yield Axis(name, is_type=True, values=values)
+            continue
+        value = call.constexprs.get(name, constexprs[name])
+        if isinstance(value, Missing):
+            what = f"expected a value for {name}, one of {', '.join(map(spell, values))}"
+            raise ArgumentError(what, where=f"kernel {words['name']}", argument=name)
+        yield Axis(name, is_type=False, values=(value,))
+
+
+def _types(
+    words: Mapping[str, Any], params: tuple[Param, ...], chosen: Mapping[str, Value], call: CallFacts
+) -> Iterator[str]:
+    """Spell the type of each runtime param."""
+    for param in params:
+        if param.constexpr:
+            continue
+        kind = re.sub(r"{(\w+)}", lambda found: str(chosen[found[1]]), words["params"][param.name])
+        kind = kind.replace(" ", "")
+        none = kind.endswith("?") and call.arguments[param.name].kind == "none"
+        yield "none" if none else kind.removesuffix("?")
+
+
+def _value(value: Any) -> Any:
+    """Read a constexpr as a manifest spells it."""
+    if not isinstance(value, dict):
+        return value
+    if "function" in value:
+        return FunctionRef(value["function"])
+    return DType(value["dtype"]) if "dtype" in value else None
+
+
+def arch_for(entry: Entry, capability: int) -> int:
+    """Return the arch of a manifest that is nearest to a device's: the last that is not newer, else the first."""
+    numbers = sorted(map(arch_number, entry.archs))
+    return max((number for number in numbers if number <= capability), default=numbers[0])

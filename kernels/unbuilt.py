@@ -1,0 +1,83 @@
+"""Kernels of the library that no bundle at hand holds: Triton's JIT makes their calls, where ``NOJIT_MISS`` wants that."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NoReturn, cast
+
+from nojit.kernels.manifests import Entry, arch_for, blank_table, entry_of, table_of
+from nojit.runtime import _core
+from nojit.runtime.call import CallFacts
+from nojit.runtime.errors import NoMatchingVariantError
+from nojit.runtime.facts import Facts, call_facts
+from nojit.runtime.jit import UnavailableError, function_of
+from nojit.runtime.jit_ways import kind_of
+from nojit.runtime.kernel import Kernel, Source
+from nojit.runtime.record import Record
+from nojit.runtime.table import MISSING, KernelTable, Param
+
+__all__ = ["Unbuilt", "unbuilt"]
+
+_BUNDLE = "nojit-kernels"
+
+
+class _Manifest(Record):
+    """Stands where a kernel has its bundles."""
+
+    base: KernelTable
+
+    def table(self, kernel: str) -> KernelTable:
+        """Return a table that says what the kernel's params are, and no more."""
+        del kernel
+        return self.base
+
+
+class Unbuilt(Kernel):
+    """A kernel without bundles; every call is a miss."""
+
+    def __init__(self, entry: Entry, params: tuple[Param, ...]) -> None:
+        self._entry = entry
+        self._base = blank_table(entry, params)
+        self._base.know_param_types({param.name: () for param in params if not param.constexpr})
+        self._tables: dict[Hashable, KernelTable] = {}
+        super().__init__(str(entry.words["name"]), [cast("Source", _Manifest(self._base))])
+        self._sources = ()
+
+    def __repr__(self) -> str:
+        return f"Unbuilt({self.name!r})"
+
+    def fits(self, device: int | None = None) -> bool:
+        """Return False: there is no bundle, for whichever device."""
+        del device
+        return False
+
+    def _source_for(self, capability: int) -> NoReturn:
+        del capability
+        raise NoMatchingVariantError("no bundle at hand holds this kernel", where=f"kernel {self.name}")
+
+    def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
+        call = call_facts(facts, self._base, arch_for(self._entry, _core.device_capability(device)))
+        kind = kind_of(call)
+        table = self._tables.get(kind)
+        if table is None:
+            table = self._tables[kind] = table_of(self._entry, self._base, call)
+        return _BUNDLE, table, call
+
+
+def unbuilt(name: str) -> Unbuilt:
+    """Return a kernel whose calls the JIT makes.
+
+    Raises:
+        UnavailableError: no manifest has it, or its function cannot be imported.
+    """
+    entry = entry_of(name)
+    if entry is None:
+        raise UnavailableError("no manifest of the library has it")
+    params = tuple(
+        Param(param.name, param.is_constexpr, _default(param)) for param in function_of(name, _BUNDLE).params
+    )
+    return Unbuilt(entry, params)
+
+
+def _default(param: Any) -> Any:
+    return getattr(param.default, "value", param.default) if param.has_default else MISSING

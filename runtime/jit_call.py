@@ -1,0 +1,287 @@
+"""A call through Triton's JIT, made as the variants of a bundle are made: its config, its derived constexprs, its grid, its types.
+
+Numbers are typed as variants type them, where they fit, and nothing becomes a constant that no variant has as one: kernels
+count on both.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
+from types import FunctionType
+from typing import Any, TypeAlias
+
+from nojit.runtime import expr
+from nojit.runtime.call import Argument, CallFacts, accepts
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.jit import MissWarning, UnavailableError, function_of, load, policy
+from nojit.runtime.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
+from nojit.runtime.record import Record
+from nojit.runtime.refusals import check_names
+from nojit.runtime.table import KernelTable
+from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
+from nojit.runtime.values import DType, FunctionRef
+
+__all__ = ["Described", "Handed", "StandIn"]
+
+Described: TypeAlias = tuple[str, KernelTable, CallFacts]
+"""The bundle, its variants and the facts by which a call is made that none of them serves."""
+Grid: TypeAlias = "tuple[int, ...] | Callable[[dict[str, Any]], Any] | None"
+
+
+class Handed(Record):
+    """A call, as the core hands it over."""
+
+    device: int
+    given: Mapping[str, Any]
+    """What the caller gave, by the name of the param or option, and ``stream``."""
+    grid: Grid
+    """As the caller gave it; None asks for the bundle's."""
+
+
+class StandIn:
+    """Makes the calls of one kernel that nothing serves. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._ways: dict[Hashable, tuple[Way, ...]] = {}
+
+    def knows(self, call: CallFacts) -> bool:
+        """Say whether a call of this kind was made before."""
+        return kind_of(call) in self._ways
+
+    def take(self, miss: NoMatchingVariantError, handed: Handed, describe: Callable[[], Described]) -> None:
+        """Make a call, or raise the error that says why nothing serves it, with the reason why it cannot be made either.
+
+        Args:
+            miss: the error.
+            handed: the call.
+            describe: returns the bundle, and the variants and facts that the call is made by.
+
+        Raises:
+            NoMatchingVariantError: it cannot be made.
+            ArgumentError: it gives no grid, nor does the bundle, or none that can be computed.
+        """
+        try:
+            bundle, table, call = describe()
+            function = function_of(table.kernel, bundle)
+            self._launch(function, table, call, handed, partial(_warn, miss, table.kernel, function))
+        except UnavailableError as why:
+            what = f"{miss.what}; the JIT cannot make the call: {why}"
+            raise NoMatchingVariantError(what, got=miss.got, where=miss.where, reasons=miss.reasons) from why
+
+    def _launch(
+        self, function: Any, table: KernelTable, call: CallFacts, handed: Handed, first: Callable[[], None]
+    ) -> None:
+        check_names(table, call)
+        _check_params(function, table)
+        kind = kind_of(call)
+        ways = self._ways.get(kind)
+        known = ways or ways_of(table, call)
+        way, names, derived = first_that_runs(known, table, call)
+        constexprs = {**dict(way.config.constexprs), **derived, **call.constexprs}
+        options = {**way.flags, **dict(way.config.options), **call.options}
+        settings = {name: handed.given.get(name, value) for name, value in (constexprs | options).items()}
+        grid = _grid_of(table, names, handed, settings)
+        named = _arguments(function, call, handed.given, way)
+        # options that are None are Triton's to choose
+        named |= {
+            name: _to_triton(value) for name, value in settings.items() if name in constexprs or value is not None
+        }
+        typed = _typed(function, *_as_built(table, call))
+        with _current(handed.device, handed.given.get("stream")):
+            if self._ways.setdefault(kind, known) is known and ways is None:
+                self._begin(kind, first)
+            if 0 not in grid:
+                typed[grid](**named)
+
+    def _begin(self, kind: Hashable, first: Callable[[], None]) -> None:
+        try:
+            first()
+        except BaseException:
+            # where warnings are errors
+            self._ways.pop(kind, None)
+            raise
+
+
+def _warn(miss: NoMatchingVariantError, kernel: str, function: Any) -> None:
+    if policy() == "warn":
+        made_by = f"Triton compiles {function.__module__}:{getattr(function, '__name__', kernel)} for it"
+        # of whoever called the kernel
+        warnings.warn(f"kernel {kernel}: {miss.what}; {made_by}", MissWarning, stacklevel=6)
+
+
+def _check_params(function: Any, table: KernelTable) -> None:
+    names = getattr(function, "arg_names", None)
+    built = [param.name for param in table.params]
+    if names is not None and list(names) != built:
+        raise UnavailableError(
+            f"its function has the params {', '.join(names)}, and the bundle's has {', '.join(built)}"
+        )
+
+
+# arguments
+
+
+def _arguments(function: Any, call: CallFacts, given: Mapping[str, Any], way: Way) -> dict[str, Any]:
+    """Return the runtime arguments as Triton takes them."""
+    gluon = "gluon" in type(function).__module__
+    return {
+        name: _argument(name, given[name], argument, way.types[name] if way.means_it else "", gluon)
+        for name, argument in call.arguments.items()
+    }
+
+
+def _argument(name: str, given: Any, argument: Argument, kind: str, gluon: bool) -> Any:
+    if argument.kind == "tuple":
+        kinds = members(kind) if is_tuple(kind) else []
+        kinds += [""] * (len(argument.items) - len(kinds))
+        items = [
+            _argument(f"{name}.{place}", *item, gluon)
+            for place, item in enumerate(zip(given, argument.items, kinds, strict=False))
+        ]
+        return type(given)(*items) if hasattr(given, "_fields") else tuple(items)
+    if argument.kind == "descriptor":
+        return _descriptor(name, given, argument, kind, gluon)
+    if argument.kind == "pointer" and not hasattr(given, "data_ptr"):
+        raise UnavailableError(f"{name} is no tensor with data_ptr(), and Triton takes no other")
+    return given
+
+
+def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: bool) -> Any:
+    """Describe a tensor to Triton, or to Gluon, with its default layout for the block."""
+    if type(given).__module__.startswith("triton."):
+        return given
+    geometry = getattr(given, "geometry", None)
+    if geometry is not None and (geometry.box, geometry.steps) != (None, None):
+        raise UnavailableError(f"{name} says which box a copy takes, and Triton's descriptors do not")
+    block = argument.value if isinstance(argument.value, tuple) else ()
+    if 0 in block:
+        built = descriptor_parts(kind)[1] if is_descriptor(kind) else ()
+        if len(built) != len(block):
+            raise UnavailableError(f"no config that was built for this call says which block {name} has")
+        block = built
+    facts = (given.base, list(given.shape), list(given.strides), list(block))
+    extras = {
+        "padding": getattr(given, "padding", "zero"),
+        "round_f32_to_tf32": getattr(given, "round_f32_to_tf32", False),
+    }
+    if gluon:
+        from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - only here, where Triton is
+        from triton.experimental.gluon.nvidia import hopper  # noqa: PLC0415 - likewise
+        from triton.language import dtype  # noqa: PLC0415 - likewise
+
+        element = re.sub(r"^(u?)i?(\d)", r"\1int\2", argument.dtype)
+        layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
+        return hopper.TensorDescriptor(*facts, layout, **extras)
+    from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: PLC0415 - likewise
+
+    return TensorDescriptor(*facts, **extras)
+
+
+def _to_triton(value: Any) -> Any:
+    """Return a constexpr as Triton takes it: what a bundle stores, or what the caller gave."""
+    if isinstance(value, DType):
+        from triton.language import dtype  # noqa: PLC0415 - only here, where Triton is
+
+        return dtype(value.name)
+    if isinstance(value, FunctionRef):
+        return load(value.name)
+    return tuple(map(_to_triton, value)) if isinstance(value, tuple) else value
+
+
+# types
+
+
+def _as_built(table: KernelTable, call: CallFacts) -> tuple[tuple[tuple[str, str], ...], frozenset[str]]:
+    """Return the numbers whose type is not what Triton would make it, with it, and ints that no variant has hints for."""
+    hinted = {hint for hints in table.hint_sets for hint in hints}
+    types, plain = [], set()
+    for name, kinds in table.param_types().items():
+        argument = call.arguments[name]
+        natural = natural_type(argument)
+        (kind, *others) = [kind for kind in kinds if kind != NONE] or [""]
+        if natural and not others and accepts(kind, argument) and kind not in (natural, "i1"):
+            types.append((name, kind))
+        if argument.kind == "int" and (name, 1 if argument.value == 1 else 16) not in hinted:
+            plain.add(name)
+    return tuple(types), frozenset(plain)
+
+
+@cache
+def _typed(function: Any, types: tuple[tuple[str, str], ...], plain: frozenset[str]) -> Any:
+    """Return a function of Triton's whose params have types, and of which some are never constants; others as they are."""
+    kind = type(function)
+    if not kind.__module__.startswith("triton.") or not hasattr(function, "do_not_specialize"):
+        return function
+    if not types and plain <= {*function.do_not_specialize}:
+        return function
+    own = function.fn
+    alike = FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__, own.__closure__)
+    alike.__dict__.update(own.__dict__)
+    alike.__module__, alike.__qualname__, alike.__kwdefaults__ = own.__module__, own.__qualname__, own.__kwdefaults__
+    signature, spelled = inspect.signature(own), dict(types)
+    params = [
+        param.replace(annotation=spelled.get(name, param.annotation)) for name, param in signature.parameters.items()
+    ]
+    alike.__signature__ = signature.replace(parameters=params)  # type: ignore[attr-defined] # what `inspect` reads first
+    return kind(
+        alike,
+        version=function.version,
+        do_not_specialize=[*function.do_not_specialize, *sorted(plain)],
+        do_not_specialize_on_alignment=function.do_not_specialize_on_alignment,
+        debug=function.debug,
+        noinline=function.noinline,
+    )
+
+
+# where
+
+
+def _grid_of(
+    table: KernelTable, names: Mapping[str, expr.Value], handed: Handed, settings: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """Return the grid of a call: the caller's, or the bundle's."""
+    if isinstance(handed.grid, tuple):
+        return handed.grid
+    where = f"kernel {table.kernel}"
+    if handed.grid is not None:
+        meta = {**defaults_of(table), **handed.given, **settings}
+        meta.pop("stream", None)
+        given = handed.grid(meta)
+        sides = tuple(given) if isinstance(given, tuple | list) else ()
+        if not (1 <= len(sides) <= 3 and all(hasattr(side, "__index__") for side in sides)):
+            raise ArgumentError("expected a grid of 1 to 3 ints, or a callable", got=repr(given), where=where)
+        return tuple(side.__index__() for side in sides)
+    if not table.grid:
+        raise ArgumentError("the bundle has no grid for this kernel: expected kernel[grid](...)", where=where)
+    return tuple(_side_of(text, number, names, where) for number, text in enumerate(table.grid))
+
+
+def _side_of(text: str, number: int, names: Mapping[str, expr.Value], where: str) -> int:
+    value = value_of(text, names)
+    if type(value) is int:
+        return value
+    raise ArgumentError(f"expected an int for grid[{number}], which is {text!r}", got=repr(value), where=where)
+
+
+@contextmanager
+def _current(device: int, stream: object) -> Iterator[None]:
+    """Make a device and a stream the current ones of torch, where Triton launches."""
+    try:
+        import torch  # noqa: PLC0415 - Triton's driver is torch's
+    except ImportError:
+        raise UnavailableError("torch is not installed, and Triton launches on its streams") from None
+    chosen = nullcontext() if stream is None else torch.cuda.stream(_torch_stream(torch, device, stream))
+    with torch.cuda.device(device), chosen:
+        yield
+
+
+def _torch_stream(torch: Any, device: int, stream: Any) -> Any:
+    handle = stream if isinstance(stream, int) else getattr(stream, "cuda_stream", None)
+    if handle is None:
+        handle = stream.__cuda_stream__()[1]
+    return torch.cuda.ExternalStream(handle, device=device) if handle else torch.cuda.default_stream(device)

@@ -1,0 +1,169 @@
+"""Which config Triton's JIT gets for a call that no variant serves. Pure.
+
+It is the nearest to those that were built for such a call: of what the call means, of the caller's own settings, of the
+types, then the first in the table; its ``requires`` has to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+from nojit.runtime import expr
+from nojit.runtime.call import Argument, CallFacts, accepts, expression_value, pointee
+from nojit.runtime.jit import UnavailableError
+from nojit.runtime.record import Record
+from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor
+from nojit.runtime.values import Value, identity
+
+__all__ = ["Way", "defaults_of", "first_that_runs", "kind_of", "natural_type", "value_of", "ways_of"]
+
+_INTS: Final = ("i32", "i64", "u64")
+_SCALARS: Final = {"float": "fp32", "bool": "u1"}
+
+
+class Way(Record):
+    """A config, and a meaning that it was built for."""
+
+    config: Config
+    types: Mapping[str, str]
+    """Of each runtime param, in the meaning."""
+    axes: Mapping[str, Value]
+    """The meaning's values, but dtypes as the call spells them."""
+    flags: Mapping[str, Value]
+    """Options of the launch that are no config's."""
+    means_it: bool
+    """Whether its constexprs are those of the call."""
+
+
+def kind_of(call: CallFacts) -> Hashable:
+    """Return what calls of one kind have in common: types, constexprs and options."""
+    return (
+        call.arch,
+        tuple((name, _type_of(argument)) for name, argument in call.arguments.items()),
+        tuple((name, identity(value)) for given in (call.constexprs, call.options) for name, value in given.items()),
+    )
+
+
+def _type_of(argument: Argument) -> Hashable:
+    if argument.kind == "descriptor":
+        return argument.dtype, argument.value
+    if argument.kind == "tuple":
+        return tuple(map(_type_of, argument.items))
+    return argument.kind, argument.dtype, natural_type(argument)
+
+
+def natural_type(argument: Argument) -> str:
+    """Return the type that Triton gives a number; empty if it is none."""
+    if argument.kind == "int":
+        return next((kind for kind in _INTS if accepts(kind, argument)), "")
+    return _SCALARS.get(argument.kind, "")
+
+
+def ways_of(table: KernelTable, call: CallFacts) -> tuple[Way, ...]:
+    """List the configs with the meaning nearest to a call that each was built for, the nearest first."""
+    wanted = {**defaults_of(table), **call.constexprs}
+    nearest: dict[int, tuple[tuple[int, int, int, int], int]] = {}
+    distances: dict[int, tuple[int, int]] = {}
+    for row, (meaning, config) in enumerate(zip(table.columns["meaning"], table.columns["config"], strict=True)):
+        if meaning not in distances:
+            distances[meaning] = _distance(table, meaning, wanted, call)
+        matrix, types = distances[meaning]
+        far = (matrix, _differences(table.configs[config], call), types, config)
+        if config not in nearest or far < nearest[config][0]:
+            nearest[config] = (far, row)
+    spelled = _spelled_axes(table, call)
+    return tuple(_way_of(table, row, spelled, means_it=not far[0]) for far, row in sorted(nearest.values()))
+
+
+def defaults_of(table: KernelTable) -> dict[str, Value]:
+    """Return what the function has for constexprs that nobody gives."""
+    constexprs = (param for param in table.params if param.constexpr)
+    return {param.name: param.default for param in constexprs if not isinstance(param.default, Missing)}
+
+
+def _distance(table: KernelTable, meaning: int, wanted: Mapping[str, object], call: CallFacts) -> tuple[int, int]:
+    """Count the constexprs, and the types, in which a meaning differs from a call."""
+    types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
+    values = table.axis_values(meaning)
+    spelled = {axis.name for axis in table.axes if axis.is_type}
+    matrix = sum(
+        identity(value) != identity(wanted[name])
+        for name, value in values.items()
+        if name not in spelled and name in wanted
+    )
+    return matrix, sum(not accepts(kind, call.arguments[name]) for name, kind in types)
+
+
+def _differences(config: Config, call: CallFacts) -> int:
+    """Count the settings of a config that are not the caller's."""
+    asked = {**call.constexprs, **call.options}
+    built = config.constexprs + config.options
+    return sum(name in asked and identity(asked[name]) != identity(value) for name, value in built)
+
+
+def _way_of(table: KernelTable, row: int, spelled: Mapping[str, Value], *, means_it: bool) -> Way:
+    meaning, config, _, _ = table.key(row)
+    flags: dict[str, Value] = {}
+    if table.launches:
+        launch = table.launches[table.columns["launch"][row]]
+        flags |= {"launch_cooperative_grid": True} if launch.cooperative else {}
+        flags |= {"launch_pdl": True} if launch.pdl else {}
+    types = zip(table.runtime_params(), table.signatures[table.meanings[meaning].signature], strict=True)
+    return Way(table.configs[config], dict(types), {**table.axis_values(meaning), **spelled}, flags, means_it)
+
+
+def first_that_runs(
+    ways: tuple[Way, ...], table: KernelTable, call: CallFacts
+) -> tuple[Way, dict[str, expr.Value], dict[str, Value]]:
+    """Return the first way that may run, what names stand for under it, and its derived constexprs."""
+    for way in ways:
+        names = _names(way, table, call)
+        derived = {item.name: value_of(item.expression, names) for item in table.derived}
+        names |= {name: value for name, value in derived.items() if value is not expr.MISSING}
+        if not way.config.requires or value_of(way.config.requires, names) is True:
+            return way, names, {name: _constexpr(name, value) for name, value in derived.items()}
+    raise UnavailableError("`requires` of no config holds")
+
+
+def value_of(text: str, names: Mapping[str, expr.Value]) -> expr.Value:
+    """Evaluate an expression; `expr.MISSING` if that cannot be done."""
+    try:
+        return expr.parse(text).evaluate(names)
+    except expr.ExpressionError:
+        return expr.MISSING
+
+
+def _constexpr(name: str, value: expr.Value) -> Value:
+    if isinstance(value, int | float | str | None):
+        return value
+    raise UnavailableError(f"{name} follows from the call, and cannot be evaluated")
+
+
+def _names(way: Way, table: KernelTable, call: CallFacts) -> dict[str, expr.Value]:
+    """Return what names in expressions stand for, as far as they stand for anything."""
+    settings = dict(way.config.constexprs + way.config.options)
+    values: dict[str, Argument | Value] = {**defaults_of(table), **way.axes, **settings}
+    values |= {**call.constexprs, **call.options, **call.arguments, "arch": call.arch}
+    return {name: expression_value(value) for name, value in values.items()}
+
+
+def _spelled_axes(table: KernelTable, call: CallFacts) -> dict[str, Value]:
+    """Return the axes of dtypes, as the call's own pointers and descriptors spell them: perhaps none that was built."""
+    found: dict[str, Value] = {}
+    for number, axis in enumerate(table.axes):
+        for place, name in enumerate(table.runtime_params()) if axis.is_type else ():
+            if call.arguments[name].dtype and all(
+                _element(table.signatures[meaning.signature][place]) in ("", axis.values[meaning.values[number]])
+                for meaning in table.meanings
+            ):
+                found[axis.name] = call.arguments[name].dtype
+    return found
+
+
+def _element(kind: str) -> str:
+    """Return what a pointer points to and a descriptor describes; empty for none, itself for any other type."""
+    if is_descriptor(kind):
+        return descriptor_parts(kind)[0]
+    return "" if kind == NONE else pointee(kind) if kind.startswith("*") else kind
