@@ -112,6 +112,7 @@ def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
     """List the operators of a pass, in its order; operands are made when their turn comes."""
     from nojit.kernels.bmm import mm
+    from nojit.kernels.norm import rms_norm
     from nojit.kernels.pointwise import swiglu, vector_add
 
     one = model
@@ -129,7 +130,8 @@ def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
     ids = torch.randint(one.tokens, (rows,), device=device)
     yield Part("embedding", 1, functional.embedding, None, (ids, random(one.tokens, one.width)))
     yield Part(
-        "norm", 2 * one.layers + 1, lambda x, w: functional.rms_norm(x, (one.width,), w), None,
+        "norm", 2 * one.layers + 1, lambda x, w: functional.rms_norm(x, (one.width,), w),
+        rms_norm,
         (random(*hidden), random(one.width)),
     )  # fmt: skip
     yield projection("projection to q, k, v", one.layers, rows, one.width, (one.heads + 2 * one.kv_heads) * one.dim)
@@ -161,11 +163,14 @@ def attention(model: Model, phase: Phase, device: str) -> Part:
     def prompts(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return flash_attention(q, k, v, is_causal=True)
 
+    def tokens(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return flex_decoding(q, k, v, enable_gqa=True)
+
     q, k, v = (
         torch.randn(phase.batch, heads, length, model.dim, device=device, dtype=torch.bfloat16)
         for heads, length in ((model.heads, phase.length), *[(model.kv_heads, phase.seen)] * 2)
     )
-    return Part("attention", model.layers, torchs, prompts if causal else flex_decoding, (q, k, v))
+    return Part("attention", model.layers, torchs, prompts if causal else tokens, (q, k, v))
 
 
 def measure(part: Part, rounds: int, compile_too: bool) -> Timed:
