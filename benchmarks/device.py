@@ -41,6 +41,21 @@ FAMILIES = (
     "flex_decoding",
 )
 
+# of `tests/gpu/test_jit_equality.py`
+EQUAL = (
+    "attention",
+    "b2b_gemm",
+    "block_sparse",
+    "conv",
+    "flex",
+    "flex_decoding",
+    "gemm",
+    "mixed_mm",
+    "norm",
+    "pointwise",
+    "scaled_mm",
+)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -85,9 +100,10 @@ def tests(bundles: Path) -> list[Run]:
 
 
 def equality(bundles: Path) -> list[Run]:
-    """List the comparison with Triton's launcher."""
+    """List the comparisons with Triton's launcher, a family each."""
     given = (("NOJIT_TEST_BUNDLES", str(bundles)), ("NOJIT_TEST_PROFILE", "core"))
-    return [Run("test_jit_equality", (*_pytest(), "tests/gpu/test_jit_equality.py"), given)]
+    test = "tests/gpu/test_jit_equality.py::test_launches_equal_those_of_tritons_own_launcher"
+    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), given) for family in EQUAL]
 
 
 def check(bundles: Path) -> list[Run]:
@@ -159,7 +175,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     bundles = given.bundles.resolve()
     outcomes: list[Outcome] = []
-    for step, processes in zip(STEPS, (given.processes, 1, 2, 1), strict=True):
+    for step, processes in zip(STEPS, (given.processes, 3, 2, 1), strict=True):
         if step in asked:
             outcomes += side_by_side(globals()[step](bundles), given.out, given.limit, processes)
     bad = [outcome.name for outcome in outcomes if not outcome.good]

@@ -55,7 +55,7 @@ def launch_bundle(device, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.gpu.replay import build_here
 
     major, minor = torch.cuda.get_device_capability()
-    return build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", tmp_path_factory.mktemp("launch"))
+    return build_here([Path(__file__).with_name("launch")], f"sm_{major}{minor}", tmp_path_factory.mktemp("launch"))
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,8 @@ class Tally:
     rows: set[int] = field(default_factory=set)
     launches: int = 0
     different: list[str] = field(default_factory=list)
+    unlike: set[int] = field(default_factory=set)
+    """Rows whose maps take other boxes, or steps, than Triton's can: nothing to compare with."""
 
     @property
     def variants(self) -> int:
@@ -125,6 +127,9 @@ class _Replayed:
         self._kernel(*args, **constexprs)
 
     def _compare(self, row: int, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        if any(map(_is_beyond_triton, args)):
+            self._tally.unlike.add(row)
+            return
         self._tally.rows.add(row)
         self._tally.launches += 1
         tensors = [arg for arg in (getattr(arg, "base", arg) for arg in args) if isinstance(arg, Tensor)]
@@ -158,6 +163,11 @@ class _Replayed:
 
 def _is_described(value: Any) -> bool:
     return hasattr(value, "block_shape")
+
+
+def _is_beyond_triton(value: Any) -> bool:
+    geometry = getattr(value, "geometry", None)
+    return geometry is not None and (geometry.box is not None or geometry.steps is not None)
 
 
 def _as_triton(descriptor: Any, kind: str) -> Any:
@@ -222,19 +232,29 @@ def compile_ahead(plan: Plan) -> None:
         list(executor.map(fill_tritons_cache, *zip(*pairs, strict=True), chunksize=4))
 
 
-def plan_for(manifests: Path, arch: str, profile: str) -> Plan:
+def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
     """Expand the manifests as the bundle's build did."""
     from nojit.aot import compiler
     from nojit.aot.manifest import find_manifests
     from nojit.aot.plan import make_plans
 
-    (plan,) = make_plans(find_manifests([manifests]), [arch], profile, compiler)
+    (plan,) = make_plans(find_manifests(manifests), [arch], profile, compiler)
     return plan
 
 
-def build_here(manifests: Path, arch: str, out: Path, profile: str = "full") -> Path:
+def build_here(manifests: Sequence[Path], arch: str, out: Path, profile: str = "full") -> Path:
     """Build every variant of a profile for `arch` with the Triton of this machine; return the bundle."""
-    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(manifests), "--arch", arch, "--profile", profile]
+    command = [
+        sys.executable,
+        "-m",
+        "nojit.aot.cli",
+        "build",
+        *map(str, manifests),
+        "--arch",
+        arch,
+        "--profile",
+        profile,
+    ]
     subprocess.run([*command, "--out", str(out), "--cache-dir", str(out / "cache"), "-q"], check=True)
     (bundle,) = out.glob("*.nojit")
     return bundle

@@ -64,7 +64,7 @@ def test_every_config_is_launched_again_after_a_reset(device: object, tmp_path: 
     import torch
 
     major, minor = torch.cuda.get_device_capability()
-    bundle = build_here(Path(__file__).with_name("launch"), f"sm_{major}{minor}", tmp_path)
+    bundle = build_here([Path(__file__).with_name("launch")], f"sm_{major}{minor}", tmp_path)
     stages = "7" if (major, minor) == (9, 0) else "3"
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(bundle), "libcuda.so.1", stages],
