@@ -16,7 +16,7 @@ __all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "b2b_gemm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_L", "GROUP"), ("PRECISION",), ("FUNCTION",)),
-    "b2b_gemm_sm90": Roles(("BLOCK_M", "WIDTH", "STAGES"), (), ("FUNCTION", "TRANS_B", "TRANS_C")),
+    "b2b_gemm_sm90": Roles(("BLOCK_M", "WIDTH", "STAGES", "RESIDENT"), (), ("FUNCTION", "TRANS_B", "TRANS_C")),
 }
 Shape = tuple[int, int, int, int]
 """Rows, depth of the first product, depth of the second, columns."""
