@@ -52,8 +52,9 @@ class BundleFacts:
     payload_bytes: int
     """Length of the images, compressed."""
     image_bytes: int
-    """Length of the distinct images before compression."""
+    """Length of the distinct images of each kernel before compression."""
     images: int
+    """Distinct images of each kernel, together."""
     groups: int
     variants: int
 
@@ -113,7 +114,7 @@ def open_bundle(path: Path) -> BundleFile:
 
 
 def bundle_facts(bundle: BundleFile) -> BundleFacts:
-    """Say what the index and the list of images hold; no table and no image is read."""
+    """Say what the index holds, and how long the images are; none is read."""
     index = bundle.index
     return BundleFacts(
         path=bundle.path,
@@ -127,10 +128,10 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         min_driver=index.min_driver,
         toolchain=dict(index.toolchain),
         file_bytes=Path(bundle.path).stat().st_size,
-        payload_bytes=index.payload_bytes,
-        image_bytes=sum(group.raw_bytes for group in bundle.groups()),
-        images=index.image_count,
-        groups=index.group_count,
+        payload_bytes=sum(entry.payload_bytes for entry in index.kernels),
+        image_bytes=sum(group.raw_bytes for kernel in bundle.kernels for group in bundle.groups(kernel)),
+        images=sum(entry.images for entry in index.kernels),
+        groups=sum(entry.groups for entry in index.kernels),
         variants=sum(entry.variants for entry in index.kernels),
     )
 
@@ -149,7 +150,7 @@ def kernel_facts(bundle: BundleFile, kernel: str) -> KernelFacts:
         variants=len(table),
         configs=len(set(table.columns["config"])),
         images=len(images),
-        image_bytes=sum(_image_bytes(bundle, image) for image in images),
+        image_bytes=sum(_image_bytes(bundle, kernel, image) for image in images),
         registers_min=min(registers, default=0),
         registers_max=max(registers, default=0),
         spilling=sum(spilled > 0 for spilled in spills),
@@ -165,7 +166,7 @@ def variant_facts(bundle: BundleFile, kernel: str) -> tuple[VariantFacts, ...]:
         KernelNotFoundError: the bundle has no such kernel.
     """
     table = bundle.table(kernel)
-    digests = _digests(bundle, table.columns["image"])
+    digests = _digests(bundle, kernel, table.columns["image"])
     return tuple(_variant(bundle, table, row, digests) for row in range(len(table)))
 
 
@@ -181,18 +182,18 @@ def _variant(bundle: BundleFile, table: KernelTable, row: int, digests: dict[int
         num_warps=launch.num_warps,
         num_ctas=launch.num_ctas,
         image=image,
-        image_bytes=_image_bytes(bundle, image),
+        image_bytes=_image_bytes(bundle, table.kernel, image),
         image_sha256=digests[image],
     )
 
 
-def _digests(bundle: BundleFile, images: Iterable[int]) -> dict[int, str]:
+def _digests(bundle: BundleFile, kernel: str, images: Iterable[int]) -> dict[int, str]:
     # in file order, so that no group is decompressed twice
-    return {image: hashlib.sha256(bundle.image(image)).hexdigest() for image in sorted(set(images))}
+    return {image: hashlib.sha256(bundle.image(kernel, image)).hexdigest() for image in sorted(set(images))}
 
 
-def _image_bytes(bundle: BundleFile, image: int) -> int:
-    place = bundle.place(image)
+def _image_bytes(bundle: BundleFile, kernel: str, image: int) -> int:
+    place = bundle.place(kernel, image)
     return place.end - place.start
 
 

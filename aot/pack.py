@@ -7,7 +7,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from nojit.runtime.format import (
     encode_header,
     encode_index,
 )
-from nojit.runtime.payload import Group, encode_groups, encode_images
+from nojit.runtime.payload import Group, decode_placement, encode_groups, encode_images, split_section
 from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
@@ -36,7 +36,7 @@ __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack"
 GROUP_RAW_BYTES = 128 * 1024
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 4
+PACKING = 5
 
 
 def packer_version() -> str:
@@ -65,11 +65,23 @@ class PackedBundle:
     digest: str
     """SHA-256 of the index: the bundle's identity."""
     images: int
-    """Distinct images, after variants with the same machine code were joined."""
+    """Distinct images of each kernel, after its variants with the same machine code were joined."""
     image_bytes: int
     """Their length before compression."""
     payload_bytes: int
     """Their length after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """One kernel's part of a bundle."""
+
+    entry: KernelEntry
+    raw: bytes
+    """Its section."""
+    section: bytes
+    payload: tuple[bytes, ...]
+    image_bytes: int
 
 
 def pack(content: BundleContent) -> PackedBundle:
@@ -78,20 +90,8 @@ def pack(content: BundleContent) -> PackedBundle:
     Raises:
         PackageError: the content breaks a rule of the format, so that no reader would take the bundle.
     """
-    kernels = sorted(content.kernels, key=lambda kernel: kernel.name)
-    grouped = [group for images in _distinct_images(kernels) for group in group_alike(images, GROUP_RAW_BYTES)]
-    images = [image for members in grouped for image in members]
-    numbers = {image: number for number, image in enumerate(images)}
-    tables = [(kernel, encode_table(build_table(kernel, numbers))) for kernel in kernels]
     with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
-        payload = list(executor.map(_compress, (b"".join(group) for group in grouped)))
-        sections = list(executor.map(_compress, [table for _, table in tables]))
-    groups = [
-        Group(len(members), len(packed), sum(map(len, members)), hashlib.sha256(packed).digest())
-        for members, packed in zip(grouped, payload, strict=True)
-    ]
-    raw_images, raw_groups = encode_images(map(len, images)), encode_groups(groups)
-    packed_images, packed_groups = _compress(raw_images), _compress(raw_groups)
+        kernels = _pack_kernels(sorted(content.kernels, key=lambda kernel: kernel.name), executor)
     raw_index = encode_index(
         BundleIndex(
             name=content.name,
@@ -100,39 +100,61 @@ def pack(content: BundleContent) -> PackedBundle:
             toolchain=content.toolchain,
             min_driver=content.min_driver,
             inputs=content.inputs,
-            kernels=tuple(
-                KernelEntry(kernel.name, len(kernel.variants), _section(raw, packed))
-                for (kernel, raw), packed in zip(tables, sections, strict=True)
-            ),
-            images=_section(raw_images, packed_images),
-            image_count=len(images),
-            groups=_section(raw_groups, packed_groups),
-            group_count=len(groups),
-            payload_bytes=sum(map(len, payload)),
+            kernels=tuple(kernel.entry for kernel in kernels),
         )
     )
-    _check_readable(content, raw_index, tables, len(images))
+    _check_readable(content, raw_index, kernels)
     index = _compress(raw_index)
     header = Header(len(index), len(raw_index), hashlib.sha256(index).digest())
+    payload = [group for kernel in kernels for group in kernel.payload]
     return PackedBundle(
-        data=b"".join([encode_header(header), index, *sections, packed_images, packed_groups, *payload]),
+        data=b"".join([encode_header(header), index, *[kernel.section for kernel in kernels], *payload]),
         digest=header.index_sha256.hex(),
-        images=len(images),
-        image_bytes=sum(map(len, images)),
+        images=sum(kernel.entry.images for kernel in kernels),
+        image_bytes=sum(kernel.image_bytes for kernel in kernels),
         payload_bytes=sum(map(len, payload)),
     )
 
 
-def _check_readable(
-    content: BundleContent, raw_index: bytes, tables: Sequence[tuple[KernelContent, bytes]], image_count: int
-) -> None:
+def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
+    grouped = [list(group_alike(_distinct_images(kernel), GROUP_RAW_BYTES)) for kernel in kernels]
+    compressing = [[executor.submit(_compress, b"".join(group)) for group in groups] for groups in grouped]
+    # a section pins its groups
+    payloads = [tuple(group.result() for group in groups) for groups in compressing]
+    raws = list(map(_raw_section, kernels, grouped, payloads))
+    sections = list(executor.map(_compress, raws))
+    return list(map(_packed, kernels, grouped, payloads, raws, sections))
+
+
+def _raw_section(kernel: KernelContent, grouped: Sequence[Sequence[bytes]], payload: Sequence[bytes]) -> bytes:
+    images = [image for members in grouped for image in members]
+    groups = [
+        Group(len(members), len(packed), sum(map(len, members)), hashlib.sha256(packed).digest())
+        for members, packed in zip(grouped, payload, strict=True)
+    ]
+    table = build_table(kernel, {image: number for number, image in enumerate(images)})
+    return encode_table(table) + encode_images(map(len, images)) + encode_groups(groups)
+
+
+def _packed(
+    kernel: KernelContent, grouped: Sequence[Sequence[bytes]], payload: tuple[bytes, ...], raw: bytes, section: bytes
+) -> _Packed:
+    images, payload_bytes = sum(map(len, grouped)), sum(map(len, payload))
+    table = Section(len(section), len(raw), hashlib.sha256(section).hexdigest())
+    entry = KernelEntry(kernel.name, len(kernel.variants), images, len(payload), payload_bytes, table)
+    return _Packed(entry, raw, section, payload, sum(len(image) for members in grouped for image in members))
+
+
+def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[_Packed]) -> None:
     """Read back what is about to be written: better no bundle than one that fails where it is used."""
     try:
         decode_index(raw_index, f"bundle {content.name}")
         load_json(raw_index, f"bundle {content.name}")
-        for kernel, raw in tables:
-            where = f"kernel {kernel.name}"
-            check_table(raw, decode_table(raw, kernel.name, len(kernel.variants), image_count, where), where)
+        for kernel in kernels:
+            entry, where = kernel.entry, f"kernel {kernel.entry.name}"
+            table, placement = split_section(kernel.raw, entry, where)
+            check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
+            decode_placement(placement, entry, where)
     except BundleFormatError as error:
         raise PackageError("expected content that a bundle can carry", got=str(error)) from error
 
@@ -176,22 +198,9 @@ def _compress(raw: bytes) -> bytes:
     return zstandard.ZstdCompressor(compression_params=parameters).compress(raw)
 
 
-def _section(raw: bytes, packed: bytes) -> Section:
-    return Section(len(packed), len(raw), hashlib.sha256(packed).hexdigest())
-
-
-def _distinct_images(kernels: Sequence[KernelContent]) -> list[list[bytes]]:
-    """List the distinct images of each kernel by config, then by what differs least.
-
-    A group holds images of one kernel: the first launch of a small kernel waits for a small group.
-    """
-    seen: set[bytes] = set()
-    listed = []
-    for kernel in kernels:
-        images = dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin))
-        listed.append([image for image in images if image not in seen])
-        seen.update(images)
-    return listed
+def _distinct_images(kernel: KernelContent) -> list[bytes]:
+    """List the distinct images of a kernel by config, then by what differs least."""
+    return list(dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin)))
 
 
 def _origin(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:

@@ -119,5 +119,6 @@ def _compare_bytes(bundle: BundleFile, made: Path) -> None:
             raise BundleIntegrityError(what, got="other bytes under the same digest", where=bundle.path)
         pairs = zip(bundle.images(), other.images(), strict=False)
         differing = sum(one != two for one, two in pairs)
-        got = f"bundle {other.id} with {other.index.image_count} images, {differing} of them others in their place"
+        images = sum(entry.images for entry in other.index.kernels)
+        got = f"bundle {other.id} with {images} images, {differing} of them others in their place"
     raise BundleIntegrityError(f"expected to build bundle {bundle.id} again", got=got, where=bundle.path)

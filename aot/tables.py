@@ -57,7 +57,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
 
     Args:
         kernel: at least one compiled variant.
-        images: the number of each distinct image in the bundle.
+        images: the number of each of its distinct images.
     """
     signatures: _Pool[tuple[str, ...]] = _Pool()
     meanings: _Pool[Meaning] = _Pool()

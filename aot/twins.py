@@ -90,7 +90,10 @@ def _differing(plain: BundleFile, twin: BundleFile) -> Iterator[str]:
                 # it could be compiled with line info alone: such a twin stands in for nothing
                 continue
             same_registers = table.columns["registers"][known] == other.columns["registers"][row]
-            images = plain.image(table.columns["image"][known]), twin.image(other.columns["image"][row])
+            images = (
+                plain.image(kernel, table.columns["image"][known]),
+                twin.image(kernel, other.columns["image"][row]),
+            )
             if not same_registers or _code(images[0]) != _code(images[1]):
                 yield f"{kernel} {other.label(row)}"
 

@@ -29,27 +29,31 @@ def verify_bundle(bundle: BundleFile) -> None:
         BundleError: the first thing that is wrong.
     """
     bundle.verify()
-    uses: dict[int, dict[tuple[str, int, int], _Use]] = {}
     for kernel in bundle.kernels:
-        for number, key, use in _uses(bundle.table(kernel)):
-            uses.setdefault(number, {}).setdefault(key, use)
+        _verify_kernel(bundle, kernel)
+
+
+def _verify_kernel(bundle: BundleFile, kernel: str) -> None:
+    uses: dict[int, dict[tuple[int, int], _Use]] = {}
+    for number, key, use in _uses(bundle.table(kernel)):
+        uses.setdefault(number, {}).setdefault(key, use)
     image_arch = bundle.index.target.image_arch
-    for number, image in enumerate(bundle.images()):
-        where = f"{bundle.path} image {number}"
+    for number in range(bundle.entry(kernel).images):
+        where = f"{bundle.path} kernel {kernel} image {number}"
+        image = bundle.image(kernel, number)
         try:
             info = read_cubin(image)
         except BundleFormatError as error:
             error.where = f"{where} {error.where}".rstrip()
             raise
         for use in uses.get(number, {}).values():
-            _check_use(info, use, image_arch, f"{where}, {use.where}")
+            _check_use(info, use, image_arch, f"{bundle.path} {use.where}, image {number}")
 
 
-def _uses(table: KernelTable) -> Iterator[tuple[int, tuple[str, int, int], _Use]]:
+def _uses(table: KernelTable) -> Iterator[tuple[int, tuple[int, int], _Use]]:
     columns = (table.columns[column] for column in ("image", "launch", "registers"))
     for row, (image, launch, registers) in enumerate(zip(*columns, strict=True)):
-        key = (table.kernel, launch, registers)
-        yield image, key, _Use(table.launches[launch], registers, f"kernel {table.kernel} row {row}")
+        yield image, (launch, registers), _Use(table.launches[launch], registers, f"kernel {table.kernel} row {row}")
 
 
 def _check_use(info: CubinInfo, use: _Use, image_arch: str, where: str) -> None:

@@ -90,13 +90,13 @@ def read_times_us(bundle: Path) -> list[float]:
     from nojit.runtime.bundle import BundleFile
 
     with BundleFile(bundle) as probe:
-        count = probe.index.image_count
+        images = [(entry.name, number) for entry in probe.index.kernels for number in range(entry.images)]
     times = []
-    for number in range(count):
+    for kernel, number in images:
         with BundleFile(bundle) as opened:
-            opened.groups()
+            opened.table(kernel)
             started = time.perf_counter_ns()
-            opened.image(number)
+            opened.image(kernel, number)
             times.append((time.perf_counter_ns() - started) / 1000)
     return times
 

@@ -86,7 +86,7 @@ from nojit.runtime.bundle import BundleFile
 file = BundleFile(sys.argv[1])
 table = file.table("vector_add")
 launch = table.launches[table.columns["launch"][0]]
-image, symbol = file.image(table.columns["image"][0]), launch.symbol.encode()
+image, symbol = file.image("vector_add", table.columns["image"][0]), launch.symbol.encode()
 driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
 context = ctypes.c_void_p()
 assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Self, TypeAlias
 
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean
@@ -14,11 +15,11 @@ from nojit.runtime.format import (
     HEADER_BYTES,
     BundleIndex,
     KernelEntry,
-    Section,
     decode_header,
     decode_index,
 )
-from nojit.runtime.payload import Group, Groups, decode_groups
+from nojit.runtime.payload import Group, Placement, decode_placement, split_section
+from nojit.runtime.record import Record
 from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
@@ -33,8 +34,17 @@ Accept: TypeAlias = Callable[[str, str], None]
 _HASHER = hashlib.sha256()
 
 
+class _KernelPart(Record):
+    """What was read of one kernel."""
+
+    table: KernelTable
+    placement: Placement
+    payload_start: int
+    """Where its groups start in the file."""
+
+
 class ImagePlace:
-    """Where one image lies: its group, and its bytes within the decompressed group."""
+    """Where one image lies: its kernel's group, and its bytes within the decompressed group."""
 
     __slots__ = ("end", "group", "start")
 
@@ -47,9 +57,9 @@ class ImagePlace:
 class BundleFile:
     """One opened bundle: its index now, tables and images when asked for.
 
-    Opening reads and checks the header and the index only. Every other part is hashed before it is decompressed, and
-    decompressed before it is parsed. The file stays open, so a rebuild that renames a new file over it does no harm.
-    Safe to use from several threads.
+    Opening reads and checks the header and the index only. Of a kernel, its section is read first: its table, and where its
+    images lie. Every part is hashed before it is decompressed, and decompressed before it is parsed. The file stays open, so
+    a rebuild that renames a new file over it does no harm. Safe to use from several threads.
 
     Attributes:
         path: the file, as it was given.
@@ -71,9 +81,8 @@ class BundleFile:
         self._lock = threading.RLock()
         # a pipe must not make the caller wait for its other end
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        self._tables: dict[str, KernelTable] = {}
-        self._groups: Groups | None = None
-        self._last_group: tuple[int, bytes] = (-1, b"")
+        self._parts: dict[str, _KernelPart] = {}
+        self._last_group: tuple[str, int, bytes] = ("", -1, b"")
         try:
             self._open(accept)
         except BaseException:
@@ -98,12 +107,19 @@ class BundleFile:
             accept(where, self.digest)
         raw = decompress(packed, header.index_raw_bytes, where)
         self.index: BundleIndex = decode_index(raw, f"{where} index")
-        expected = self.index.file_bytes(header)
-        if size != expected:
-            raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=where)
-        self._entries = {entry.name: entry for entry in self.index.kernels}
         self._header = header
-        self._start = HEADER_BYTES + header.index_bytes
+        self._place_kernels(size)
+
+    def _place_kernels(self, size: int) -> None:
+        kernels, start = self.index.kernels, HEADER_BYTES + self._header.index_bytes
+        # in lists: what the garbage collector counts is few before a first launch
+        self._section_starts = [*accumulate([entry.table.stored_bytes for entry in kernels], initial=start)]
+        start = self._section_starts[-1]
+        self._payload_starts = [*accumulate([entry.payload_bytes for entry in kernels], initial=start)]
+        expected = self._payload_starts[-1]
+        if size != expected:
+            raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=self.path)
+        self._numbers = {entry.name: number for number, entry in enumerate(kernels)}
 
     @property
     def id(self) -> str:
@@ -113,7 +129,7 @@ class BundleFile:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, sorted."""
-        return tuple(self._entries)
+        return tuple(self._numbers)
 
     def close(self) -> None:
         """Close the file; tables and images read before stay usable."""
@@ -143,11 +159,7 @@ class BundleFile:
             KernelNotFoundError: the bundle has no such kernel.
             BundleError: the section is not what the index pins, or breaks a rule.
         """
-        with self._lock:
-            table = self._tables.get(kernel)
-            if table is None:
-                table = self._tables[kernel] = self._read_table(self.entry(kernel))
-        return table
+        return self._part(kernel).table
 
     def entry(self, kernel: str) -> KernelEntry:
         """Return what the index says of one kernel.
@@ -155,13 +167,16 @@ class BundleFile:
         Raises:
             KernelNotFoundError: the bundle has no such kernel.
         """
-        entry = self._entries.get(kernel)
-        if entry is None:
+        return self.index.kernels[self._number(kernel)]
+
+    def _number(self, kernel: str) -> int:
+        number = self._numbers.get(kernel)
+        if number is None:
             near = did_you_mean(kernel, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {len(self._entries)} kernels", got=f"{kernel!r}{near}", where=self.path
+                f"expected one of {len(self._numbers)} kernels", got=f"{kernel!r}{near}", where=self.path
             )
-        return entry
+        return number
 
     def _index_bytes(self) -> bytes:
         where = f"{self.path} index"
@@ -169,48 +184,61 @@ class BundleFile:
         _check_digest(packed, self._header.index_sha256, where)
         return decompress(packed, self._header.index_raw_bytes, where)
 
-    def _read_table(self, entry: KernelEntry) -> KernelTable:
-        return decode_table(
-            self._table_bytes(entry), entry.name, entry.variants, self.index.image_count, self._where(entry)
-        )
+    def _part(self, kernel: str) -> _KernelPart:
+        with self._lock:
+            part = self._parts.get(kernel)
+            if part is None:
+                part = self._parts[kernel] = self._read_part(self._number(kernel))
+        return part
 
-    def _table_bytes(self, entry: KernelEntry) -> bytes:
-        start = self._start
-        for other in self.index.kernels:
-            if other is entry:
-                break
-            start += other.table.stored_bytes
-        return self._section(start, entry.table, self._where(entry))
+    def _read_part(self, number: int) -> _KernelPart:
+        entry = self.index.kernels[number]
+        where = self._where(entry.name)
+        raw_table, raw_placement = self._section(number)
+        table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
+        return _KernelPart(table, decode_placement(raw_placement, entry, where), self._payload_starts[number])
 
-    def _where(self, entry: KernelEntry) -> str:
-        return f"{self.path} kernel {entry.name}"
+    def _section(self, number: int) -> tuple[bytes, bytes]:
+        """Read the section of a kernel: its variant table, and where its images lie."""
+        entry = self.index.kernels[number]
+        where = self._where(entry.name)
+        packed = self._read(self._section_starts[number], entry.table.stored_bytes, where)
+        _check_digest(packed, bytes.fromhex(entry.table.sha256), where)
+        return split_section(decompress(packed, entry.table.raw_bytes, where), entry, where)
 
-    def image(self, number: int) -> bytes:
-        """Read one image: a whole cubin.
+    def _where(self, kernel: str) -> str:
+        return f"{self.path} kernel {kernel}"
+
+    def image(self, kernel: str, number: int) -> bytes:
+        """Read one image of a kernel: a whole cubin.
 
         Args:
-            number: as a table's ``image`` column gives it.
+            kernel: its name.
+            number: as the ``image`` column of its table gives it.
 
         Raises:
-            IndexError: the bundle has no such image.
-            BundleError: its group is not what the groups section pins.
+            KernelNotFoundError: the bundle has no such kernel.
+            IndexError: the kernel has no such image.
+            BundleError: its group is not what the kernel's section pins.
         """
-        place = self.place(number)
-        return self._group(place.group)[place.start : place.end]
+        part = self._part(kernel)
+        group, start, end = part.placement.place(number)
+        return self._group(kernel, part, group)[start:end]
 
-    def place(self, number: int) -> ImagePlace:
-        """Say where an image lies."""
-        return ImagePlace(*self.placement().place(number))
+    def place(self, kernel: str, number: int) -> ImagePlace:
+        """Say where an image of a kernel lies."""
+        return ImagePlace(*self._part(kernel).placement.place(number))
 
     def images(self) -> Iterator[bytes]:
-        """Read every image in order, each group once."""
-        for number in range(self.index.image_count):
-            yield self.image(number)
+        """Read every image in file order, each group once."""
+        for entry in self.index.kernels:
+            for number in range(entry.images):
+                yield self.image(entry.name, number)
 
-    def groups(self) -> tuple[Group, ...]:
-        """Return the groups in file order."""
-        groups = self.placement()
-        return tuple([groups.group(number) for number in range(len(groups))])
+    def groups(self, kernel: str) -> tuple[Group, ...]:
+        """Return the groups of a kernel in file order."""
+        placement = self._part(kernel).placement
+        return tuple([placement.group(number) for number in range(len(placement))])
 
     def verify(self) -> None:
         """Check everything that the file holds, down to the last byte.
@@ -221,57 +249,27 @@ class BundleFile:
             BundleError: the first part that is wrong.
         """
         load_json(self._index_bytes(), f"{self.path} index")
-        for entry in self.index.kernels:
-            check_table(self._table_bytes(entry), self.table(entry.name), self._where(entry))
-        used = {image for entry in self.index.kernels for image in self.table(entry.name).columns["image"]}
-        if len(used) != self.index.image_count:
-            raise refuse(
-                "images",
-                f"expected every one of {self.index.image_count} images in use",
-                got=len(used),
-                where=self.path,
-            )
-        for number in range(self.index.group_count):
-            self._group(number)
+        for number, entry in enumerate(self.index.kernels):
+            part, where = self._part(entry.name), self._where(entry.name)
+            check_table(self._section(number)[0], part.table, where)
+            used = len(set(part.table.columns["image"]))
+            if used != entry.images:
+                raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
+            for group in range(entry.groups):
+                self._group(entry.name, part, group)
 
-    def placement(self) -> Groups:
-        """Read where every image lies; a second call returns the same object.
-
-        Raises:
-            BundleError: a section is not what the index pins, or breaks a rule.
-        """
-        with self._lock:
-            if self._groups is None:
-                self._groups = self._read_groups()
-            return self._groups
-
-    def _read_groups(self) -> Groups:
-        where, index = self.path, self.index
-        start = self._start + sum([entry.table.stored_bytes for entry in index.kernels])
-        images = self._section(start, index.images, f"{where} images")
-        start += index.images.stored_bytes
-        groups = decode_groups(images, self._section(start, index.groups, f"{where} groups"), index, where)
-        self._payload_start = start + index.groups.stored_bytes
-        return groups
-
-    def _group(self, number: int) -> bytes:
-        held, raw = self._last_group
-        if held == number:
+    def _group(self, kernel: str, part: _KernelPart, number: int) -> bytes:
+        held, held_number, raw = self._last_group
+        if held_number == number and held == kernel:
             return raw
-        groups = self.placement()
-        group = groups.group(number)
-        where = f"{self.path} group {number}"
-        packed = self._read(self._payload_start + groups.stored_starts[number], group.stored_bytes, where)
+        group = part.placement.group(number)
+        where = f"{self._where(kernel)} group {number}"
+        packed = self._read(part.payload_start + part.placement.stored_starts[number], group.stored_bytes, where)
         _check_digest(packed, group.sha256, where)
         raw = decompress(packed, group.raw_bytes, where)
         # neighbours are often asked for one after the other; one group is an eighth of a megabyte
-        self._last_group = (number, raw)
+        self._last_group = (kernel, number, raw)
         return raw
-
-    def _section(self, start: int, section: Section, where: str) -> bytes:
-        packed = self._read(start, section.stored_bytes, where)
-        _check_digest(packed, bytes.fromhex(section.sha256), where)
-        return decompress(packed, section.raw_bytes, where)
 
     def _read(self, start: int, length: int, where: str, size: int | None = None) -> bytes:
         if self._fd < 0:

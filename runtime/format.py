@@ -2,12 +2,12 @@
 
 The bytes of a bundle, in order (``docs/bundle-format.md`` is the spec)::
 
-    header | index | variant table of each kernel | images section | groups section | groups
+    header | index | section of each kernel | groups of each kernel
 
 Only lengths are stored, never offsets: a part starts where the part before it ends, so overlaps and holes cannot be
-expressed. The header pins the SHA-256 of the index, the index pins the sections, the groups section pins the groups.
-This module turns types into raw bytes and back, but for the images and groups sections (`nojit.runtime.payload`) and
-tables (`nojit.runtime.table_codec`); compression and files are `nojit.runtime.bundle`'s.
+expressed. The header pins the SHA-256 of the index, the index pins the sections, and a kernel's section pins its groups.
+This module turns types into raw bytes and back, but for sections: tables are `nojit.runtime.table_codec`'s, the placement
+behind them is `nojit.runtime.payload`'s. Compression and files are `nojit.runtime.bundle`'s.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUFFIX = ".nojit"
 
 _HEADER = struct.Struct("<8sIIQQ32s")
 HEADER_BYTES = _HEADER.size
-# of the groups section, for each group (`nojit.runtime.payload`)
+# of a kernel's section, for each group (`nojit.runtime.payload`)
 GROUP_RECORD_BYTES = 44
 
 MIB = 1 << 20
@@ -79,14 +79,9 @@ INDEX_FIELDS = (
     "min_driver",
     "inputs",
     "kernels",
-    "images",
-    "image_count",
-    "groups",
-    "group_count",
-    "payload_bytes",
 )
 SECTION_FIELDS = ("stored_bytes", "raw_bytes", "sha256")
-ENTRY_FIELDS = ("name", "variants", "table")
+ENTRY_FIELDS = ("name", "variants", "images", "groups", "payload_bytes", "table")
 TARGET_FIELDS = ("backend", "arch", "image_arch", "warp_size")
 
 
@@ -131,7 +126,12 @@ class KernelEntry(Record):
     name: str
     variants: int
     """How many rows its variant table has."""
+    images: int
+    groups: int
+    payload_bytes: int
+    """Length of its groups together, as stored."""
     table: Section
+    """Its variant table, and where its images lie."""
 
 
 class BundleIndex(Record):
@@ -148,24 +148,6 @@ class BundleIndex(Record):
     """SHA-256 over everything that the bundle is a function of, in hex: equal inputs, equal bundle."""
     kernels: tuple[KernelEntry, ...]
     """Sorted by name, each name once."""
-    images: Section
-    image_count: int
-    groups: Section
-    group_count: int
-    payload_bytes: int
-    """Length of all groups together, which end the file."""
-
-    def file_bytes(self, header: Header) -> int:
-        """Return the length that the file must have."""
-        tables = sum([entry.table.stored_bytes for entry in self.kernels])
-        return (
-            HEADER_BYTES
-            + header.index_bytes
-            + tables
-            + self.images.stored_bytes
-            + self.groups.stored_bytes
-            + self.payload_bytes
-        )
 
 
 def encode_header(header: Header) -> bytes:
@@ -214,17 +196,20 @@ def encode_index(index: BundleIndex) -> bytes:
             "toolchain": [[tool, version] for tool, version in index.toolchain],
             "min_driver": index.min_driver,
             "inputs": index.inputs,
-            "kernels": [
-                {"name": entry.name, "variants": entry.variants, "table": _section_json(entry.table)}
-                for entry in index.kernels
-            ],
-            "images": _section_json(index.images),
-            "image_count": index.image_count,
-            "groups": _section_json(index.groups),
-            "group_count": index.group_count,
-            "payload_bytes": index.payload_bytes,
+            "kernels": [_entry_json(entry) for entry in index.kernels],
         }
     )
+
+
+def _entry_json(entry: KernelEntry) -> Json:
+    return {
+        "name": entry.name,
+        "variants": entry.variants,
+        "images": entry.images,
+        "groups": entry.groups,
+        "payload_bytes": entry.payload_bytes,
+        "table": _section_json(entry.table),
+    }
 
 
 def _section_json(section: Section) -> Json:
@@ -243,7 +228,5 @@ def decode_index(raw: bytes, where: str) -> BundleIndex:
         from nojit.runtime.index_rules import read_index  # noqa: PLC0415 - few indices are
 
         return read_index(parse_json(raw, where), where)
-    group_count, groups, image_count, images, inputs, kernels, min_driver, bundle, payload_bytes, *rest = read
-    target, toolchain, version = rest
-    facts = (bundle, version, target, toolchain, min_driver, inputs, kernels)
-    return BundleIndex(*facts, images, image_count, groups, group_count, payload_bytes)
+    inputs, kernels, min_driver, bundle, target, toolchain, version = read
+    return BundleIndex(bundle, version, target, toolchain, min_driver, inputs, kernels)

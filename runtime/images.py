@@ -20,6 +20,9 @@ __all__ = ["Images", "Source", "closest_source"]
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
 
+_Image: TypeAlias = tuple[str, int]
+"""A kernel, and the number that its table gives the image."""
+
 _Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
 """What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
@@ -35,12 +38,10 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
-        # before a first launch, which waits for the rest
-        file.placement()
         # a finalizer that launches may run while this thread holds it
         self._lock = threading.RLock()
-        self._libraries: dict[int, _core.Library] = {}
-        self._functions: dict[tuple[int, _Entry], _core.Function] = {}
+        self._libraries: dict[_Image, _core.Library] = {}
+        self._functions: dict[tuple[_Image, _Entry], _core.Function] = {}
 
     def function(
         self, table: KernelTable, row: int, device: int, sizes: tuple[int, ...] | None = None
@@ -57,7 +58,7 @@ class Images:
             BundleError: the image is not what the bundle pins, or not what the row says of it.
             DriverError: the driver is too old for it, or refuses it.
         """
-        image = table.columns["image"][row]
+        image = (table.kernel, table.columns["image"][row])
         launch = table.launches[table.columns["launch"][row]]
         if sizes is None:
             sizes = self._sizes(image, launch)
@@ -72,11 +73,11 @@ class Images:
                 loaded = len(self._libraries) > known
         if loaded:
             bundle, variant = self.file.id, partial(table.variant_id, row)
-            what = f"image={image}"
+            what = f"image={image[1]}"
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
 
-    def _sizes(self, image: int, launch: Launch) -> tuple[int, ...]:
+    def _sizes(self, image: _Image, launch: Launch) -> tuple[int, ...]:
         try:
             return tuple([slot.size_bytes for slot in launch.layout])
         except BundleError:
@@ -84,8 +85,8 @@ class Images:
         except ValueError as error:
             raise BundleIntegrityError(str(error), where=self._where(image)) from None
 
-    def _load(self, image: int, entry: _Entry, device: int) -> _core.Function:
-        content = self.file.image(image)
+    def _load(self, image: _Image, entry: _Entry, device: int) -> _core.Function:
+        content = self.file.image(*image)
         params = _core.check_image(content, *entry, self.file.index.target.image_arch)
         if params is None:
             params = self._read(content, image, entry)
@@ -103,17 +104,18 @@ class Images:
             )
         return function
 
-    def _read(self, content: bytes, image: int, entry: _Entry) -> list[tuple[int, int]]:
+    def _read(self, content: bytes, image: _Image, entry: _Entry) -> list[tuple[int, int]]:
         """Name what is wrong with an image, or pass one that only Python reads, and return its params."""
         from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
 
         image_arch = self.file.index.target.image_arch
         return list(check_image(read_cubin(content), *entry, image_arch, self._where(image)).params)
 
-    def _where(self, image: int) -> str:
-        return f"{self.file.path} image {image}"
+    def _where(self, image: _Image) -> str:
+        kernel, number = image
+        return f"{self.file.path} kernel {kernel} image {number}"
 
-    def _check_driver_version(self, image: int) -> None:
+    def _check_driver_version(self, image: _Image) -> None:
         needed, version = self.file.index.min_driver, _core.driver_version()
         if version < needed:
             what = f"expected a driver for CUDA {spell_cuda(needed)} or later, this one is for {spell_cuda(version)}"

@@ -11,7 +11,6 @@ from operator import ge
 from nojit.runtime.format import (
     DRIVER_MAX,
     ENTRY_FIELDS,
-    GROUP_RECORD_BYTES,
     INDEX_FIELDS,
     KERNELS_MAX,
     PAYLOAD_BYTES_MAX,
@@ -51,10 +50,9 @@ def read_index(value: Json, where: str) -> BundleIndex:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
     values = fields(value, INDEX_FIELDS, where)
-    bundle, version, target, toolchain, min_driver, inputs = values[:6]
-    kernels, images, image_count, groups, group_count, payload_bytes = values[6:]
+    bundle, version, target, toolchain, min_driver, inputs, kernels = values
     entries = _decode_entries(kernels, f"{where} kernels")
-    index = BundleIndex(
+    return BundleIndex(
         name=name(bundle, f"{where} name"),
         version=line(version, f"{where} version"),
         target=_decode_target(target, f"{where} target"),
@@ -62,18 +60,7 @@ def read_index(value: Json, where: str) -> BundleIndex:
         min_driver=count(min_driver, DRIVER_MAX, f"{where} min_driver"),
         inputs=_digest(inputs, f"{where} inputs"),
         kernels=entries,
-        images=_decode_section(images, f"{where} images"),
-        image_count=count(image_count, VARIANTS_MAX, f"{where} image_count"),
-        groups=_decode_section(groups, f"{where} groups"),
-        group_count=count(group_count, VARIANTS_MAX, f"{where} group_count"),
-        payload_bytes=count(payload_bytes, PAYLOAD_BYTES_MAX, f"{where} payload_bytes"),
     )
-    if (
-        index.images.raw_bytes != 4 * index.image_count
-        or index.groups.raw_bytes != GROUP_RECORD_BYTES * index.group_count
-    ):
-        raise refuse("size", "expected section lengths that follow from their counts", where=where)
-    return index
 
 
 def _decode_section(value: Json, where: str) -> Section:
@@ -90,12 +77,14 @@ def _decode_entries(value: Json, where: str) -> tuple[KernelEntry, ...]:
     known = name_list([kernel for kernel, *_ in rows], where)
     if any(map(ge, known, islice(known, 1, None))):
         raise refuse("order", "expected kernels sorted by name, each once", where=where)
-    return tuple(
-        [
-            KernelEntry(kernel, count(variants, VARIANTS_MAX, where), _decode_section(table, where))
-            for kernel, (_, variants, table) in zip(known, rows, strict=True)
-        ]
-    )
+    return tuple([_decode_entry(kernel, row[1:], where) for kernel, row in zip(known, rows, strict=True)])
+
+
+def _decode_entry(kernel: str, row: tuple[Json, ...], where: str) -> KernelEntry:
+    *amounts, payload_bytes, table = row
+    variants, images, groups = [count(amount, VARIANTS_MAX, where) for amount in amounts]
+    payload = count(payload_bytes, PAYLOAD_BYTES_MAX, where)
+    return KernelEntry(kernel, variants, images, groups, payload, _decode_section(table, where))
 
 
 def _decode_target(value: Json, where: str) -> TargetInfo:

@@ -1,4 +1,4 @@
-"""The images and groups sections of a bundle: how long each image is, and which images lie compressed together."""
+"""Where the images of a kernel lie: how long each is, and which are compressed together. It ends the kernel's section."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from nojit.runtime import _core
-from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, BundleIndex
+from nojit.runtime.format import GROUP_BYTES_MAX, GROUP_RECORD_BYTES, IMAGE_BYTES_MAX, KernelEntry
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 
-__all__ = ["Group", "Groups", "decode_groups", "encode_groups", "encode_images", "u32_array"]
+__all__ = ["Group", "Placement", "decode_placement", "encode_groups", "encode_images", "split_section", "u32_array"]
 
 _GROUP = struct.Struct("<III32s")
+_LENGTH_BYTES = 4
 
 
 class Group(Record):
     """Images compressed together."""
 
     images: int
-    """How many images it holds, in the order of the images section."""
+    """How many images it holds, in their order."""
     stored_bytes: int
     """Compressed length."""
     raw_bytes: int
@@ -32,24 +33,24 @@ class Group(Record):
     """SHA-256 of the compressed bytes."""
 
 
-class Groups(Record):
-    """The images section and the groups section, checked."""
+class Placement(Record):
+    """The images and groups of one kernel, checked."""
 
     raw: bytes
-    """The groups section as it was read: each group's record."""
+    """As it was read: the length of each image, then each group's record."""
     firsts: Sequence[int]
     """The number of the first image of each group, then the count of all images."""
     image_starts: Sequence[int]
     """Where each image starts if all groups lay one after the other, decompressed, then where the last ends."""
     stored_starts: Sequence[int]
-    """Where each group starts in the payload, then where the last ends."""
+    """Where each group starts in the kernel's part of the payload, then where the last ends."""
 
     def __len__(self) -> int:
         return len(self.firsts) - 1
 
     def group(self, number: int) -> Group:
         """Return one group."""
-        return Group(*_GROUP.unpack_from(self.raw, number * _GROUP.size))
+        return Group(*_GROUP.unpack_from(self.raw, _LENGTH_BYTES * self.firsts[-1] + _GROUP.size * number))
 
     def place(self, image: int) -> tuple[int, int, int]:
         """Return the group of an image, and where it starts and ends in it.
@@ -65,7 +66,7 @@ class Groups(Record):
 
 
 def encode_images(sizes: Iterable[int]) -> bytes:
-    """Lay out the images section: each image's length, in the order of the groups."""
+    """Lay out each image's length, in the order of the groups."""
     lengths = array("I", sizes)
     if sys.byteorder == "big":
         lengths.byteswap()
@@ -82,42 +83,61 @@ def u32_array(raw: bytes | memoryview) -> array[int]:
 
 
 def encode_groups(groups: Iterable[Group]) -> bytes:
-    """Lay out the groups section."""
+    """Lay out the records of groups, which come behind the lengths of images."""
     return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)
 
 
-def decode_groups(images: bytes, raw: bytes, index: BundleIndex, where: str) -> Groups:
-    """Read the images section and the groups section, and check them against one another and the index.
+def split_section(raw: bytes, entry: KernelEntry, where: str) -> tuple[bytes, bytes]:
+    """Part a kernel's section: its variant table, and where its images lie.
 
     Raises:
-        BundleFormatError: an image that is empty or past the limit, or groups that do not hold exactly the images listed
-            or do not fill the file.
+        BundleFormatError: it is too short for the images and groups that the index promises.
     """
-    sums = _core.sum_groups(images, raw)
+    start = len(raw) - _LENGTH_BYTES * entry.images - GROUP_RECORD_BYTES * entry.groups
+    if start < 0:
+        what = f"expected a table before {entry.images} images and {entry.groups} groups"
+        raise refuse("truncated", what, got=f"{len(raw)} bytes", where=where)
+    return raw[:start], raw[start:]
+
+
+def decode_placement(raw: bytes, entry: KernelEntry, where: str) -> Placement:
+    """Read lengths and records, and check them against one another and the index.
+
+    Args:
+        raw: the second part of a section, as `split_section` gives it.
+        entry: the kernel.
+        where: the bundle and kernel, for errors.
+
+    Raises:
+        BundleFormatError: an image that is empty or past the limit, or groups that do not hold exactly the images there
+            are or do not fill the kernel's part of the payload.
+    """
+    sums = _core.sum_groups(raw, entry.images)
     if sums is None:
-        _refuse_groups(images, raw, where)
+        _refuse_groups(raw, entry.images, where)
         raise refuse("groups", "expected whole images and groups", where=where)
     firsts, image_starts, stored_starts = [memoryview(numbers).cast("Q") for numbers in sums]
-    if stored_starts[-1] != index.payload_bytes:
-        what = f"expected groups of {index.payload_bytes} bytes in all"
-        raise refuse("groups", what, got=stored_starts[-1], where=f"{where} groups")
-    return Groups(raw, firsts, image_starts, stored_starts)
+    if stored_starts[-1] != entry.payload_bytes:
+        what = f"expected groups of {entry.payload_bytes} bytes in all"
+        raise refuse("groups", what, got=stored_starts[-1], where=where)
+    return Placement(raw, firsts, image_starts, stored_starts)
 
 
-def _refuse_groups(images: bytes, raw: bytes, where: str) -> None:
+def _refuse_groups(raw: bytes, images: int, where: str) -> None:
     """Go through images and groups one by one, to name what is wrong.
 
     Raises:
         BundleFormatError: what is wrong.
     """
-    sizes, words = u32_array(images), u32_array(raw)
+    words = u32_array(raw)
+    sizes, words = words[:images], words[images:]
     if sizes and not 0 < min(sizes) <= max(sizes) <= IMAGE_BYTES_MAX:
         what, got = f"expected images of 1 to {IMAGE_BYTES_MAX} bytes", f"{min(sizes)} to {max(sizes)}"
-        raise refuse("size", what, got=got, where=f"{where} images")
+        raise refuse("size", what, got=got, where=where)
     counts, stored, raws = words[:: _GROUP.size // 4], words[1 :: _GROUP.size // 4], words[2 :: _GROUP.size // 4]
     if sum(counts) != len(sizes) or 0 in counts:
         what = f"expected groups of at least one image each, {len(sizes)} in all"
-        raise refuse("groups", what, got=sum(counts), where=f"{where} groups")
+        raise refuse("groups", what, got=sum(counts), where=where)
     ends = [0, *accumulate(sizes)]
     for number, (first, count, said, packed) in enumerate(
         zip(accumulate(counts, initial=0), counts, raws, stored, strict=False)
@@ -125,4 +145,4 @@ def _refuse_groups(images: bytes, raw: bytes, where: str) -> None:
         holds = ends[first + count] - ends[first]
         if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
             what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
-            raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} groups group {number}")
+            raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")

@@ -1,6 +1,6 @@
 """The variant table of one kernel: pools of distinct facts, and columns of small integers that point into them.
 
-A table is a section of a bundle (`nojit.runtime.format`). Ten thousand variants as plain JSON take a quarter of a
+A table begins its kernel's section of a bundle (`nojit.runtime.format`). Ten thousand variants as plain JSON take a quarter of a
 second to parse; here the JSON holds only what differs (a few signatures, meanings, configs, hint sets), and one
 variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.table_codec` turns it into bytes and back.
 """

@@ -1,4 +1,4 @@
-"""Encode and decode the variant table of one kernel, a section of a bundle.
+"""Encode and decode the variant table of one kernel, the first part of its section.
 
 What selection reads is decoded and checked at once, in C: a first launch waits for it. Launches are decoded when they are
 asked for (`nojit.runtime.launch_codec`), and `check_table` checks the rest: expressions, too, of which a launch reads
@@ -71,10 +71,10 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     """Read a variant table and check its rules; those of a launch when it is asked for.
 
     Args:
-        raw: the decompressed section.
+        raw: the table, without what stands behind it in its section.
         kernel: the name that the index gives it.
         rows: how many variants the index promises.
-        image_count: how many images the bundle has.
+        image_count: how many images the index promises.
         where: the bundle and kernel, for errors.
 
     Raises:

@@ -95,7 +95,7 @@ def _unpack(file: BundleFile, kernel: str, folder: Path) -> str:
     table = file.table(kernel)
     launch = table.launches[table.columns["launch"][0]]
     path = folder / f"{kernel}.cubin"
-    path.write_bytes(file.image(table.columns["image"][0]))
+    path.write_bytes(file.image(kernel, table.columns["image"][0]))
     # x, out and n come first
     return f"{path}:{launch.symbol}:{32 * launch.num_warps}:{launch.shared_bytes}:{len(launch.layout) - 3}"
 

@@ -73,7 +73,8 @@ class Stage:
         if row is None:
             raise Unavailable(f"no variant of {file.path} serves the call")
         table = file.table(self.case.kernel)
-        return LaunchedImage(file.image(table.columns["image"][row]), table.launches[table.columns["launch"][row]])
+        image = file.image(self.case.kernel, table.columns["image"][row])
+        return LaunchedImage(image, table.launches[table.columns["launch"][row]])
 
     def params(self, launch: Launch) -> Iterator[Param]:
         """List what the machine code takes; scratch memory, which it does not use, is null."""

@@ -79,7 +79,7 @@ def _files(
 ) -> Iterator[_File]:
     facts = variants[row]
     # a kernel's name is no path: the format allows neither slashes nor a leading dot
-    yield _File(folder / f"{facts.id}.cubin", bundle.image(facts.image))
+    yield _File(folder / f"{facts.id}.cubin", bundle.image(table.kernel, facts.image))
     there = table.launches[table.columns["launch"][row]]
     launch = {**asdict(there), "layout": [asdict(slot) for slot in there.layout]}
     document = {

@@ -122,7 +122,8 @@ def _verify(path: Path, trusted: TrustedKeys | None, rebuild: Callable[[BundleFi
             claim = None if trusted is None else verify_signed(bundle, trusted)
             verify_bundle(bundle)
             variants = sum(entry.variants for entry in bundle.index.kernels)
-            facts = {"digest": bundle.digest, "variants": variants, "images": bundle.index.image_count}
+            images = sum(entry.images for entry in bundle.index.kernels)
+            facts = {"digest": bundle.digest, "variants": variants, "images": images}
             if rebuild is not None:
                 rebuild(bundle)
     except BundleError as error:

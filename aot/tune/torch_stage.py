@@ -105,7 +105,7 @@ class TorchStage:
         """Return the SHA-256 of an image of the file that holds a kernel."""
         if (kernel, image) not in self._hashes:
             file = next(file for file in self._bundle.files if kernel in file.kernels)
-            self._hashes[kernel, image] = hashlib.sha256(file.image(image)).hexdigest()
+            self._hashes[kernel, image] = hashlib.sha256(file.image(kernel, image)).hexdigest()
         return self._hashes[kernel, image]
 
     def open(self, problem: int) -> TorchTrial:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from nojit.aot.inspection import open_bundle
 from nojit.aot.target import ARCHS
-from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
 from nojit.runtime.trust import INDEX_DIGEST, signed_path
@@ -96,21 +95,16 @@ def read_bundle(path: Path) -> BundleContent:
             raise PackageError(
                 f"expected a bundle for one of {', '.join(ARCHS)}", got=index.target.arch, where=str(path)
             )
-        data, kernels = path.read_bytes(), tuple(_sizes(bundle))
+        data, kernels = path.read_bytes(), tuple(_sizes(index))
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
         raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
     return BundleContent(path, data, index, bundle.digest, kernels, _signed_statement(path, bundle.digest))
 
 
-def _sizes(bundle: BundleFile) -> Iterable[KernelSize]:
-    groups = bundle.groups()
-    counted: set[int] = set()
-    for entry in bundle.index.kernels:
-        used = {bundle.place(image).group for image in set(bundle.table(entry.name).columns["image"])}
-        stored = sum(groups[number].stored_bytes for number in used - counted)
-        counted |= used
-        yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + stored)
+def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
+    for entry in index.kernels:
+        yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + entry.payload_bytes)
 
 
 def _signed_statement(path: Path, digest: str) -> bytes | None:

@@ -10,9 +10,10 @@ enum {
     TOOLS_MAX = 64,
     WARP_MAX = 64,
     DRIVER_MAX = 1000000,
-    LENGTH_BYTES = 4,
-    RECORD_BYTES = 44,
     DIGEST_CHARS = 64,
+    SECTION_FIELDS = 3,
+    ENTRY_FIELDS = 6,
+    TARGET_FIELDS = 4,
 };
 
 #define PAYLOAD_BYTES_MAX ((int64_t)1 << 40)
@@ -21,7 +22,6 @@ typedef struct {
     nj_reading reading; /* first: readers of arrays get no more */
     nj_record section, entry, target;
     nj_span last; /* what a name must come behind, in arrays that are sorted by name */
-    int64_t taken; /* the last count of a section, or the raw bytes of the last section */
 } nj_index;
 
 static nj_index *index_of(nj_reading *it)
@@ -29,14 +29,23 @@ static nj_index *index_of(nj_reading *it)
     return (nj_index *)it;
 }
 
+static bool is_hex(unsigned char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
 static PyObject *read_digest(nj_reading *it)
 {
-    nj_span text;
-    bool right = nj_json_text(&it->json, DIGEST_CHARS, &text) && text.size == DIGEST_CHARS;
-    for (size_t i = 0; right && i < text.size; i++) {
-        right = (text.at[i] >= '0' && text.at[i] <= '9') || (text.at[i] >= 'a' && text.at[i] <= 'f');
+    nj_json *json = &it->json;
+    if (!nj_json_char(json, '"')) {
+        return NULL;
     }
-    return right ? nj_read_word(it, text) : NULL;
+    nj_span text = {json->at, 0};
+    while (json->at < json->end && is_hex(*json->at)) {
+        json->at++;
+    }
+    text.size = (size_t)(json->at - text.at);
+    return text.size == DIGEST_CHARS && nj_json_char(json, '"') ? nj_read_word(it, text) : NULL;
 }
 
 static PyObject *read_count(nj_reading *it, int64_t most)
@@ -45,23 +54,20 @@ static PyObject *read_count(nj_reading *it, int64_t most)
     return nj_json_count(&it->json, 0, most, &number) ? PyLong_FromLongLong(number) : NULL;
 }
 
-/* Takes a section: stored bytes, raw bytes, digest. Its raw bytes are `taken` then. */
+/* Takes a section: stored bytes, raw bytes, digest. */
 static PyObject *read_section(nj_reading *it)
 {
-    nj_json *json = &it->json;
-    PyObject *values[3] = {NULL};
-    int64_t stored, raw;
-    if (nj_json_is(json, "{\"raw_bytes\":") && nj_json_count(json, 0, SECTION_BYTES_MAX, &raw) &&
-        nj_json_is(json, ",\"sha256\":")) {
+    PyObject *values[SECTION_FIELDS] = {NULL};
+    if (nj_json_is(&it->json, "{\"raw_bytes\":")) {
+        values[1] = read_count(it, SECTION_BYTES_MAX);
+    }
+    if (values[1] != NULL && nj_json_is(&it->json, ",\"sha256\":")) {
         values[2] = read_digest(it);
     }
-    if (values[2] != NULL && nj_json_is(json, ",\"stored_bytes\":") &&
-        nj_json_count(json, 0, SECTION_BYTES_MAX, &stored) && nj_json_char(json, '}')) {
-        values[0] = PyLong_FromLongLong(stored);
-        values[1] = PyLong_FromLongLong(raw);
-        index_of(it)->taken = raw;
+    if (values[2] != NULL && nj_json_is(&it->json, ",\"stored_bytes\":")) {
+        values[0] = read_count(it, SECTION_BYTES_MAX);
     }
-    return nj_record_make(&index_of(it)->section, values);
+    return nj_read_closed(it, nj_record_make(&index_of(it)->section, values), '}');
 }
 
 static bool comes_behind(nj_span text, nj_span last)
@@ -79,18 +85,44 @@ static PyObject *in_order(nj_reading *it, nj_span text)
     return comes_behind(text, last) ? nj_read_word(it, text) : NULL;
 }
 
-static PyObject *read_entry(nj_reading *it)
+/* Takes how many variants, images or groups a kernel has. */
+static PyObject *read_amount(nj_reading *it)
+{
+    return read_count(it, VARIANTS_MAX);
+}
+
+static PyObject *read_payload_bytes(nj_reading *it)
+{
+    return read_count(it, PAYLOAD_BYTES_MAX);
+}
+
+static PyObject *read_kernel(nj_reading *it)
 {
     nj_span name;
-    PyObject *values[3] = {NULL};
-    if (nj_json_is(&it->json, "{\"name\":") && nj_json_name(&it->json, &name)) {
-        values[0] = in_order(it, name);
-    }
-    if (values[0] != NULL && nj_json_is(&it->json, ",\"table\":")) {
-        values[2] = read_section(it);
-    }
-    if (values[2] != NULL && nj_json_is(&it->json, ",\"variants\":")) {
-        values[1] = read_count(it, VARIANTS_MAX);
+    return nj_json_name(&it->json, &name) ? in_order(it, name) : NULL;
+}
+
+static const struct {
+    const char *key;
+    int field; /* its place in the record */
+    nj_reader read;
+} of_entry[ENTRY_FIELDS] = {
+    {"{\"groups\":", 3, read_amount},
+    {",\"images\":", 2, read_amount},
+    {",\"name\":", 0, read_kernel},
+    {",\"payload_bytes\":", 4, read_payload_bytes},
+    {",\"table\":", 5, read_section},
+    {",\"variants\":", 1, read_amount},
+};
+
+static PyObject *read_entry(nj_reading *it)
+{
+    PyObject *values[ENTRY_FIELDS] = {NULL};
+    bool whole = true;
+    for (int i = 0; whole && i < ENTRY_FIELDS; i++) {
+        PyObject *value = nj_json_is(&it->json, of_entry[i].key) ? of_entry[i].read(it) : NULL;
+        values[of_entry[i].field] = value;
+        whole = value != NULL;
     }
     return nj_read_closed(it, nj_record_make(&index_of(it)->entry, values), '}');
 }
@@ -114,7 +146,7 @@ static PyObject *read_arch(nj_reading *it, const char *suffixes)
 
 static PyObject *read_target(nj_reading *it)
 {
-    PyObject *values[4] = {NULL};
+    PyObject *values[TARGET_FIELDS] = {NULL};
     if (nj_json_is(&it->json, "{\"arch\":")) {
         values[1] = read_arch(it, "");
     }
@@ -158,57 +190,19 @@ static PyObject *read_tools(nj_reading *it)
     return nj_read_array(it, TOOLS_MAX, read_tool);
 }
 
-/* Takes a section of as many things as the count before it says, of so many bytes each. */
-static PyObject *read_counted(nj_reading *it, int64_t each_bytes)
-{
-    int64_t count = index_of(it)->taken;
-    PyObject *section = read_section(it);
-    if (section != NULL && index_of(it)->taken != each_bytes * count) {
-        Py_CLEAR(section);
-    }
-    return section;
-}
-
-static PyObject *read_images(nj_reading *it)
-{
-    return read_counted(it, LENGTH_BYTES);
-}
-
-static PyObject *read_groups(nj_reading *it)
-{
-    return read_counted(it, RECORD_BYTES);
-}
-
-/* Takes a count, kept until the section that it is of. */
-static PyObject *read_section_count(nj_reading *it)
-{
-    bool right = nj_json_count(&it->json, 0, VARIANTS_MAX, &index_of(it)->taken);
-    return right ? PyLong_FromLongLong(index_of(it)->taken) : NULL;
-}
-
 static PyObject *read_min_driver(nj_reading *it)
 {
     return read_count(it, DRIVER_MAX);
-}
-
-static PyObject *read_payload_bytes(nj_reading *it)
-{
-    return read_count(it, PAYLOAD_BYTES_MAX);
 }
 
 static const struct {
     const char *key;
     nj_reader read;
 } fields[] = {
-    {"{\"group_count\":", read_section_count},
-    {",\"groups\":", read_groups},
-    {",\"image_count\":", read_section_count},
-    {",\"images\":", read_images},
-    {",\"inputs\":", read_digest},
+    {"{\"inputs\":", read_digest},
     {",\"kernels\":", read_entries},
     {",\"min_driver\":", read_min_driver},
     {",\"name\":", nj_read_name},
-    {",\"payload_bytes\":", read_payload_bytes},
     {",\"target\":", read_target},
     {",\"toolchain\":", read_tools},
     {",\"version\":", nj_read_text},
@@ -234,8 +228,8 @@ PyObject *nj_read_index(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*OOO:read_index", &raw, &section, &entry, &target)) {
         return NULL;
     }
-    if (nj_record_of(section, 3, &index.section) == 0 && nj_record_of(entry, 3, &index.entry) == 0 &&
-        nj_record_of(target, 4, &index.target) == 0) {
+    if (nj_record_of(section, SECTION_FIELDS, &index.section) == 0 &&
+        nj_record_of(entry, ENTRY_FIELDS, &index.entry) == 0 && nj_record_of(target, TARGET_FIELDS, &index.target) == 0) {
         index.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
         read = read_index(&index);
     }

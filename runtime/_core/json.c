@@ -9,9 +9,10 @@ enum {
 
 bool nj_json_modest(const nj_json *json)
 {
-    size_t commas = 0;
-    if (json->end - json->at > BYTES_MAX) {
-        return false;
+    ptrdiff_t size = json->end - json->at, commas = 0;
+    /* most are too short to have more commas than they may */
+    if (size <= COMMAS_MAX || size > BYTES_MAX) {
+        return size <= COMMAS_MAX;
     }
     for (const unsigned char *at = json->at; at < json->end; at++) {
         commas += *at == ',';

@@ -172,7 +172,7 @@ static PyMethodDef functions[] = {
     {"read_index", nj_read_index, METH_VARARGS,
      PyDoc_STR("The fields of the index of a bundle, if it surely keeps every rule; else None.")},
     {"sum_groups", nj_sum_groups, METH_VARARGS,
-     PyDoc_STR("Sums over the images and the groups of a bundle, if all of them surely keep every rule; else None.")},
+     PyDoc_STR("Sums over the images and the groups of a kernel, if all of them surely keep every rule; else None.")},
     {"read_table", nj_read_table, METH_VARARGS,
      PyDoc_STR("The fields of a variant table, if it surely keeps every rule; else None.")},
     {"read_tuning", nj_read_tuning, METH_VARARGS,

@@ -8,7 +8,7 @@
 
 enum {
     NJ_FEW = 32,
-    NJ_RECORD_FIELDS_MAX = 4,
+    NJ_RECORD_FIELDS_MAX = 6,
 };
 
 /* What a tuple will hold. */

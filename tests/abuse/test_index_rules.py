@@ -18,7 +18,6 @@ PARTS = golden_parts()
 INDEX: dict[str, Any] = {}
 edit_index(PARTS, INDEX.update)
 
-FIELDS = [*INDEX, "kernels/table", "images", "groups", "target"]
 JUNK: tuple[Any, ...] = (None, True, -1, 1 << 70, "\n", [], {}, [[]], {"x": 1})
 
 
@@ -40,6 +39,15 @@ def swap(document: dict[str, Any]) -> None:
     document["kernels"].reverse()
 
 
+def add(index: dict[str, Any], field: str, number: int) -> None:
+    index["kernels"][1][field] += number
+
+
+def move_payload(index: dict[str, Any], length: int) -> None:
+    index["kernels"][0]["payload_bytes"] -= length
+    index["kernels"][1]["payload_bytes"] += length
+
+
 def spoken(name: str) -> Lie:
     return lambda index: put(index, ("kernels", 0, "name"), name)
 
@@ -47,9 +55,9 @@ def spoken(name: str) -> Lie:
 BROKEN: dict[str, tuple[str, Lie]] = {
     "an unknown field": ("fields", lambda index: index.update(extra=1)),
     "an unknown field of a kernel": ("fields", lambda index: index["kernels"][0].update(extra=1)),
-    "an unknown field of a section": ("fields", lambda index: index["images"].update(offset=64)),
+    "an unknown field of a section": ("fields", lambda index: index["kernels"][0]["table"].update(offset=64)),
     "no name": ("fields", lambda index: index.pop("name")),
-    "no digest": ("fields", lambda index: index["groups"].pop("sha256")),
+    "no digest": ("fields", lambda index: index["kernels"][0]["table"].pop("sha256")),
     "kernels in another order": ("order", swap),
     "a kernel twice": ("order", lambda index: put(index, ("kernels", 1, "name"), index["kernels"][0]["name"])),
     "a path up": ("name", spoken("../x")),
@@ -82,11 +90,23 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "inputs too short": ("digest", lambda index: index.update(inputs="0" * 63)),
     "a digest with a line break": ("digest", lambda index: index.update(inputs="0" * 64 + "\n")),
     "a million and one variants": ("size", lambda index: index["kernels"][0].update(variants=1_000_001)),
-    "an image more": ("size", lambda index: index.update(image_count=index["image_count"] + 1)),
-    "a group more": ("size", lambda index: index.update(group_count=index["group_count"] + 1)),
-    "a section past its limit": ("size", lambda index: index["images"].update(raw_bytes=(64 << 20) + 1)),
-    "a stored section past its limit": ("size", lambda index: index["images"].update(stored_bytes=(64 << 20) + 1)),
-    "payload past its limit": ("size", lambda index: index.update(payload_bytes=(1 << 40) + 1)),
+    "a million and one images": ("size", lambda index: index["kernels"][0].update(images=1_000_001)),
+    "a million and one groups": ("size", lambda index: index["kernels"][0].update(groups=1_000_001)),
+    "a million images": ("truncated", lambda index: index["kernels"][0].update(images=1_000_000)),
+    "a million groups": ("truncated", lambda index: index["kernels"][0].update(groups=1_000_000)),
+    "an image more": ("size", lambda index: add(index, "images", 1)),
+    "a group less": ("size", lambda index: add(index, "groups", -1)),
+    "a group as eleven images": ("size", lambda index: (add(index, "images", 11), add(index, "groups", -1))),
+    "eleven images as a group": ("pool", lambda index: (add(index, "images", -11), add(index, "groups", 1))),
+    "bytes of a kernel's payload as the next's": ("groups", lambda index: move_payload(index, 1)),
+    "bytes of the next kernel's payload": ("groups", lambda index: move_payload(index, -1)),
+    "all payload as one kernel's": ("groups", lambda index: move_payload(index, index["kernels"][0]["payload_bytes"])),
+    "a section past its limit": ("size", lambda index: index["kernels"][0]["table"].update(raw_bytes=(64 << 20) + 1)),
+    "a stored section past its limit": (
+        "size",
+        lambda index: index["kernels"][0]["table"].update(stored_bytes=(64 << 20) + 1),
+    ),
+    "payload past its limit": ("size", lambda index: index["kernels"][0].update(payload_bytes=(1 << 40) + 1)),
     "a table without variants": ("size", lambda index: index["kernels"][0].update(variants=0)),
 }
 
@@ -141,7 +161,7 @@ RAW: dict[str, tuple[str, Any]] = {
     "Infinity": ("json", lambda raw: raw.replace(b'"min_driver":12000', b'"min_driver":-Infinity')),
     "minus zero": ("json-canonical", lambda raw: raw.replace(b'"min_driver":12000', b'"min_driver":-0')),
     "5000 digits": ("json", lambda raw: raw.replace(b":12000", b":" + b"1" * 5000)),
-    "a key twice": ("json-canonical", lambda raw: raw.replace(b'{"group_count"', b'{"group_count":9,"group_count"', 1)),
+    "a key twice": ("json-canonical", lambda raw: raw.replace(b'{"groups"', b'{"groups":9,"groups"', 1)),
     "a space": ("json-canonical", lambda raw: raw.replace(b'"min_driver":', b'"min_driver": ')),
     "a line break after it": ("json-canonical", lambda raw: raw + b"\n"),
     "something after it": ("json", lambda raw: raw + b"{}"),
@@ -211,20 +231,22 @@ def _plus_one(raw: bytes) -> bytes:
 
 
 SECTIONS: dict[str, tuple[str, str, Any]] = {
-    "an empty image": ("images", "size", lambda raw: bytes(4) + raw[4:]),
-    "an image past the limit": ("images", "size", lambda raw: raw[:-4] + ((64 << 20) + 1).to_bytes(4, "little")),
-    "an image of another length": ("images", "groups", _plus_one),
-    "lengths that end in the middle": ("images", "size", lambda raw: raw[:-1]),
-    "no images": ("images", "pool", lambda raw: b""),
-    "a group of no images": ("groups", "groups", _group(0, 0, lambda _: 0)),
-    "a group of more images": ("groups", "groups", _group(0, 0, lambda n: n + 1)),
-    "a group of 2^32-1 images": ("groups", "groups", _group(0, 0, lambda _: -1)),
-    "a group stored longer": ("groups", "groups", _group(1, 1, lambda n: n + 1)),
-    "a group stored past the limit": ("groups", "groups", _group(1, 1, lambda _: -1)),
-    "a group with more in it": ("groups", "groups", _group(1, 2, lambda n: n + 1)),
-    "one group less": ("groups", "groups", lambda raw: raw[:-44]),
-    "a group that ends in the middle": ("groups", "size", lambda raw: raw[:-1]),
-    "groups swapped": ("groups", "groups", lambda raw: raw[44:] + raw[:44]),
+    "an empty image": ("images 1", "size", lambda raw: bytes(4) + raw[4:]),
+    "an image past the limit": ("images 1", "size", lambda raw: raw[:-4] + ((64 << 20) + 1).to_bytes(4, "little")),
+    "an image of another length": ("images 1", "groups", _plus_one),
+    "lengths that end in the middle": ("images 1", "size", lambda raw: raw[:-1]),
+    "no images": ("images 1", "pool", lambda raw: b""),
+    "an image more than groups hold": ("images 1", "groups", lambda raw: raw + raw[:4]),
+    "a group of no images": ("groups 1", "groups", _group(0, 0, lambda _: 0)),
+    "a group of more images": ("groups 1", "groups", _group(0, 0, lambda n: n + 1)),
+    "a group of 2^32-1 images": ("groups 1", "groups", _group(0, 0, lambda _: -1)),
+    "a group stored longer": ("groups 1", "groups", _group(1, 1, lambda n: n + 1)),
+    "a group stored past the limit": ("groups 1", "groups", _group(1, 1, lambda _: -1)),
+    "a group with more in it": ("groups 1", "groups", _group(1, 2, lambda n: n + 1)),
+    "one group less": ("groups 1", "groups", lambda raw: raw[:-44]),
+    "no groups": ("groups 1", "groups", lambda raw: b""),
+    "a group that ends in the middle": ("groups 1", "size", lambda raw: raw[:-1]),
+    "raw lengths swapped": ("groups 1", "groups", lambda raw: raw[:8] + raw[52:56] + raw[12:52] + raw[8:12] + raw[56:]),
 }
 
 
@@ -235,9 +257,31 @@ def test_a_wrong_section_is_named(tmp_path: Path, case: str) -> None:
 
 
 def test_a_digest_of_a_group_is_checked(tmp_path: Path) -> None:
-    error = refuse(tmp_path, edit_raw(PARTS, "groups", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])))
+    error = refuse(tmp_path, edit_raw(PARTS, "groups 1", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])))
     assert "SHA-256" in str(error)
-    assert "group 1" in str(error)
+    assert "kernel scale group 1" in str(error)
+
+
+def test_groups_in_another_order_are_told_by_their_digests(tmp_path: Path) -> None:
+    error = refuse(tmp_path, edit_raw(PARTS, "groups 1", lambda raw: raw[44:] + raw[:44]))
+    assert "SHA-256" in str(error)
+
+
+def place_together(index: dict[str, Any]) -> None:
+    """Have the index list images and groups once for all kernels, as it did before it was released."""
+    section = dict(index["kernels"][0]["table"])
+    totals = {
+        field: sum(entry.pop(field) for entry in index["kernels"]) for field in ("images", "groups", "payload_bytes")
+    }
+    index.update(image_count=totals["images"], images=section, group_count=totals["groups"], groups=section)
+    index["payload_bytes"] = totals["payload_bytes"]
+
+
+def test_a_bundle_that_places_all_images_together_is_refused(tmp_path: Path) -> None:
+    error = refuse(tmp_path, edit_index(PARTS, place_together))
+    assert rule_of(error) == "fields"
+    for field in ("group_count", "groups", "image_count", "images", "payload_bytes"):
+        assert f"unknown field '{field}'" in str(error)
 
 
 def test_opening_reads_no_table_and_no_image(tmp_path: Path) -> None:
@@ -247,7 +291,7 @@ def test_opening_reads_no_table_and_no_image(tmp_path: Path) -> None:
     with BundleFile(path) as bundle:
         assert bundle.kernels == ("fill", "scale")
         assert len(bundle.table("scale")) == 16
-        assert bundle.image(0)
+        assert bundle.image("scale", 0)
         with pytest.raises(BundleError):
             bundle.verify()
 

@@ -63,7 +63,7 @@ OTHER_IMAGES: dict[str, tuple[Image, str]] = {
 def with_image(path: Path, image: bytes) -> Path:
     """Write a bundle whose only image is another, sealed with right hashes."""
     parts = Parts.of(kernel("add", {"x": "*fp16", "n": "i32", "m": "i64"}))
-    path.write_bytes(Parts(parts.index, parts.tables, (image,), (1,)).seal())
+    path.write_bytes(Parts(parts.index, parts.tables, ((image,),), ((1,),)).seal())
     return path
 
 

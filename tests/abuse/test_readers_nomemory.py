@@ -44,7 +44,7 @@ def read_launch() -> tuple[Any, ...] | None:
 
 
 def sum_groups() -> tuple[Any, ...] | None:
-    return _core.sum_groups(b"\1\0\0\0" * 60, (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10)
+    return _core.sum_groups(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60)
 
 
 def plain_slots() -> tuple[Any, ...] | None:

@@ -16,7 +16,7 @@ from tests.support.bundles import compress
 from tests.support.hostile import golden_parts, read_everything
 
 RAW = b"what the frame holds, " * 8
-PARTS = ("index", "table 0", "table 1", "images", "groups", "group 0", "group 1")
+PARTS = ("index", "section 0", "section 1", "group 0", "group 1", "group 2")
 MAGIC, SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"
 MIB = 1 << 20
 
@@ -159,7 +159,7 @@ def test_other_right_frames_are_as_good(tmp_path: Path, part: str) -> None:
 def test_a_bomb_is_refused_before_anything_is_allocated(tmp_path: Path, part: str, size: int) -> None:
     if part != "index" and size < 64 * MIB:
         pytest.skip("within the limit of that part")
-    # a kilobyte that claims to be large; only the index and the groups section declare sizes that are not the frame's
+    # a kilobyte that claims to be large; only the index and the sections of kernels declare sizes that are not the frame's
     path = tmp_path / "bomb.nojit"
     path.write_bytes(sealed_with(part, lambda raw: frame(raw, declared=size, size_bytes=8)))
     tracemalloc.start()

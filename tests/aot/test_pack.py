@@ -62,7 +62,7 @@ def test_what_goes_in_comes_out(tmp_path_factory, drawn, arch):
         assert bundle.kernels == tuple(kernel.name for kernel in kernels)
         for kernel in kernels:
             table = bundle.table(kernel.name)
-            images = sorted(bundle.image(number) for number in table.columns["image"])
+            images = sorted(bundle.image(kernel.name, number) for number in table.columns["image"])
             assert images == sorted(compiled.image for _, compiled in kernel.variants)
             assert sorted(table.columns["registers"]) == sorted(made.registers for _, made in kernel.variants)
 
@@ -72,30 +72,31 @@ def replace_name(entry: Any, name: str) -> Any:
 
 
 class TestImages:
-    def test_equal_ones_are_stored_once_over_all_kernels(self, tmp_path):
+    def test_equal_ones_of_a_kernel_are_stored_once(self, tmp_path):
         shared, own = noise(1, 500), noise(2, 500)
         content = bundle_content(content_of("a", [shared, own, shared]), content_of("b", [shared]))
         packed = pack(content)
-        assert (packed.images, packed.image_bytes) == (2, 1000)
+        assert (packed.images, packed.image_bytes) == (3, 1500)
         with read(content, tmp_path) as bundle:
             numbers = bundle.table("a").columns["image"]
-            assert [bundle.image(number) for number in numbers] == [shared, own, shared]
-            assert bundle.image(bundle.table("b").columns["image"][0]) == shared
-            assert bundle.index.image_count == 2
+            assert [bundle.image("a", number) for number in numbers] == [shared, own, shared]
+            assert bundle.image("b", bundle.table("b").columns["image"][0]) == shared
+            assert [entry.images for entry in bundle.index.kernels] == [2, 1]
+            assert [entry.groups for entry in bundle.index.kernels] == [1, 1]
 
     def test_groups_keep_to_their_limit(self, tmp_path):
         images = [noise(seed, GROUP_RAW_BYTES // 4 + 1) for seed in range(10)]
         with read(bundle_content(content_of("k", images)), tmp_path) as bundle:
-            assert [group.images for group in bundle.groups()] == [3, 3, 3, 1]
-            assert all(group.raw_bytes <= GROUP_RAW_BYTES for group in bundle.groups())
+            assert [group.images for group in bundle.groups("k")] == [3, 3, 3, 1]
+            assert all(group.raw_bytes <= GROUP_RAW_BYTES for group in bundle.groups("k"))
             assert sorted(bundle.images()) == sorted(images)
 
     def test_an_image_past_the_limit_has_a_group_for_itself(self, tmp_path):
         images = [noise(1, 100), noise(2, GROUP_RAW_BYTES + 1), noise(3, 100)]
         with read(bundle_content(content_of("k", images)), tmp_path) as bundle:
-            sizes = sorted(group.raw_bytes for group in bundle.groups())
+            sizes = sorted(group.raw_bytes for group in bundle.groups("k"))
             assert sizes[-1] == GROUP_RAW_BYTES + 1
-            assert sum(group.images for group in bundle.groups()) == 3
+            assert sum(group.images for group in bundle.groups("k")) == 3
             assert sorted(bundle.images()) == sorted(images)
 
     def test_look_alikes_are_neighbours(self):

@@ -317,6 +317,6 @@ def test_an_image_that_only_python_passes_is_launched(tmp_path: Path, fakecuda: 
     image.sections += [[f".more.{number}", PROGBITS, b"", 0, 0] for number in range(120)]
     parts = Parts.of(kernel("add", {"n": "i32"}))
     path = tmp_path / "a.nojit"
-    path.write_bytes(Parts(parts.index, parts.tables, (image.build(),), (1,)).seal())
+    path.write_bytes(Parts(parts.index, parts.tables, ((image.build(),),), ((1,),)).seal())
     loader.load(path).kernel("add")[(1,)](7)
     assert fakecuda.last_launch().ints() == (7, 0, 0)

@@ -1,65 +1,88 @@
-"""The sums over images and groups in C, held against the rules as the specification states them."""
+"""Where a kernel's images lie: the sums over them in C, held against the rules as the specification states them."""
 
 from __future__ import annotations
 
+import os
 import struct
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nojit import runtime
 from nojit.runtime import _core
-from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX
-from nojit.runtime.payload import _refuse_groups
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleError, BundleFormatError
+from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, KernelEntry, Section
+from nojit.runtime.payload import Placement, _refuse_groups, decode_placement, split_section
+
+from tests.fakecuda import FakeCuda
+from tests.support.bundles import Parts, kernel
 
 Sizes = list[list[int]]
 """The length of each image, by group."""
 
 
-def sections(sizes: Sizes, stored: list[int]) -> tuple[bytes, bytes]:
-    """Lay out both sections."""
+def placement(sizes: Sizes, stored: list[int]) -> bytes:
+    """Lay out what stands behind a table."""
     images = b"".join([struct.pack("<I", size) for group in sizes for size in group])
     groups = zip(sizes, stored, strict=True)
-    return images, b"".join([struct.pack("<III32x", len(group), packed, sum(group)) for group, packed in groups])
+    return images + b"".join([struct.pack("<III32x", len(group), packed, sum(group)) for group, packed in groups])
 
 
-def sums(images: bytes, groups: bytes) -> list[list[int]] | None:
-    told = _core.sum_groups(images, groups)
+def count(sizes: Sizes) -> int:
+    return sum(map(len, sizes))
+
+
+def sums(raw: bytes, images: int) -> list[list[int]] | None:
+    told = _core.sum_groups(raw, images)
     return None if told is None else [memoryview(numbers).cast("Q").tolist() for numbers in told]
 
 
-def refused(images: bytes, groups: bytes) -> bool:
+def refused(raw: bytes, images: int) -> bool:
     try:
-        _refuse_groups(images, groups, "here")
+        _refuse_groups(raw, images, "here")
     except BundleFormatError:
         return True
     return False
 
 
 image_sizes = st.integers(1, 1 << 20)
-bundles = st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.integers(0, 1 << 20)), max_size=8)
+kernels = st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.integers(0, 1 << 20)), max_size=8)
 
 
-@given(bundles)
+@given(kernels)
 def test_sums_are_those_of_the_lengths(groups: list[tuple[list[int], int]]) -> None:
     sizes, stored = [sizes for sizes, _ in groups], [packed for _, packed in groups]
     flat = [size for group in sizes for size in group]
     expected = [[*accumulate(numbers, initial=0)] for numbers in ([*map(len, sizes)], flat, stored)]
-    assert sums(*sections(sizes, stored)) == expected
-    assert not refused(*sections(sizes, stored))
+    assert sums(placement(sizes, stored), len(flat)) == expected
+    assert not refused(placement(sizes, stored), len(flat))
 
 
 @settings(max_examples=300)
-@given(bundles.filter(bool), st.data())
+@given(kernels.filter(bool), st.data())
 def test_what_is_passed_is_what_python_passes(groups: list[tuple[list[int], int]], data: st.DataObject) -> None:
-    images, records = sections([sizes for sizes, _ in groups], [packed for _, packed in groups])
-    part = data.draw(st.sampled_from([images, records]))
-    place = data.draw(st.integers(0, len(part) // 4 - 1)) * 4
+    sizes = [sizes for sizes, _ in groups]
+    raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes)
+    place = data.draw(st.integers(0, len(raw) // 4 - 1)) * 4
     word = data.draw(st.sampled_from([0, 1, 2, IMAGE_BYTES_MAX, IMAGE_BYTES_MAX + 1, (1 << 32) - 1]))
-    changed = part[:place] + struct.pack("<I", word) + part[place + 4 :]
-    images, records = (changed, records) if part is images else (images, changed)
-    assert (sums(images, records) is None) == refused(images, records)
+    changed = raw[:place] + struct.pack("<I", word) + raw[place + 4 :]
+    assert (sums(changed, images) is None) == refused(changed, images)
+
+
+@settings(max_examples=300)
+@given(kernels.filter(bool), st.integers(-3, 3))
+def test_so_it_is_if_records_are_read_as_lengths(groups: list[tuple[list[int], int]], more: int) -> None:
+    # eleven lengths are as long as a record
+    sizes = [sizes for sizes, _ in groups]
+    raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes) + 11 * more
+    if 0 <= 4 * images <= len(raw):
+        assert (sums(raw, images) is None) == refused(raw, images)
 
 
 @pytest.mark.parametrize(
@@ -73,18 +96,126 @@ def test_what_is_passed_is_what_python_passes(groups: list[tuple[list[int], int]
     ],
 )
 def test_each_rule_is_kept(sizes: Sizes, stored: list[int]) -> None:
-    images, groups = sections(sizes, stored)
-    assert sums(images, groups) is None
-    assert refused(images, groups)
+    raw, images = placement(sizes, stored), count(sizes)
+    assert sums(raw, images) is None
+    assert refused(raw, images)
 
 
 def test_the_longest_are_summed() -> None:
-    images, groups = sections([[IMAGE_BYTES_MAX]] * 3, [GROUP_BYTES_MAX] * 3)
+    raw = placement([[IMAGE_BYTES_MAX]] * 3, [GROUP_BYTES_MAX] * 3)
     longest = [0, IMAGE_BYTES_MAX, 2 * IMAGE_BYTES_MAX, 3 * IMAGE_BYTES_MAX]
-    assert sums(images, groups) == [[0, 1, 2, 3], longest, longest]
+    assert sums(raw, 3) == [[0, 1, 2, 3], longest, longest]
 
 
 def test_parts_of_entries_are_refused() -> None:
-    images, groups = sections([[1, 2], [3]], [1, 1])
-    assert sums(images[:-1], groups) is sums(images, groups[:-1]) is sums(images, groups + b"\0") is None
-    assert sums(b"", b"") == [[0], [0], [0]]
+    raw = placement([[1, 2], [3]], [1, 1])
+    for changed in (raw[:-1], raw + b"\0", raw[1:], raw[:12]):
+        assert sums(changed, 3) is None
+    for images in (-1, 2, 4, len(raw) // 4 + 1, 1 << 62):
+        assert sums(raw, images) is None
+    assert sums(b"", 0) == [[0], [0], [0]]
+
+
+def entry(images: int, groups: int, payload_bytes: int) -> KernelEntry:
+    return KernelEntry("add", 1, images, groups, payload_bytes, Section(0, 0, ""))
+
+
+def test_images_are_found_in_their_groups() -> None:
+    raw = placement([[5, 7], [11], [13, 17, 19]], [100, 200, 300])
+    told = decode_placement(raw, entry(6, 3, 600), "here")
+    places = [told.place(image) for image in range(6)]
+    assert places == [(0, 0, 5), (0, 5, 12), (1, 0, 11), (2, 0, 13), (2, 13, 30), (2, 30, 49)]
+    assert [told.group(number).raw_bytes for number in range(len(told))] == [12, 11, 49]
+    assert [*told.stored_starts] == [0, 100, 300, 600]
+    for image in (-1, 6):
+        with pytest.raises(IndexError, match="expected an image below 6"):
+            told.place(image)
+
+
+def rule_of(read: Callable[[], Placement | tuple[bytes, bytes]]) -> str:
+    with pytest.raises(BundleFormatError, match="at here") as caught:
+        read()
+    return caught.value.rule
+
+
+def test_groups_fill_the_payload_of_their_kernel() -> None:
+    raw = placement([[5, 7], [11]], [100, 200])
+    for payload_bytes in (0, 299, 301):
+        assert rule_of(lambda said=payload_bytes: decode_placement(raw, entry(3, 2, said), "here")) == "groups"
+
+
+def test_a_section_is_parted_from_its_end() -> None:
+    assert split_section(b"table" + bytes(4 + 44), entry(1, 1, 0), "here") == (b"table", bytes(48))
+    assert split_section(bytes(48), entry(1, 1, 0), "here") == (b"", bytes(48))
+    assert split_section(b"table", entry(0, 0, 0), "here") == (b"table", b"")
+    for raw in (b"", bytes(47)):
+        assert rule_of(lambda raw=raw: split_section(raw, entry(1, 1, 0), "here")) == "truncated"
+
+
+# -- what a first launch reads ---------------------------------------------------------------------------------------
+
+ADD = kernel("add", {"x_ptr": "*fp16", "n": "i32"}, hints=[{"x_ptr": 16}], grid=["cdiv(n, 1024)"])
+# before it and behind it in the file
+ABS, EXP = (kernel(name, {"x_ptr": "*fp16", "n": "i32"}) for name in ("abs", "exp"))
+
+
+def library(images: int) -> Parts:
+    """A bundle with a small kernel among two that have so many images each, ten to a group."""
+    parts = Parts.of(ADD, ABS, EXP)
+    many = tuple([str(number).encode() for number in range(images)])
+    own, sizes = parts.images[1], parts.group_sizes[1]
+    assert [name for name, _, _ in parts.tables] == ["abs", "add", "exp"]
+    tens = (10,) * (images // 10)
+    return replace(parts, images=(many, own, many), group_sizes=(tens, sizes, tens))
+
+
+@pytest.fixture
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count what is read of files at a place."""
+    lengths: list[int] = []
+    pread = os.pread
+
+    def counted(fd: int, length: int, start: int) -> bytes:
+        data = pread(fd, length, start)
+        lengths.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    return lengths
+
+
+def test_a_first_launch_reads_no_more_of_a_larger_library(
+    tmp_path: Path, fakecuda: FakeCuda, faketorch: Any, read_bytes: list[int]
+) -> None:
+    read = []
+    for images in (100, 10_000):
+        path = tmp_path / f"{images}.nojit"
+        path.write_bytes(library(images // 2).seal())
+        read_bytes.clear()
+        with runtime.load(path) as bundle:
+            bundle.kernel("add")(faketorch.Tensor(0x4000), 64)
+            (file,) = bundle.files
+            assert sum(one.images for one in file.index.kernels) == images + len(ADD.images)
+            header, index, *rest = read_bytes
+            assert (header, index) == (64, file._header.index_bytes)
+            one = file.entry("add")
+            assert rest == [one.table.stored_bytes, one.payload_bytes]
+            read.append(rest)
+    assert read[0] == read[1]
+    assert fakecuda.launch_count() == 2
+
+
+def test_another_kernels_images_are_nobodys_business(tmp_path: Path) -> None:
+    path = tmp_path / "broken.nojit"
+    path.write_bytes(
+        library(20).seal(edit=lambda part, raw: bytes(len(raw)) if part in {"images 0", "groups 2"} else raw)
+    )
+    with BundleFile(path) as file:
+        assert file.image("add", 0) == ADD.images[0]
+        assert len(file.table("add")) == 2
+        for name, rule in (("abs", "size"), ("exp", "groups")):
+            with pytest.raises(BundleFormatError, match=f"kernel {name}") as caught:
+                file.table(name)
+            assert caught.value.rule == rule
+        with pytest.raises(BundleError):
+            file.verify()

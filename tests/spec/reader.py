@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +17,8 @@ import zstandard
 
 _EMPTY_FRAME = bytes.fromhex("28 b5 2f fd 24 00 01 00 00 99 e9 d8 51")
 _MIB = 1 << 20
-_INDEX_FIELDS = [
-    "group_count",
-    "groups",
-    "image_count",
-    "images",
-    "inputs",
-    "kernels",
-    "min_driver",
-    "name",
-    "payload_bytes",
-    "target",
-    "toolchain",
-    "version",
-]
+_INDEX_FIELDS = ["inputs", "kernels", "min_driver", "name", "target", "toolchain", "version"]
+_KERNEL_FIELDS = ["groups", "images", "name", "payload_bytes", "table", "variants"]
 _TABLE_FIELDS = [
     "axes",
     "configs",
@@ -55,6 +44,10 @@ class Table:
     facts: dict[str, Any]
     """The JSON."""
     columns: dict[str, tuple[int, ...]]
+    sizes: tuple[int, ...]
+    """Lengths of its images."""
+    groups: tuple[tuple[int, int, int, bytes], ...]
+    """Their records: images, stored bytes, raw bytes, SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,7 @@ class Bundle:
     index: dict[str, Any]
     tables: dict[str, Table]
     images: tuple[bytes, ...]
+    """Of all kernels, in file order."""
 
 
 def read_bundle(data: bytes) -> Bundle:
@@ -75,28 +69,29 @@ def read_bundle(data: bytes) -> Bundle:
     _expect(max(stored, raw) <= 16 * _MIB, "an index of at most 16 MiB")
     place = _Place(data, 64)
     index = _json(place.take(stored, raw, digest), _INDEX_FIELDS)
-    tables = {
-        kernel["name"]: _table(place.section(kernel["table"]), kernel["variants"], index["image_count"])
-        for kernel in index["kernels"]
-    }
-    _expect(list(tables) == sorted(tables) and len(tables) == len(index["kernels"]), "kernels sorted, each once")
-    sizes = [size for (size,) in struct.iter_unpack("<I", place.section(index["images"]))]
-    groups = list(struct.iter_unpack("<III32s", place.section(index["groups"])))
-    _expect(len(sizes) == index["image_count"] and len(groups) == index["group_count"], "the counts of the index")
-    images: list[bytes] = []
-    for count, stored, raw, digest in groups:
-        members = sizes[len(images) : len(images) + count]
-        _expect(len(members) == count > 0 and sum(members) == raw <= 64 * _MIB, "a group of the images listed")
-        content = place.take(stored, raw, digest)
-        for size in members:
-            images.append(content[:size])
-            content = content[size:]
-    _expect(len(images) == len(sizes), "groups that hold every image")
-    _expect(sum(stored for _, stored, _, _ in groups) == index["payload_bytes"], "a payload of the stated length")
+    kernels = index["kernels"]
+    _expect(all(sorted(kernel) == _KERNEL_FIELDS for kernel in kernels), "the fields of a kernel")
+    tables = {kernel["name"]: _table(place.section(kernel["table"]), kernel) for kernel in kernels}
+    _expect(list(tables) == sorted(tables) and len(tables) == len(kernels), "kernels sorted, each once")
+    images = [image for kernel in kernels for image in _images(place, tables[kernel["name"]], kernel["payload_bytes"])]
     _expect(place.at == len(data), "nothing after the last group")
     return Bundle(
         hashlib.sha256(data[64 : 64 + struct.unpack_from("<Q", data, 16)[0]]).hexdigest(), index, tables, tuple(images)
     )
+
+
+def _images(place: _Place, table: Table, payload_bytes: int) -> Iterator[bytes]:
+    sizes = list(table.sizes)
+    for count, stored, raw, digest in table.groups:
+        members = sizes[:count]
+        _expect(len(members) == count > 0 and sum(members) == raw <= 64 * _MIB, "a group of the images listed")
+        content = place.take(stored, raw, digest)
+        del sizes[:count]
+        for size in members:
+            yield content[:size]
+            content = content[size:]
+    _expect(not sizes, "groups that hold every image")
+    _expect(sum(stored for _, stored, _, _ in table.groups) == payload_bytes, "groups of the stated length")
 
 
 def value(encoded: Any) -> Any:
@@ -154,10 +149,12 @@ def _canonical(document: Any) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
-def _table(raw: bytes, rows: int, image_count: int) -> Table:
+def _table(raw: bytes, kernel: dict[str, Any]) -> Table:
+    rows, images, groups = kernel["variants"], kernel["images"], kernel["groups"]
     (length,) = struct.unpack_from("<I", raw)
     start = 4 + -(-length // 4) * 4
-    _expect(len(raw) == start + 4 * rows * len(_COLUMNS), "eight columns of as many rows")
+    end = start + 4 * rows * len(_COLUMNS)
+    _expect(len(raw) == end + 4 * images + 44 * groups, "columns of as many rows, lengths and records of groups")
     _expect(not raw[4 + length : start].strip(b" "), "padding of spaces")
     facts = _json(raw[4 : 4 + length], _TABLE_FIELDS)
     columns = {
@@ -166,10 +163,11 @@ def _table(raw: bytes, rows: int, image_count: int) -> Table:
     keys = list(zip(*(columns[name] for name in _COLUMNS[:4]), strict=True))
     _expect(keys == sorted(set(keys)), "rows that ascend strictly")
     pools = ("meanings", "configs", "hint_sets", "derived_values", "launches")
-    limits = [*(len(facts[pool]) for pool in pools), image_count]
+    limits = [*(len(facts[pool]) for pool in pools), images]
     for name, limit in zip(_COLUMNS, limits, strict=False):
         _expect(all(number < limit for number in columns[name]), f"column {name} within its pool")
-    return Table(facts, columns)
+    sizes = struct.unpack_from(f"<{images}I", raw, end)
+    return Table(facts, columns, sizes, tuple(struct.iter_unpack("<III32s", raw[end + 4 * images :])))
 
 
 def _expect(holds: bool, what: str) -> None:

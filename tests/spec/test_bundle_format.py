@@ -113,7 +113,7 @@ def test_the_page_names_the_fields_of_a_tensor_map() -> None:
 
 
 def test_the_page_names_the_fields_of_a_section() -> None:
-    assert ", ".join(f'"{field}"' for field in keys_of(INDEX, "images")) in TEXT
+    assert ", ".join(f'"{field}"' for field in keys_of(INDEX, "kernels", 0, "table")) in TEXT
 
 
 def test_the_page_names_the_columns_in_order() -> None:
@@ -135,14 +135,14 @@ def _power(number: int) -> str:
 def test_the_limits_are_the_codes() -> None:
     limits = {
         "index, stored or raw": {layout.INDEX_BYTES_MAX, layout.INDEX_RAW_BYTES_MAX},
-        "a table or section, stored or raw": {layout.SECTION_RAW_BYTES_MAX},
+        "a kernel's section, stored or raw": {layout.SECTION_RAW_BYTES_MAX},
         "a group, stored or raw": {layout.GROUP_BYTES_MAX},
         "an image": {layout.IMAGE_BYTES_MAX},
         "zstd window": {1 << layout.WINDOW_LOG_MAX},
         "JSON of one document": {strict.JSON_BYTES_MAX},
         "commas in one document": {strict.JSON_COMMAS_MAX},
         "kernels": {layout.KERNELS_MAX},
-        "variants of a kernel, images, groups": {layout.VARIANTS_MAX, strict.POOL_MAX},
+        "variants, images, groups of a kernel": {layout.VARIANTS_MAX, strict.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
     }
     said = {what: {_number(most)} for what, most in rows(PAGE, "limits")}

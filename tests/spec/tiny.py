@@ -13,7 +13,6 @@ from nojit.runtime.format import (
     HEADER_BYTES,
     PROFILE_SCRATCH,
     BundleIndex,
-    Section,
     TargetInfo,
     decode_header,
     decode_index,
@@ -57,7 +56,6 @@ TABLE = KernelTable(
 
 def tiny_bundle() -> bytes:
     """Lay out the example."""
-    empty = Section(0, 0, "")
     index = BundleIndex(
         name="tiny",
         version="1.0",
@@ -66,30 +64,17 @@ def tiny_bundle() -> bytes:
         min_driver=13000,
         inputs="0" * 64,
         kernels=(),
-        images=empty,
-        image_count=0,
-        groups=empty,
-        group_count=0,
-        payload_bytes=0,
     )
-    return Parts(index, (("scale", 2, encode_table(TABLE)),), IMAGES, (2,)).seal()
+    return Parts(index, (("scale", 2, encode_table(TABLE)),), (IMAGES,), ((2,),)).seal()
 
 
 def render(data: bytes) -> str:
     """Show a bundle as the page does: each part as it is stored, and what comes out of it."""
     header = decode_header(data, "tiny")
     index = decode_index(_open(data, HEADER_BYTES, header.index_bytes), "tiny")
-    names = [
-        "header",
-        "index",
-        *(f"table of `{kernel.name}`" for kernel in index.kernels),
-        "images",
-        "groups",
-        "group 0",
-    ]
-    tables = [kernel.table.stored_bytes for kernel in index.kernels]
-    lengths = [HEADER_BYTES, header.index_bytes, *tables, index.images.stored_bytes, index.groups.stored_bytes]
-    lengths.append(index.payload_bytes)
+    (kernel,) = index.kernels
+    names = ["header", "index", f"section of `{kernel.name}`", f"group 0 of `{kernel.name}`"]
+    lengths = [HEADER_BYTES, header.index_bytes, kernel.table.stored_bytes, kernel.payload_bytes]
     text, at = "\n", 0
     for name, length in zip(names, lengths, strict=True):
         text += f"{name.capitalize()}, {length} bytes at {at}:\n\n```hex\n{_dump(data[at : at + length], at)}```\n\n"
@@ -111,34 +96,30 @@ def _dump(data: bytes, at: int) -> str:
 def _explain(name: str, raw: bytes) -> str:
     if name == "index":
         return f"Decompressed, {len(raw)} bytes, here with white space that is not in the file:\n\n```json\n{_pretty(raw)}\n```\n\n"
-    if name.startswith("table"):
+    if name.startswith("section"):
         (length,) = struct.unpack_from("<I", raw)
         columns = raw[4 + length + -length % 4 :]
+        behind = columns[8 * len(COLUMNS) :]
         lines = "".join(f"{column:<12}{columns[8 * i : 8 * i + 8].hex(' ')}\n" for i, column in enumerate(COLUMNS))
         return (
             f"Decompressed, {len(raw)} bytes. First `{raw[:4].hex(' ')}`, the length of the JSON: {length}. Then the JSON, "
             f"again with white space:\n\n```json\n{_pretty(raw[4 : 4 + length])}\n```\n\n"
             f"Then {_counted(-length % 4)} of padding and the columns of two rows:\n\n```text\n{lines}```\n\n"
+            f"Then the lengths of two images, and one group:\n\n```text\n{''.join(_placement(behind))}```\n\n"
         )
-    return f"Decompressed, {len(raw)} bytes:\n\n```text\n" + "".join(_plain(name, raw)) + "```\n\n"
+    return f"Decompressed, {len(raw)} bytes:\n\n```text\n{raw.decode('ascii')}\n```\n\n"
 
 
 def _counted(number: int) -> str:
     return "1 byte" if number == 1 else f"{number} bytes"
 
 
-def _plain(name: str, raw: bytes) -> Iterator[str]:
-    if name == "images":
-        yield from (f"{raw[i : i + 4].hex(' ')}  a length of {size}\n" for i, size in _words(raw))
-    elif name == "groups":
-        yield f"{raw[:4].hex(' ')}  images\n{raw[4:8].hex(' ')}  stored bytes\n{raw[8:12].hex(' ')}  raw bytes\n"
-        yield f"{raw[12:].hex(' ')}\n"
-    else:
-        yield f"{raw.decode('ascii')}\n"
-
-
-def _words(raw: bytes) -> list[tuple[int, int]]:
-    return [(4 * i, word) for i, (word,) in enumerate(struct.iter_unpack("<I", raw))]
+def _placement(raw: bytes) -> Iterator[str]:
+    for at in (0, 4):
+        yield f"{raw[at : at + 4].hex(' ')}  a length of {struct.unpack_from('<I', raw, at)[0]}\n"
+    for at, what in ((8, "images"), (12, "stored bytes"), (16, "raw bytes")):
+        yield f"{raw[at : at + 4].hex(' ')}  {what}\n"
+    yield f"{raw[20:].hex(' ')}\n"
 
 
 def _pretty(raw: bytes) -> str:

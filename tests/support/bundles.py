@@ -268,54 +268,53 @@ class Parts:
     """A bundle before it is compressed, hashed and laid out."""
 
     index: BundleIndex
-    """Names, target and toolchain are used; sections and counts come from the other fields."""
+    """Names, target and toolchain are used; kernels come from the other fields."""
     tables: tuple[tuple[str, int, bytes], ...]
     """Of each kernel its name, its count of variants and its raw table."""
-    images: tuple[bytes, ...]
-    group_sizes: tuple[int, ...]
-    """How many images each group holds."""
+    images: tuple[tuple[bytes, ...], ...]
+    """Of each kernel."""
+    group_sizes: tuple[tuple[int, ...], ...]
+    """Of each kernel, how many images each of its groups holds."""
 
     def seal(self, edit: Edit = _leave, frame: Edit = _frame) -> bytes:
         """Lay out the bundle with right lengths and hashes.
 
         Args:
-            edit: gets the name and the raw bytes of each part, gives the raw bytes to store. Parts come in the order
-                ``table 0``..., ``group 0``..., ``images``, ``groups``, ``index``, ``header``.
-            frame: gets the name and the raw bytes of each part but the header, gives the frame to store.
+            edit: gets the name and the raw bytes of each part, gives the raw bytes to store. Of kernel 0 come its groups,
+                ``group 0``..., then ``table 0``, ``images 0`` and ``groups 0``, which lie in one section. Groups are
+                numbered on from kernel to kernel. Last come ``index`` and ``header``.
+            frame: gets the name and the raw bytes of each group, of each ``section 0`` and of the index, gives the frame.
         """
 
         def store(part: str, raw: bytes) -> tuple[bytes, bytes]:
             edited = edit(part, raw)
             return edited, frame(part, edited)
 
-        tables = [store(f"table {i}", raw) for i, (_, _, raw) in enumerate(self.tables)]
-        held = [store(f"group {i}", b"".join(images)) for i, images in enumerate(self._grouped())]
-        groups = [
-            Group(count, len(packed), len(raw), hashlib.sha256(packed).digest())
-            for count, (raw, packed) in zip(self.group_sizes, held, strict=True)
-        ]
-        raw_images, packed_images = store("images", encode_images(map(len, self.images)))
-        raw_groups, packed_groups = store("groups", encode_groups(groups))
-        index = replace(
-            self.index,
-            kernels=tuple(
-                KernelEntry(name, rows, _section(*stored))
-                for (name, rows, _), stored in zip(self.tables, tables, strict=True)
-            ),
-            images=_section(raw_images, packed_images),
-            image_count=len(raw_images) // 4,
-            groups=_section(raw_groups, packed_groups),
-            group_count=len(raw_groups) // 44,
-            payload_bytes=sum(len(packed) for _, packed in held),
-        )
-        raw_index, packed_index = store("index", encode_index(index))
+        entries, sections, payload = [], [], []
+        for number, (name, rows, table) in enumerate(self.tables):
+            held = [
+                store(f"group {at}", b"".join(images)) for at, images in enumerate(self._grouped(number), len(payload))
+            ]
+            groups = [
+                Group(count, len(packed), len(raw), hashlib.sha256(packed).digest())
+                for count, (raw, packed) in zip(self.group_sizes[number], held, strict=True)
+            ]
+            raw_table = edit(f"table {number}", table)
+            raw_images = edit(f"images {number}", encode_images(map(len, self.images[number])))
+            raw_groups = edit(f"groups {number}", encode_groups(groups))
+            raw = raw_table + raw_images + raw_groups
+            packed = frame(f"section {number}", raw)
+            payload += [packed for _, packed in held]
+            counts = (rows, len(raw_images) // 4, len(raw_groups) // 44, sum(len(packed) for _, packed in held))
+            entries.append(KernelEntry(name, *counts, _section(raw, packed)))
+            sections.append(packed)
+        raw_index, packed_index = store("index", encode_index(replace(self.index, kernels=tuple(entries))))
         header = Header(len(packed_index), len(raw_index), hashlib.sha256(packed_index).digest())
-        sections = [packed for _, packed in tables] + [packed_images, packed_groups] + [packed for _, packed in held]
-        return b"".join([edit("header", encode_header(header)), packed_index, *sections])
+        return b"".join([edit("header", encode_header(header)), packed_index, *sections, *payload])
 
-    def _grouped(self) -> Iterator[tuple[bytes, ...]]:
-        images = iter(self.images)
-        for count in self.group_sizes:
+    def _grouped(self, kernel: int) -> Iterator[tuple[bytes, ...]]:
+        images = iter(self.images[kernel])
+        for count in self.group_sizes[kernel]:
             yield tuple(itertools.islice(images, count))
 
     @staticmethod
@@ -327,20 +326,19 @@ class Parts:
         min_driver: int = 12000,
         group_images: int = 4,
     ) -> Parts:
-        """Take apart the bundle of `kernels`; equal images are stored once."""
-        numbers: dict[bytes, int] = {}
-        tables = []
+        """Take apart the bundle of `kernels`; equal images of a kernel are stored once."""
+        tables, images, groups = [], [], []
         for synthetic in sorted(kernels, key=lambda one: one.table.kernel):
+            numbers: dict[bytes, int] = {}
             places = [numbers.setdefault(image, len(numbers)) for image in synthetic.images]
             column = array("I", [places[image] for image in synthetic.table.columns["image"]])
             table = replace(synthetic.table, columns=synthetic.table.columns | {"image": column})
             tables.append((table.kernel, len(table), encode_table(table)))
-        whole, rest = divmod(len(numbers), group_images)
-        empty = Section(0, 0, "")
-        index = BundleIndex(
-            name, version, on, (("triton", "3.9.0"),), min_driver, "0" * 64, (), empty, 0, empty, 0, 0
-        )  # fmt: skip
-        return Parts(index, tuple(tables), tuple(numbers), (group_images,) * whole + (rest,) * bool(rest))
+            images.append(tuple(numbers))
+            whole, rest = divmod(len(numbers), group_images)
+            groups.append((group_images,) * whole + (rest,) * bool(rest))
+        index = BundleIndex(name, version, on, (("triton", "3.9.0"),), min_driver, "0" * 64, ())
+        return Parts(index, tuple(tables), tuple(images), tuple(groups))
 
 
 def _section(raw: bytes, packed: bytes) -> Section:

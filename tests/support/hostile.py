@@ -24,9 +24,10 @@ def read_everything(path: Path) -> int:
     rows = 0
     with BundleFile(path) as bundle:
         bundle.verify()
-        infos = [read_cubin(image) for image in bundle.images()]
+        images = bundle.images()
         for name in bundle.kernels:
             table = bundle.table(name)
+            infos = [read_cubin(next(images)) for _ in range(bundle.entry(name).images)]
             for row in range(len(table)):
                 table.constexprs(row)
                 table.label(row)
@@ -53,7 +54,7 @@ def use_everything(path: Path) -> int:
                 check_row(table, row, where)
                 table.label(row)
                 table.variant_id(row)
-                info = read_cubin(bundle.image(table.columns["image"][row]))
+                info = read_cubin(bundle.image(name, table.columns["image"][row]))
                 launch = table.launches[table.columns["launch"][row]]
                 check_launch(info, launch, bundle.index.target.image_arch, where)
                 rows += 1
@@ -62,7 +63,7 @@ def use_everything(path: Path) -> int:
 
 @functools.cache
 def golden_parts() -> Parts:
-    """A bundle of two kernels with everything that a table can say, and two groups of images."""
+    """A bundle of two kernels with everything that a table can say, and three groups of images."""
     scale = kernel(
         "scale",
         {"x_ptr": "*{dtype}", "n": "i32", "factor": "fp32", "BLOCK": "constexpr", "EVEN": "constexpr"},

@@ -60,7 +60,8 @@ class Mutator:
         self.golden = parts.seal(frame=_frame)
         self._random = random.Random(seed)
         self._names: list[str] = []
-        parts.seal(edit=self._note, frame=_frame)
+        self._frames: list[str] = []
+        parts.seal(edit=self._note, frame=self._note_frame)
         self._paths: dict[str, tuple[NodePath, ...]] = {}
         # structures break most: they come most
         self._ways: tuple[tuple[Callable[[], Mutant], int], ...] = (
@@ -93,6 +94,10 @@ class Mutator:
 
     def _seal(self, part: str, change: _Change) -> bytes:
         return self._parts.seal(edit=lambda name, raw: change(raw) if name == part else raw, frame=_frame)
+
+    def _note_frame(self, part: str, raw: bytes) -> bytes:
+        self._frames.append(part)
+        return _frame(part, raw)
 
     def _pick(self, prefix: str = "") -> str:
         return self._random.choice([name for name in self._names if name.startswith(prefix)])
@@ -136,7 +141,9 @@ class Mutator:
     def _sealed_words(self) -> Mutant:
         """Overwrite numbers of four or eight bytes where numbers are."""
         return self._overwrite_words(
-            self._random.choice(("images", "groups", "header", self._pick("table"), self._pick("table")))
+            self._random.choice(
+                (self._pick("images"), self._pick("groups"), "header", self._pick("table"), self._pick("table"))
+            )
         )
 
     def _overwrite_words(self, part: str) -> Mutant:
@@ -153,9 +160,7 @@ class Mutator:
         return Mutant(self._seal(part, change), f"sealed words of {_kind(part)}")
 
     def _sealed_frame(self) -> Mutant:
-        part = self._pick()
-        while part == "header":
-            part = self._pick()
+        part = self._random.choice(self._frames)
 
         def lie(name: str, raw: bytes) -> bytes:
             frame = _frame(name, raw)

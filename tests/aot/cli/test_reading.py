@@ -65,7 +65,7 @@ def test_inspect_kernel_lists_variants(run: Run, document: Document, bundle: Pat
     with BundleFile(bundle) as opened:
         table = opened.table("scale")
         for row, variant in enumerate(written["variants"]):
-            image = opened.image(table.columns["image"][row])
+            image = opened.image("scale", table.columns["image"][row])
             assert variant["id"] == table.variant_id(row)
             assert variant["image_sha256"] == hashlib.sha256(image).hexdigest()
             assert variant["image_bytes"] == len(image)
@@ -184,7 +184,7 @@ def test_verify_image_that_is_no_cubin(run: Run, tmp_path: Path) -> None:
 
 def test_verify_refuses_an_image_that_no_variant_uses(run: Run, tmp_path: Path) -> None:
     parts = Parts.of(kernel("copy", {"x_ptr": ADDRESS}), group_images=1)
-    spare = replace(parts, images=(*parts.images, b"spare"), group_sizes=(1, 1))
+    spare = replace(parts, images=((*parts.images[0], b"spare"),), group_sizes=((1, 1),))
     (tmp_path / "x.nojit").write_bytes(spare.seal())
     result = run("verify", tmp_path / "x.nojit")
     assert result.exit_code == 3
@@ -291,7 +291,7 @@ def test_extract_writes_each_variant(run: Run, document: Document, bundle: Path,
     with BundleFile(bundle) as opened:
         table = opened.table("scale")
         for row, file in enumerate(written["files"]):
-            image = opened.image(table.columns["image"][row])
+            image = opened.image("scale", table.columns["image"][row])
             assert Path(file["cubin"]).read_bytes() == image
             facts = json.loads(Path(file["facts"]).read_text())
             assert facts["image_sha256"] == hashlib.sha256(image).hexdigest()
