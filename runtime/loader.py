@@ -212,9 +212,12 @@ def _merge(
     for file in files:
         source = Source.of(Images(file))
         for kernel in file.kernels:
-            known = sources.setdefault(kernel, [])
-            rival = next((other for other in known if other.image_arch == source.image_arch), None)
-            if rival is None:
+            known = sources.get(kernel)
+            # most bundles are alone: nothing is made for a comparison that there is not
+            rival = known and next((other for other in known if other.image_arch == source.image_arch), None)
+            if known is None:
+                sources[kernel] = [source]
+            elif not rival:
                 known.append(source)
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)

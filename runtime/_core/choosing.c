@@ -127,6 +127,9 @@ static int try_all(nj_choice *choice)
     Py_ssize_t of = -1; /* the meaning that `order` is of */
     PyObject *order = NULL;
     for (nj_run_of_rows rows = {.end = 0}; !choice->unsure && next_meant(choice, &rows);) {
+        if (choice->row >= 0 && rows.bits > choice->bits) {
+            continue; /* narrow ints come first, whatever was measured of wide ones */
+        }
         if (ordered && rows.meaning != of) {
             of = rows.meaning;
             Py_XSETREF(order, preferred(choice, of));
