@@ -165,10 +165,10 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
             raise UnavailableError(f"no config that was built for this call says which block {name} has")
         block = built
     facts = (given.base, list(given.shape), list(given.strides), list(block))
-    extras = {
-        "padding": getattr(given, "padding", "zero"),
-        "round_f32_to_tf32": getattr(given, "round_f32_to_tf32", False),
-    }
+    extras = {"padding": getattr(given, "padding", "zero")}
+    # older versions know no such word
+    if getattr(given, "round_f32_to_tf32", False):
+        extras["round_f32_to_tf32"] = True
     if gluon:
         from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - only here, where Triton is
         from triton.experimental.gluon.nvidia import hopper  # noqa: PLC0415 - likewise
