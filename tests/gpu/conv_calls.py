@@ -119,6 +119,8 @@ class Case:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
+# steps of the depth that have channels of one tap and of two, for few results and for many
+_MIXED = ((4, 32, 16, 30, 30), (4, 48, 16, 30, 30), (4, 32, 48, 30, 30), (4, 48, 48, 30, 30), (8, 80, 128, 60, 52))
 _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     (WHOLE, 3, {"padding": 1, "stride": 2}),
     (WHOLE, 3, {"padding": "same", "dilation": 2}),
@@ -149,6 +151,10 @@ def cases() -> Iterator[Case]:
                 yield Case(dtype, sizes, channels=channels, tf32=tf32, maps=maps)
             yield Case(dtype, VOLUME, channels=channels, tf32=tf32, maps=maps)
             yield Case(dtype, WHOLE, channels=channels, tf32=tf32, maps=maps, biased=False)
+        for sizes in _MIXED:
+            yield Case(dtype, sizes, tf32=tf32, maps=False)
+            yield Case(dtype, sizes, tf32=tf32, channels=False)
+            yield Case(dtype, sizes, tf32=tf32, offset=1)
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)
             yield Case(dtype, RAGGED, tf32=tf32, offset=offset, channels=False)
@@ -167,6 +173,9 @@ def gradient_cases() -> Iterator[Case]:
                 yield Case(dtype, NARROW, channels=channels, tf32=tf32, maps=maps)
                 yield Case(dtype, VOLUME, channels=channels, tf32=tf32, maps=maps)
                 yield Case(dtype, THIN, channels=channels, tf32=tf32, maps=maps)
+        # results and channels the other way round: it is the gradient of the input that these are for
+        for batch, channels, results, *positions in (*_MIXED, (8, 64, 128, 60, 52)):
+            yield Case(dtype, (batch, results, channels, *positions), tf32=tf32, maps=False)
         yield Case(dtype, RAGGED, tf32=tf32, offset=1)
         for parts in (1, 3):
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
