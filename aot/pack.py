@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,12 @@ __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack"
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
 GROUP_RAW_BYTES = 128 * 1024
+# a few images show what look-alikes share: small kernels have shorter groups, for a first launch decompresses a whole one
+_LEAST_GROUP_BYTES = 32 * 1024
+_GROUP_IMAGES = 6
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 5
+PACKING = 6
 
 
 def packer_version() -> str:
@@ -116,8 +119,13 @@ def pack(content: BundleContent) -> PackedBundle:
     )
 
 
+def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
+    mean_bytes = sum(map(len, images)) // max(len(images), 1)
+    return group_alike(images, min(max(_GROUP_IMAGES * mean_bytes, _LEAST_GROUP_BYTES), GROUP_RAW_BYTES))
+
+
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
-    grouped = [list(group_alike(_distinct_images(kernel), GROUP_RAW_BYTES)) for kernel in kernels]
+    grouped = [list(_groups_of(_distinct_images(kernel))) for kernel in kernels]
     compressing = [[executor.submit(_compress, b"".join(group)) for group in groups] for groups in grouped]
     # a section pins its groups
     payloads = [tuple(group.result() for group in groups) for groups in compressing]

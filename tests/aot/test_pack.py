@@ -91,6 +91,14 @@ class TestImages:
             assert all(group.raw_bytes <= GROUP_RAW_BYTES for group in bundle.groups("k"))
             assert sorted(bundle.images()) == sorted(images)
 
+    def test_groups_of_small_images_are_short(self, tmp_path):
+        images = [noise(seed, 8192) for seed in range(20)]
+        with read(bundle_content(content_of("k", images)), tmp_path) as bundle:
+            assert [group.images for group in bundle.groups("k")] == [6, 6, 6, 2]
+        tiny = [noise(seed, 512) for seed in range(100)]
+        with read(bundle_content(content_of("k", tiny)), tmp_path) as bundle:
+            assert [group.images for group in bundle.groups("k")] == [64, 36]
+
     def test_an_image_past_the_limit_has_a_group_for_itself(self, tmp_path):
         images = [noise(1, 100), noise(2, GROUP_RAW_BYTES + 1), noise(3, 100)]
         with read(bundle_content(content_of("k", images)), tmp_path) as bundle:

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-SHARED = ("block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
+SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
 PROGRAMS = 3
 PANEL_BYTES = 128
 

@@ -22,8 +22,8 @@ from tests.kernels.test_bmm import laid_out
 
 # as few stages as work: the more often they are used again, the more is seen
 TILES = {
-    "two consumers": {"BLOCK_M": 128, "WIDTH": 64, "STAGES": 2},
-    "one consumer": {"BLOCK_M": 64, "WIDTH": 128, "STAGES": 3},
+    "two consumers": {"BLOCK_M": 128, "WIDTH": 64, "STAGES": 2, "RESIDENT": 1},
+    "one consumer": {"BLOCK_M": 64, "WIDTH": 128, "STAGES": 3, "RESIDENT": 2},
 }
 NARROW = ((700, 64, 64, 64), (9, 32, 32, 32), (300, 16, 40, 24))
 WIDE = ((300, 128, 128, 128), (130, 72, 104, 8))
