@@ -7,7 +7,7 @@ static PyObject *exchange_api_name, *block_shape_name, *base_name;
 
 /* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
  * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
-#define KNOWN_MAX 64
+#define KNOWN_MAX 256
 #define KNOWN_PROBES 8
 typedef struct {
     PyTypeObject *type;
