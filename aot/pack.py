@@ -33,13 +33,13 @@ from nojit.runtime.table_codec import check_table, decode_table, encode_table
 __all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
-GROUP_RAW_BYTES = 128 * 1024
+GROUP_RAW_BYTES = 192 * 1024
 # a few images show what look-alikes share: small kernels have shorter groups, for a first launch decompresses a whole one
 _LEAST_GROUP_BYTES = 32 * 1024
 _GROUP_IMAGES = 6
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 6
+PACKING = 7
 
 
 def packer_version() -> str:
