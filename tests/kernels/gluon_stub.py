@@ -274,7 +274,9 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         warp_specialize=_specialize,
     )
     # of Triton itself, what its helpers use that Gluon kernels call
-    tl = SimpleNamespace(constexpr=gl.constexpr, minimum=min, where=_where, exp2=torch.exp2, erf=torch.erf)
+    tl = SimpleNamespace(
+        constexpr=gl.constexpr, minimum=min, where=_where, abs=torch.abs, exp2=torch.exp2, erf=torch.erf
+    )
     barrier = SimpleNamespace(
         init=_init,
         wait=lambda barrier, parity: barrier.wait(parity),
