@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["compiled", "device_ms", "graphed", "time_ms"]
+__all__ = ["compiled", "device_ms", "time_ms"]
 
 FLUSH_BYTES = 1 << 28
 SPAN_MS = 4.0
@@ -17,22 +17,8 @@ SPAN_MS = 4.0
 MOST = 16
 
 Call = Callable[[], object]
-
-
-def graphed(call: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """Capture a call, so that its launches cost the host next to nothing."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = call()
-
-    def replay() -> Tensor:
-        graph.replay()
-        return out
-
-    return replay
+Span = tuple[torch.cuda.Event, torch.cuda.Event]
+"""What stands before and after the work that is timed."""
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -44,7 +30,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     """Return the median time of each call, launched by the host after a flush of the L2, in milliseconds."""
     flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
+    events: dict[str, list[Span]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
             flushed.zero_()
@@ -68,8 +54,8 @@ def device_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     count = {name: max(2, min(MOST, int(SPAN_MS / ms))) for name, ms in rough.items()}
     graphs = {name: _repeated(call, flushed, count[name]) for name, call in calls.items()}
     flushes = {number: _repeated(None, flushed, number) for number in {*count.values()}}
-    events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in graphs}
-    alone: dict[int, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {number: [] for number in flushes}
+    events: dict[str, list[Span]] = {name: [] for name in graphs}
+    alone: dict[int, list[Span]] = {number: [] for number in flushes}
     for _ in range(rounds):
         for name, graph in graphs.items():
             events[name].append(_timed(graph.replay))
@@ -93,7 +79,7 @@ def _repeated(call: Call | None, flushed: Tensor, count: int) -> torch.cuda.CUDA
     return graph
 
 
-def _timed(call: Call) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+def _timed(call: Call) -> Span:
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     first.record()
     call()
@@ -101,6 +87,6 @@ def _timed(call: Call) -> tuple[torch.cuda.Event, torch.cuda.Event]:
     return first, last
 
 
-def _medians(events: dict[Any, list[tuple[torch.cuda.Event, torch.cuda.Event]]]) -> dict[Any, float]:
+def _medians(events: dict[Any, list[Span]]) -> dict[Any, float]:
     torch.cuda.synchronize()
     return {name: statistics.median(a.elapsed_time(b) for a, b in pairs) for name, pairs in events.items()}

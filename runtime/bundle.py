@@ -267,7 +267,7 @@ class BundleFile:
         packed = self._read(part.payload_start + part.placement.stored_starts[number], group.stored_bytes, where)
         _check_digest(packed, group.sha256, where)
         raw = decompress(packed, group.raw_bytes, where)
-        # neighbours are often asked for one after the other; one group is an eighth of a megabyte
+        # neighbours are often asked for one after the other; a group is small
         self._last_group = (kernel, number, raw)
         return raw
 

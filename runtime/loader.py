@@ -213,11 +213,11 @@ def _merge(
         source = Source.of(Images(file))
         for kernel in file.kernels:
             known = sources.get(kernel)
-            # most bundles are alone: nothing is made for a comparison that there is not
-            rival = known and next((other for other in known if other.image_arch == source.image_arch), None)
             if known is None:
                 sources[kernel] = [source]
-            elif not rival:
+                continue
+            rival = next((other for other in known if other.image_arch == source.image_arch), None)
+            if rival is None:
                 known.append(source)
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)

@@ -28,14 +28,13 @@ static bool hold_columns(nj_choice *choice)
     return true;
 }
 
-/* Looks for a better row than the best so far among those of one meaning and config. */
+/* Looks for a better row than the best so far among those of one meaning and config, which asks for ints no wider than it. */
 static void try_rows(nj_choice *choice, const nj_run_of_rows *rows)
 {
     nj_value derived[NJ_DERIVED_MAX];
-    bool equal = choice->row >= 0 && rows->bits == choice->bits && rows->rank == choice->rank;
-    bool worse = choice->row >= 0 && !equal &&
-                 (rows->bits != choice->bits ? rows->bits > choice->bits : rows->rank > choice->rank);
-    if (worse || !nj_runs(choice, rows, derived)) {
+    bool rivals = choice->row >= 0 && rows->bits == choice->bits;
+    bool equal = rivals && rows->rank == choice->rank;
+    if ((rivals && rows->rank > choice->rank) || !nj_runs(choice, rows, derived)) {
         return;
     }
     for (Py_ssize_t row = rows->first; row < rows->end; row++) {

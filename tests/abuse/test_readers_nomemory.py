@@ -35,6 +35,10 @@ def read_tuning() -> tuple[Any, ...] | None:
     return _core.read_tuning(tuning_json, 100, 70, TuningTable, TuningBlock, TunedDevice)
 
 
+def tuning_columns() -> tuple[Any, ...] | None:
+    return _core.tuning_columns(tuning_rows)
+
+
 def read_index() -> tuple[Any, ...] | None:
     return _core.read_index(canonical_index, layout.Section, layout.KernelEntry, layout.TargetInfo)
 
@@ -56,12 +60,15 @@ def plain_slots() -> tuple[Any, ...] | None:
 canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
 rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]
+tuning_rows = canonical(rows)
 blocks = [{"meanings": [*range(40)], "rows": rows}]
 tuning_json = canonical({"bucket": "pow2", "key": ["n", "m"], "tables": [{"blocks": blocks, "device": device}]})
 launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
 
 
-@pytest.mark.parametrize("read", [read_table, read_tuning, read_index, read_launch, sum_groups, plain_slots])
+@pytest.mark.parametrize(
+    "read", [read_table, read_tuning, tuning_columns, read_index, read_launch, sum_groups, plain_slots]
+)
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:
     expected = read()
     assert expected is not None

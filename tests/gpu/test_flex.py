@@ -8,31 +8,15 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels import library  # noqa: E402
 from nojit.kernels.flex import Causal, Window, create_block_mask, flex_attention, reference  # noqa: E402
 from nojit.kernels.flex.masks import tables_of  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.flex_calls import Case, flex_calls, flex_captured_calls, flex_gradient_calls  # noqa: E402
-from tests.gpu.replay import Steered, same_bits  # noqa: E402
+from tests.gpu.replay import same_bits  # noqa: E402
+from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def steered(bundle):
-    """Operators run every config that can serve a call, one after the other."""
-    provider = Steered(bundle)
-    with library.override(provider, devices=frozenset({"cuda"})):
-        yield provider
-
-
-def check(call, steered: Steered) -> None:
-    exact, torchs = call.exact(), call.torchs()
-    slack = call.slack(exact)
-    for _ in steered.rounds():
-        for value, right, own, factor in zip(call.run(), exact, torchs, call.factors, strict=True):
-            assert_accurate(value, right, own, factor, slack)
 
 
 @pytest.mark.parametrize("call", list(flex_calls()), ids=lambda call: call.label)
@@ -52,12 +36,7 @@ def test_gradients_of_what_is_captured_are_as_exact_as_torchs(steered, call):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    if not steered.tallies:
-        pytest.skip("runs after the tests that launch")
-    for name, tally in steered.tallies.items():
-        if name.startswith("flex_attention"):
-            missed = [tally.table.label(row) for row in range(tally.variants) if row not in tally.rows]
-            assert missed == [], f"{name}: no call of the tests runs these"
+    assert_all_launched(steered, "flex_attention")
 
 
 @pytest.mark.parametrize("case", [Case(torch.bfloat16, (128, 128), "dilated", "chain"), Case(torch.float32, (64, 64))])

@@ -7,7 +7,8 @@ Each family is a test of its own, so that several processes can share them out (
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -41,44 +42,59 @@ from tests.gpu.replay import Replay, build_here, compile_ahead, plan_for  # noqa
 MANIFESTS: Final = Path(__file__).resolve().parents[2] / "manifests"
 PROFILE: Final = os.environ.get("NOJIT_TEST_PROFILE", "full")
 
-FAMILIES: Final[Mapping[str, tuple[tuple[str, ...], Callable[[], Iterator[Call]]]]] = {
-    "attention": (
-        ("flash_attention",),
-        lambda: chain(calls.attention_calls(), calls.attention_gradient_calls()),
-    ),
-    "b2b_gemm": (("b2b_gemm",), b2b_gemm_calls.b2b_calls),
-    "block_sparse": (
+
+@dataclass(frozen=True)
+class Family:
+    """Operators that are tested together."""
+
+    own: tuple[str, ...]
+    """Manifests whose every kernel the calls must reach."""
+    calls: Callable[[], Iterator[Call]]
+    borrowed: tuple[str, ...] = ()
+    """Manifests of other families, of which the operators use kernels."""
+
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    "attention": Family(("flash_attention",), lambda: chain(calls.attention_calls(), calls.attention_gradient_calls())),
+    "b2b_gemm": Family(("b2b_gemm",), b2b_gemm_calls.b2b_calls),
+    "block_sparse": Family(
         ("block_sparse",),
         lambda: chain(calls.sparse_calls(), matmul_calls.matmul_calls(), matmul_calls.gradient_calls()),
     ),
-    "conv": (("conv", "bmm"), conv_calls.conv_calls),
-    "flex": (
-        ("flex", "flash_attention"),
+    "conv": Family(("conv",), conv_calls.conv_calls, borrowed=("bmm",)),
+    "flex": Family(
+        ("flex",),
         lambda: chain(flex_calls.flex_calls(), flex_calls.flex_gradient_calls(), flex_calls.flex_captured_calls()),
+        borrowed=("flash_attention",),
     ),
-    "flex_decoding": (("flex_decoding",), flex_decoding_calls.flex_decoding_calls),
-    "gemm": (("bmm", "mm_plus_mm"), gemm_calls.gemm_calls),
-    "mixed_mm": (("mixed_mm", "bmm"), mixed_mm_calls.mixed_mm_calls),
-    "norm": (("norm",), norm_calls.norm_calls),
-    "pointwise": (("pointwise",), lambda: chain(calls.pointwise_calls(), calls.generated_calls())),
-    "scaled_mm": (("scaled_mm",), scaled_mm_calls.scaled_calls),
+    "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls),
+    "gemm": Family(("bmm", "mm_plus_mm"), gemm_calls.gemm_calls),
+    "mixed_mm": Family(("mixed_mm",), mixed_mm_calls.mixed_mm_calls, borrowed=("bmm",)),
+    "norm": Family(("norm",), norm_calls.norm_calls),
+    "pointwise": Family(("pointwise",), lambda: chain(calls.pointwise_calls(), calls.generated_calls())),
+    "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls),
 }
-"""By family: the manifests that its operators take kernels from, its own first; and calls that reach every variant."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_launches_equal_those_of_tritons_own_launcher(family, tmp_path):
-    names, list_calls = FAMILIES[family]
+def paths(names: Iterable[str]) -> list[Path]:
+    return [MANIFESTS / f"{name}.toml" for name in names]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_launches_equal_those_of_tritons_own_launcher(name, tmp_path):
+    family = FAMILIES[name]
     major, minor = torch.cuda.get_device_capability()
-    arch, manifests = f"sm_{major}{minor}", [MANIFESTS / f"{name}.toml" for name in names]
+    arch = f"sm_{major}{minor}"
+    own = {kernel.spec.name for kernel in plan_for(paths(family.own), arch, PROFILE).kernels if kernel.variants}
+    if not own:
+        pytest.skip(f"profile {PROFILE} holds no variant of {', '.join(family.own)}")
+    manifests = paths((*family.own, *family.borrowed))
     plan = plan_for(manifests, arch, PROFILE)
-    if not any(kernel.variants for kernel in plan.kernels):
-        pytest.skip(f"profile {PROFILE} holds no variant")
     compile_ahead(plan)
     with runtime.load(build_here(manifests, arch, tmp_path, PROFILE)) as bundle:
         replay = Replay(bundle, plan)
         with library.override(replay, devices=frozenset({"cuda"})):
-            for call in list_calls():
+            for call in family.calls():
                 try:
                     call.run()
                 except NojitError:
@@ -86,6 +102,5 @@ def test_launches_equal_those_of_tritons_own_launcher(family, tmp_path):
                     if PROFILE == "full":
                         raise
     assert {name: tally.different for name, tally in replay.tallies.items() if tally.different} == {}
-    own = {kernel.spec.name for kernel in plan_for(manifests[:1], arch, PROFILE).kernels if kernel.variants}
     compared = {name for name, tally in replay.tallies.items() if tally.rows or tally.unlike}
     assert own - compared == set()

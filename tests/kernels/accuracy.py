@@ -6,6 +6,12 @@ import torch
 from torch import Tensor
 
 
+def largest(values: Tensor) -> float:
+    """The largest absolute value of those that are finite; 0 without any."""
+    finite = values[torch.isfinite(values)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
 def error(value: Tensor, exact: Tensor) -> float:
     """The largest distance to the exact result; infinities and NaNs must stand where they stand there."""
     value = value.double()
@@ -21,8 +27,6 @@ def error(value: Tensor, exact: Tensor) -> float:
 def assert_accurate(value: Tensor, exact: Tensor, torchs: Tensor, factor: float = 2.0, slack: float = 0.0) -> None:
     """Hold `value` to `factor` times the error of `torchs` against `exact` (fp64), one unit in the last place, `slack`."""
     assert value.dtype == torchs.dtype
-    finite = exact[torch.isfinite(exact)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
-    bound = factor * error(torchs, exact) + torch.finfo(value.dtype).eps * largest + slack
+    bound = factor * error(torchs, exact) + torch.finfo(value.dtype).eps * largest(exact) + slack
     got = error(value, exact)
     assert got <= bound, f"off by {got:.3g}, at most {bound:.3g} allowed"
