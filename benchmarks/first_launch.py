@@ -82,8 +82,8 @@ print(json.dumps([step / 1e6 for step in steps]))
 # the same image without nojit: what no runtime can do without
 _DRIVER = """
 import ctypes, json, os, sys, time
-from nojit.runtime.bundle import BundleFile
-file = BundleFile(sys.argv[1])
+from nojit import runtime
+file = next(file for file in runtime.load(sys.argv[1]).files if "vector_add" in file.kernels)
 table = file.table("vector_add")
 launch = table.launches[table.columns["launch"][0]]
 image, symbol = file.image("vector_add", table.columns["image"][0]), launch.symbol.encode()

@@ -265,8 +265,7 @@ class Kernel(_core.Dispatcher):
     def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning by what was measured; those left out follow in the table's order."""
         lookup = self._lookup(self._source_for(_core.device_capability(device)), device)
-        prefer = None if lookup is None else lookup.preference(key)
-        return () if prefer is None else prefer(meaning)
+        return () if lookup is None else lookup.order(meaning, key)
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         """Make the plan of a row of a device's table, once."""

@@ -1,13 +1,17 @@
-"""What the measured problems that are near a call say about its configs. Pure."""
+"""What the measured problems that are near a call say about its configs. Pure.
+
+The C core ranks configs by the same rules (``_core/ranking.c``), for a first launch waits for that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp, log2
+from math import exp, floor, log2
 
+from nojit.runtime import _core
 from nojit.runtime.tuning_table import TuningBlock
 
-__all__ = ["REACH", "nearest", "ranked"]
+__all__ = ["REACH", "nearest", "ranked", "ranked_one_by_one"]
 
 REACH = 0.3
 """How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
@@ -15,9 +19,9 @@ _SPAN = 4 * REACH
 """Problems farther than that behind the nearest have no say: each would weigh less than 2 %."""
 _ABSENT = 1000
 """How far behind the slowest of a row a config counts that the row does not have: twice its time."""
-# of a distance in log space: what differs by less is a tie, whatever the last bit of a logarithm is
-_DIGITS = 9
-_SUM_DIGITS = 6
+# of a distance in log space, and of a sum: what differs by less is a tie, whatever the last bit of a logarithm is
+_DISTANCE_STEPS = 1e9
+_SUM_STEPS = 1e6
 
 
 def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
@@ -46,6 +50,12 @@ def ranked(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
         block: the measured problems.
         key: as rounded as theirs.
     """
+    order = _core.rank_configs(block.text, key)
+    return ranked_one_by_one(block, key) if order is None else order
+
+
+def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
+    """Rank as `ranked`, whatever the numbers are."""
     at, use, behinds = block.columns()
     if key in at:
         return use[at.index(key)]
@@ -64,12 +74,12 @@ def ranked(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
         absent = max(behind.values()) + _ABSENT
         for config in sums:
             sums[config] += weight * behind.get(config, absent)
-    return tuple(sorted(sums, key=lambda config: round(sums[config], _SUM_DIGITS)))
+    return tuple(sorted(sums, key=lambda config: floor(sums[config] * _SUM_STEPS + 0.5)))
 
 
 def _distances(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> list[float]:
     sums = map(sum, zip(*map(_along, zip(*points, strict=True), key), strict=True))
-    return [round(distance, _DIGITS) for distance in sums]
+    return [floor(distance * _DISTANCE_STEPS + 0.5) / _DISTANCE_STEPS for distance in sums]
 
 
 def _along(values: tuple[int, ...], to: int) -> Iterator[float]:

@@ -32,7 +32,6 @@ __all__ = [
     "config_number",
     "key_values",
     "lookup_of",
-    "preference_of",
     "resolve",
     "rows_of",
 ]
@@ -117,9 +116,15 @@ class Lookup(Record):
         """Compute the key of a call from what the names in expressions stand for."""
         return key_values(tuple(map(parse, self.tuning.key)), names)
 
+    def order(self, meaning: int, rounded: tuple[int, ...]) -> Sequence[int]:
+        """Order the configs of a meaning for a key whose values are rounded to their buckets; nothing where nothing was measured."""
+        block = None if self.table is None else self.table.block_of(meaning)
+        return () if block is None else ranked(block, rounded)
+
     def preference(self, key: Sequence[int]) -> Preference | None:
-        """Order the configs of each meaning for a call, as `preference_of`; None without a table."""
-        return None if self.table is None else preference_of(self.tuning, self.table, key)
+        """Order the configs of each meaning for a call, whose key is as `key_values` gives it; None without a table."""
+        rounded = _rounded(self.tuning, key)
+        return None if self.table is None else lambda meaning: self.order(meaning, rounded)
 
     def decision(self, key: Sequence[int], kernel: KernelTable, meaning: int) -> TuningDecision | None:
         """Say what decides for a call of a meaning, for people; None if nothing was measured for it."""
@@ -150,20 +155,6 @@ def lookup_of(
         device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
         place = closest_device([table.device for table in tables], device)
     return Lookup(tuning, tables[place], origins[place])
-
-
-def preference_of(tuning: Tuning, table: TuningTable, key: Sequence[int]) -> Preference:
-    """Order the configs of each meaning for a call.
-
-    `table` is that of the call's device, one of those of `tuning`, and `key` as `key_values` gives it.
-    """
-    rounded = _rounded(tuning, key)
-
-    def prefer(meaning: int) -> Sequence[int]:
-        block = table.block_of(meaning)
-        return () if block is None else ranked(block, rounded)
-
-    return prefer
 
 
 def _rounded(tuning: Tuning, key: Sequence[int]) -> tuple[int, ...]:

@@ -98,6 +98,9 @@ Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject 
 /* Fills the rest: 0, or -1 with an exception raised. Tensors in host memory are refused unless `host_too`. */
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call);
 
+/* Reads constexprs and options anew: their values may have been interned since. */
+int nj_classify_constexprs(const nj_signature *signature, PyObject *owner, nj_call *call);
+
 /* The stream to launch on: the one given, the framework's current one, or the legacy default stream. */
 int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream);
 

@@ -230,6 +230,12 @@ static int classify_constexpr(const nj_signature *signature, PyObject *owner, Py
     return 0;
 }
 
+/* Options count as constexprs. */
+static inline bool is_constexpr(const nj_signature *signature, Py_ssize_t at)
+{
+    return at >= signature->param_count || signature->constexprs[at];
+}
+
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
 {
     call->device = NJ_DEVICE_ANY;
@@ -238,11 +244,20 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
     call->leaf_count = 0;
     call->descriptor_count = 0;
     for (Py_ssize_t i = 0; i < signature->count; i++) {
-        bool is_constexpr = i >= signature->param_count || signature->constexprs[i];
-        int status = is_constexpr ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
-                                  : classify_value(signature, i, call->objects[i], host_too, call,
-                                                   &call->values[i]);
+        int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
+                                                : classify_value(signature, i, call->objects[i], host_too, call,
+                                                                 &call->values[i]);
         if (status < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int nj_classify_constexprs(const nj_signature *signature, PyObject *owner, nj_call *call)
+{
+    for (Py_ssize_t i = 0; i < signature->count; i++) {
+        if (is_constexpr(signature, i) && classify_constexpr(signature, owner, call->objects[i], &call->values[i]) < 0) {
             return -1;
         }
     }

@@ -116,6 +116,23 @@ static int publish(nj_spec *spec, const nj_key *key, nj_plan *plan)
     return status;
 }
 
+/* The plan for a call that has none, new. */
+static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_key *key, bool cacheable)
+{
+    if (!cacheable) {
+        /* a first call was read before its spec was made, which interned the constexprs that it knows */
+        if (nj_classify_constexprs(&self->signature, (PyObject *)self, call) < 0) {
+            return NULL;
+        }
+        cacheable = nj_spec_key(spec, call, key);
+    }
+    nj_plan *plan = resolve(self, spec, call, cacheable ? key : NULL);
+    if (plan != NULL && cacheable && publish(spec, key, plan) < 0) {
+        Py_CLEAR(plan);
+    }
+    return plan;
+}
+
 /* The plan for a call, new: found by its key, or made. */
 static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
 {
@@ -132,11 +149,8 @@ static nj_plan *find_plan(nj_dispatcher *self, nj_call *call)
     if (plan != NULL) {
         return (nj_plan *)Py_NewRef((PyObject *)plan);
     }
-    Py_INCREF(spec); /* `_resolve` may end in anything */
-    plan = resolve(self, spec, call, cacheable ? &key : NULL);
-    if (plan != NULL && cacheable && publish(spec, &key, plan) < 0) {
-        Py_CLEAR(plan);
-    }
+    Py_INCREF(spec); /* what Python does may end in anything */
+    plan = make_plan(self, spec, call, &key, cacheable);
     Py_DECREF(spec);
     return plan;
 }

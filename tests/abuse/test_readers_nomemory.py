@@ -39,6 +39,10 @@ def tuning_columns() -> tuple[Any, ...] | None:
     return _core.tuning_columns(tuning_rows)
 
 
+def rank_configs() -> tuple[Any, ...] | None:
+    return _core.rank_configs(tuning_rows, (302, 7))
+
+
 def read_index() -> tuple[Any, ...] | None:
     return _core.read_index(canonical_index, layout.Section, layout.KernelEntry, layout.TargetInfo)
 
@@ -67,7 +71,7 @@ launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
 
 
 @pytest.mark.parametrize(
-    "read", [read_table, read_tuning, tuning_columns, read_index, read_launch, sum_groups, plain_slots]
+    "read", [read_table, read_tuning, tuning_columns, rank_configs, read_index, read_launch, sum_groups, plain_slots]
 )
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:
     expected = read()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import parse
-from nojit.runtime.neighbours import nearest, ranked
+from nojit.runtime.neighbours import nearest, ranked, ranked_one_by_one
+from nojit.runtime.strict import canonical_json
 from nojit.runtime.table import KernelTable, Tuning
 from nojit.runtime.table_codec import decode_table, encode_table
 from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, preference_of, resolve
+from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, resolve
 from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
 
 from tests.support.bundles import kernel
@@ -128,6 +130,61 @@ def test_a_config_that_a_near_problem_lacks_counts_as_slow_there() -> None:
 def test_of_configs_that_are_alike_the_nearest_problems_order_decides() -> None:
     block = rows((64, (1, 0), (0, 0)), (72, (0, 1), (0, 0)))
     assert ranked(block, (65,)) == (1, 0)
+
+
+_COUNTS = st.integers(0, 40) | st.integers(0, (1 << 62))
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[TuningBlock, tuple[int, ...]]:
+    """Draw problems that often lie near one another, and a key that is often one of theirs."""
+    keys = draw(st.integers(1, 3))
+    at = st.tuples(*[_COUNTS] * keys) | st.tuples(*[st.sampled_from((64, 72, 80, 96))] * keys)
+    listed = []
+    for values in draw(st.lists(at, min_size=1, max_size=8, unique=True)):
+        use = tuple(draw(st.lists(st.integers(0, 200), min_size=1, max_size=5, unique=True)))
+        listed.append(TuningRow(values, use, tuple(draw(st.integers(0, 100_000)) for _ in use)))
+    return TuningBlock.of((0,), listed), draw(at | st.sampled_from([row.at for row in listed]))
+
+
+@given(problems())
+def test_the_core_ranks_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]]) -> None:
+    block, key = drawn
+    order = _core.rank_configs(block.text, key)
+    # numbers of 19 digits are left to Python
+    assert order == ranked_one_by_one(block, key) or (order is None and re.search(rb"\d{19}", block.text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"[",
+        b"[[[1],[2],[3]]",
+        b"[[[1],[2]]]",
+        b"[[[1],[-2],[3]]]",
+        b"[[[1],[65536],[3]]]",
+        b"[[[1],[1000000000000000000],[3]]]",
+        b"[[[1],[2],[3]]] ",
+        b"[[[1,1],[2],[3]]]",
+        b"[[[],[2],[3]]]",
+    ],
+)
+def test_the_core_ranks_nothing_that_is_no_rows(text: bytes) -> None:
+    assert _core.rank_configs(text, (7,)) is None
+
+
+@pytest.mark.parametrize("key", [(), (1,) * 9, (-1,), (1 << 63,)])
+def test_the_core_ranks_nothing_for_what_is_no_key(key: tuple[int, ...]) -> None:
+    row = [[*key] or [1], [2], [3]]
+    assert _core.rank_configs(canonical_json([row]), key) is None
+
+
+@pytest.mark.parametrize("arguments", [("[]", (1,)), (b"[]", [1]), (b"[]",)])
+def test_the_core_takes_bytes_and_a_tuple(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        _core.rank_configs(*arguments)
 
 
 @given(st.data())
@@ -258,9 +315,12 @@ def test_the_preference_is_that_of_the_nearest_row() -> None:
     tuning = Tuning(TUNED.key, "quarter_pow2", (resolve(TUNED, table),))
     tuned = tuning.tables[0].blocks[0].meanings[0]
     untuned = next(meaning for meaning in range(6) if tuning.tables[0].block_of(meaning) is None)
-    prefer = preference_of(tuning, tuning.tables[0], (3900, 3))
+    lookup = Lookup(tuning, tuning.tables[0], "")
+    prefer, other = lookup.preference((3900, 3)), lookup.preference((0, 0))
+    assert prefer is not None
+    assert other is not None
     assert (prefer(tuned), prefer(untuned)) == ((2, 0), ())
-    assert preference_of(tuning, tuning.tables[0], (0, 0))(tuned) == (0,)
+    assert other(tuned) == (0,)
 
 
 def test_a_decision_says_which_row_it_is() -> None:
