@@ -20,8 +20,9 @@ from nojit.kernels.flex.call import (
     mod_arguments,
     widths_of,
 )
-from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot
+from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot, lightest
 from nojit.kernels.flex.tables import MaskTables
+from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
 __all__ = ["Gradients", "allocate_captured", "launch_backward", "launch_dkdv", "launch_dq"]
@@ -97,6 +98,10 @@ def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
     return Mask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
 
 
+def _function_of(mod: Modification, q: Tensor) -> FunctionRef | None:
+    return mod.function if q.dtype == torch.float32 else lightest(mod.function, mod.slots)
+
+
 def launch_dkdv(
     q: Tensor,
     k: Tensor,
@@ -144,7 +149,7 @@ def launch_dkdv(
         *dk.stride()[:3],
         *dv.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=_function_of(mod, q),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )
@@ -193,7 +198,7 @@ def launch_dq(
         *dout.stride()[:3],
         *dq.stride()[:3],
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=_function_of(mod, q),
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
     )

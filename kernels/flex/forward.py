@@ -65,7 +65,7 @@ def maps_of(
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
-    if (scale < 0.0 and mod.function is None) or lightest(mod.function, (mod.first, mod.second)) == LISTED:
+    if (scale < 0.0 and mod.function is None) or lightest(mod.function, mod.slots) == LISTED:
         return None
     maps = described(q), described(k), described(v), described(out)
     return None if None in maps else cast("Maps", maps)
@@ -102,7 +102,7 @@ def launch_over_maps(
         kv_len,
         processors(q),
         MASK=tables.mode,
-        SCORE_MOD=lightest(mod.function, (mod.first, mod.second)),
+        SCORE_MOD=lightest(mod.function, mod.slots),
         BLOCK_D=width,
         BLOCK_DV=width,
     )

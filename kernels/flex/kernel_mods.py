@@ -53,7 +53,7 @@ def capped(score, has_cap, cap):
 
 
 @triton.jit
-def light_sm90(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
+def light(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - every modification's parameters
     """Apply alibi and a soft cap, in any order, or one of them, in few registers, for operands of 16 bits.
 
     Near 0 this hyperbolic tangent is as good as one of fp32 is near 1, so a score is off by 1e-7 caps, which is nothing
@@ -63,14 +63,16 @@ def light_sm90(score, batch, head, query, key, inside, first, second, bias):  # 
     if height != 0.0:
         score += height * (key - query).to(tl.float32)
     is_first = first[0] == 3
-    if is_first | (second[0] == 3):
-        cap = tl.where(is_first, first[4], second[4])
+    has_cap = is_first | (second[0] == 3)
+    cap = tl.where(has_cap, tl.where(is_first, first[4], second[4]), 1.0)
+    if has_cap:
         score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
+    # without a cap a score may be infinite
+    bent = tl.where(has_cap, score, 0.0) * (1.0 / cap)
     height = height_of(batch, head, second)
     if height != 0.0:
         score += height * (key - query).to(tl.float32)
-    # no gradient is taken of what runs here
-    return score, 1.0
+    return score, 1.0 - bent * bent
 
 
 @triton.jit

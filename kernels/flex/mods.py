@@ -5,9 +5,10 @@ carries the tensors that the function captures, and is itself the same in torch:
 ``mod(score, batch, head, q_idx, k_idx)`` it is a `score_mod` of torch's ``flex_attention``.
 
 All that come with the library, and chains of two of them, are one function of kernels, `LISTED`, which branches on their
-numbers: they cost no variants. The kernel for sm_90 has `LIGHT`, without what looks each score up, a relative or a dense
-bias; elsewhere they cost tiles of half the size. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of
-the kernels of flex attention, and named by `CustomMod`:
+numbers: they cost no variants, but tiles of half the size. Without what looks each score up, a relative or a dense bias,
+they are `LIGHT`, for operands of 16 bits: the kernel for sm_90 has no other, and gradients are computed with it where that
+is enough. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of the kernels of flex
+attention, and named by `CustomMod`:
 
     SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
 
@@ -45,8 +46,8 @@ __all__ = [
 
 LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
 """The function of all modifications of the library."""
-LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light_sm90")
-"""That of alibi, a soft cap and both in the kernel for sm_90, which has no registers for the others."""
+LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
+"""That of alibi, a soft cap and both, for operands of 16 bits."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
 """The number of each, as `kernel_mods.listed` knows it."""
 
@@ -288,7 +289,7 @@ class CustomMod:
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function that does in the kernel for sm_90 what another does; `LISTED` has no place there."""
+    """Return the function of the fewest registers that does, for operands of 16 bits, what another does."""
     kinds = [slot.kind for slot in slots]
     needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
     return LIGHT if function == LISTED and not needs_all else function

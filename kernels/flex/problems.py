@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
 from typing import Final
 
 import torch
 from nojit.kernels.flash_attention.yardstick import Part, work
 from nojit.kernels.flex.backward import launch_dkdv, launch_dq
-from nojit.kernels.flex.call import NO_MOD
+from nojit.kernels.flex.call import Modification, modification_of
 from nojit.kernels.flex.evaluation import MaskMod
 from nojit.kernels.flex.forward import allocate_output, launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flex.masks import create_block_mask, tables_of
+from nojit.kernels.flex.mods import Alibi, SoftCap, alibi_slopes
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window
 from nojit.kernels.flex.tables import MaskTables, no_mask
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding, spread
@@ -51,11 +53,18 @@ class Shape:
     kv_heads: int
     length: int
     dim: int
+    mod: str = "none"
+    """One of `MODS`."""
 
     @property
     def mask_mod(self) -> MaskMod | None:
         """The mask's function, on the CPU."""
         return _mask_mod(self.mask, self.length, "cpu")
+
+    @property
+    def score_mod(self) -> Alibi | SoftCap | None:
+        """The modification, on the CPU."""
+        return _score_mod(self.mod, self.heads, "cpu")
 
     def flops(self) -> int:
         """Multiplications and additions of both products of the forward pass, over what is seen."""
@@ -92,6 +101,17 @@ def _mask_mod(mask: str, length: int, device: str) -> MaskMod | None:
     return known.get(mask)
 
 
+MODS: Final = ("none", "alibi", "cap")
+_CAP: Final = 2.0
+
+
+def _score_mod(mod: str, heads: int, device: str) -> Alibi | SoftCap | None:
+    """Return a modification of `MODS`."""
+    if mod == "alibi":
+        return Alibi(alibi_slopes(heads, device))
+    return SoftCap(_CAP) if mod == "cap" else None
+
+
 _LENGTHS: Final = (512, 1024, 2048, 4096, 8192)
 
 
@@ -107,7 +127,18 @@ def _listed() -> tuple[Shape, ...]:
             batch = max(1, min(4, 8192 // length)) if step % 3 else 1
             name = f"{mask}, {batch} x {heads} x {length}, D {dim}"
             shapes.append(Shape(name, mask, batch, heads, heads // (1, 4)[step % 2], length, dim))
-    return tuple(shapes)
+    return (*shapes, *_listed_modified())
+
+
+def _listed_modified() -> Iterator[Shape]:
+    """List calls with each modification and masks of each mode."""
+    for place, (mask, mod) in enumerate(product(("causal", "documents", "dilated"), ("alibi", "cap"))):
+        for step, length in enumerate((512, 2048, 8192)):
+            dim = (128, 64)[(place + step) % 2]
+            heads = (32, 16, 8)[(place + step) % 3]
+            batch = max(1, min(4, 8192 // length))
+            name = f"{mask} with {mod}, {batch} x {heads} x {length}, D {dim}"
+            yield Shape(name, mask, batch, heads, heads // (4, 1)[step % 2], length, dim, mod)
 
 
 PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
@@ -120,8 +151,17 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 def _drawn(use: str) -> tuple[Shape, ...]:
     """Draw shapes into the gaps between those of ``tune``."""
-    numbers = draws("flex", use)
-    return spread(PROBLEMS["tune"], lambda: _draw(numbers), _far, 12)
+    plain = [shape for shape in PROBLEMS["tune"] if shape.mod == "none"]
+    numbers, more = draws("flex", use), draws("flex with modifications", use)
+    modified = [shape for shape in PROBLEMS["tune"] if shape.mod != "none"]
+    return (
+        *spread(plain, lambda: _draw(numbers), _far, 12),
+        *spread(modified, lambda: _modified(_draw(more), more.choice(MODS[1:])), _far, 6),
+    )
+
+
+def _modified(shape: Shape, mod: str) -> Shape:
+    return replace(shape, name=shape.name.replace(shape.mask, f"{shape.mask} with {mod}", 1), mod=mod)
 
 
 def _draw(numbers: Random) -> Shape:
@@ -137,12 +177,12 @@ def _draw(numbers: Random) -> Shape:
 def _far(one: Shape, other: Shape) -> float:
     sizes = ((each.length, each.batch * each.heads, each.dim) for each in (one, other))
     apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
-    return apart + 2.0 * (one.mask != other.mask)
+    return apart + 2.0 * (one.mask != other.mask) + 2.0 * (one.mod != other.mod)
 
 
 @dataclass(frozen=True, slots=True)
 class FlexProblem:
-    """One call of one kernel, in one dtype, without a modification of scores."""
+    """One call of one kernel, in one dtype."""
 
     shape: Shape
     kernel: str
@@ -155,8 +195,8 @@ class FlexProblem:
 
     @property
     def shape_class(self) -> str:
-        """The mask."""
-        return self.shape.mask
+        """The mask, and the modification if there is one."""
+        return self.shape.mask + (f" with {self.shape.mod}" if self.shape.mod != "none" else "")
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
@@ -176,21 +216,22 @@ class FlexProblem:
         if mask_mod is not None:
             mask = create_block_mask(mask_mod, None, None, one.length, one.length, device)
             tables = tables_of(mask, one.length, one.length, mask.kv_indices.device)
+        scores = _Scores(mask_mod, _score_mod(one.mod, one.heads, device))
         if self.kernel in _FORWARD:
-            return self._forward(q, k, v, tables, mask_mod)
-        return self._backward((q, k, v), dout, tables, mask_mod)
+            return self._forward(q, k, v, tables, scores)
+        return self._backward((q, k, v), dout, tables, scores)
 
-    def _forward(self, q: Tensor, k: Tensor, v: Tensor, tables: MaskTables, mask_mod: MaskMod | None) -> Work:
-        one = self.shape
+    def _forward(self, q: Tensor, k: Tensor, v: Tensor, tables: MaskTables, scores: _Scores) -> Work:
+        one, mod = self.shape, scores.modification
         out, lse = allocate_output(q, v)
         scale = one.dim**-0.5
 
         def launch() -> None:
-            maps = maps_of(q, k, v, out, scale, tables, NO_MOD) if self.kernel.endswith("_sm90") else None
+            maps = maps_of(q, k, v, out, scale, tables, mod) if self.kernel.endswith("_sm90") else None
             if maps is None:
-                launch_over_pointers(q, k, v, out, lse, scale, tables, NO_MOD, {})
+                launch_over_pointers(q, k, v, out, lse, scale, tables, mod, {})
             else:
-                launch_over_maps(maps, lse, q, scale, tables, NO_MOD)
+                launch_over_maps(maps, lse, q, scale, tables, mod)
 
         asked, _ = recorded(launch)
         group = one.heads // one.kv_heads
@@ -199,13 +240,13 @@ class FlexProblem:
             for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
                 own = (q[batch, head, first : first + _ROWS], k[batch, head // group], v[batch, head // group])
                 exact, torchs = (
-                    _rows([each.to(to) for each in own], mask_mod, first) for to in (torch.float32, q.dtype)
+                    _rows([each.to(to) for each in own], scores, first, head) for to in (torch.float32, q.dtype)
                 )
                 parts.append(_part(out[batch, head, first : first + _ROWS], exact, torchs, "forward"))
         return work(asked, parts, (q, k, v, out), one.flops())
 
     def _backward(
-        self, operands: tuple[Tensor, Tensor, Tensor], dout: Tensor, tables: MaskTables, mask_mod: MaskMod | None
+        self, operands: tuple[Tensor, Tensor, Tensor], dout: Tensor, tables: MaskTables, scores: _Scores
     ) -> Work:
         one, (q, k, v) = self.shape, operands
         group = one.heads // one.kv_heads
@@ -213,7 +254,7 @@ class FlexProblem:
         delta = torch.zeros_like(lse)
         dq, dk, dv = (torch.empty_like(each) for each in operands)
         exact, torchs = (
-            _gradients([q[:1, :group], k[:1, :1], v[:1, :1], dout[:1, :group]], mask_mod, to)
+            _gradients([q[:1, :group], k[:1, :1], v[:1, :1], dout[:1, :group]], scores, to)
             for to in (torch.float32, q.dtype)
         )
         lse[:1, :group], delta[:1, :group] = exact[3], exact[4]
@@ -222,38 +263,60 @@ class FlexProblem:
         given = (q, k, v, dout, lse, delta)
         scale = one.dim**-0.5
         if self.kernel.endswith("_dq"):
-            asked, _ = recorded(lambda: launch_dq(*given, dq, scale, tables, NO_MOD))
+            asked, _ = recorded(lambda: launch_dq(*given, dq, scale, tables, scores.modification))
             return work(asked, parts[:1], (*given, dq), 3 * one.flops() // 2)
-        asked, _ = recorded(lambda: launch_dkdv(*given, dk, dv, scale, tables, NO_MOD))
+        asked, _ = recorded(lambda: launch_dkdv(*given, dk, dv, scale, tables, scores.modification))
         return work(asked, parts[1:], (*given, dk, dv), 2 * one.flops())
 
 
-def _weights(q: Tensor, k: Tensor, mask_mod: MaskMod | None, first: int = 0) -> tuple[Tensor, Tensor]:
-    """Return fp32 weights and log-sums of queries [..., M, D], the first of which is number `first`; each sees a key."""
-    scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
-    if mask_mod is not None:
-        batch, head, queries, keys = (
-            torch.arange(count, device=q.device) for count in (1, 1, scores.shape[-2], scores.shape[-1])
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """What becomes of scores."""
+
+    mask_mod: MaskMod | None
+    score_mod: Alibi | SoftCap | None
+
+    @property
+    def modification(self) -> Modification:
+        """The modification as kernels take it."""
+        return modification_of(self.score_mod)
+
+    def weights(self, q: Tensor, k: Tensor, first: int = 0, head: int = 0) -> tuple[Tensor, Tensor, Tensor | float]:
+        """Weigh keys for queries [..., G, M, D], or [M, D], the first of which is number `first` and of head `head`.
+
+        Returns:
+            Fp32 weights, log-sums, and the derivative of the modification; each query sees a key.
+        """
+        scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
+        heads, queries, keys = (
+            torch.arange(count, device=q.device) for count in (1 if q.dim() == 2 else q.shape[-3], *scores.shape[-2:])
         )
-        seen = mask_mod(batch, head, (queries + first)[:, None], keys[None, :])
-        scores = scores.masked_fill(~seen, float("-inf"))
-    return torch.softmax(scores, -1), torch.logsumexp(scores, -1)
+        heads = heads[:, None, None] if q.dim() > 2 else heads
+        places = (torch.zeros_like(heads), heads + head, (queries + first)[:, None], keys[None, :])
+        slope: Tensor | float = 1.0
+        if self.score_mod is not None:
+            scores = self.score_mod(scores, *places)
+        if isinstance(self.score_mod, SoftCap):
+            slope = 1.0 - (scores / self.score_mod.cap) ** 2
+        if self.mask_mod is not None:
+            scores = scores.masked_fill(~self.mask_mod(*places), float("-inf"))
+        return torch.softmax(scores, -1), torch.logsumexp(scores, -1), slope
 
 
-def _rows(operands: list[Tensor], mask_mod: MaskMod | None, first: int) -> Tensor:
+def _rows(operands: list[Tensor], scores: _Scores, first: int, head: int) -> Tensor:
     """Attend with some queries of one head, the first of which is number `first`, as precisely as their dtype allows."""
     q, k, v = operands
-    return _weights(q, k, mask_mod, first)[0].to(v.dtype) @ v
+    return scores.weights(q, k, first, head)[0].to(v.dtype) @ v
 
 
-def _gradients(given: list[Tensor], mask_mod: MaskMod | None, dtype: torch.dtype) -> tuple[Tensor, ...]:
+def _gradients(given: list[Tensor], scores: _Scores, dtype: torch.dtype) -> tuple[Tensor, ...]:
     """Differentiate one head of keys likewise; return dq, dk, dv, lse and delta."""
     q, k, v, dout = (each.to(dtype) for each in given)
     scale = q.shape[-1] ** -0.5
-    weights, lse = _weights(q, k, mask_mod)
+    weights, lse, slope = scores.weights(q, k)
     rounded = weights.to(dtype)
     delta = ((rounded @ v).float() * dout.float()).sum(-1)
-    dscores = (weights * ((dout @ v.mT).float() - delta[..., None])).to(dtype)
+    dscores = (weights * ((dout @ v.mT).float() - delta[..., None]) * slope).to(dtype)
     dq = (dscores @ k).float() * scale
     dk = (dscores.mT @ q).float().sum(1, keepdim=True) * scale
     return dq, dk, (rounded.mT @ dout).float().sum(1, keepdim=True), lse, delta

@@ -26,7 +26,7 @@ from nojit.kernels.flex import (
     flex_attention,
     reference,
 )
-from nojit.kernels.flex.mods import NO_SLOT, Slot
+from nojit.kernels.flex.mods import LIGHT, NO_SLOT, Slot
 from nojit.runtime.errors import ArgumentError
 
 from tests.kernels.accuracy import assert_accurate
@@ -177,6 +177,42 @@ def test_is_as_accurate_as_torch(dtype, mask):
     assert_accurate(flex_attention(*inputs, MODS["soft cap"], block_mask, enable_gqa=True), exact, torchs)
 
 
+# modifications that look nothing up, and masks of every mode
+LEAN = {
+    "alibi": (Alibi(alibi_slopes(HEADS)), "causal"),
+    "cap": (SoftCap(0.7), "a bitmap"),
+    "cap and alibi": (Chain(SoftCap(1.0), Alibi(bias(2, HEADS) * 0.1)), "documents"),
+    "alibi and cap": (Chain(Alibi(bias(HEADS) * 0.1), SoftCap(1.5)), "causal"),
+    "alibis": (Chain(Alibi(bias(HEADS) * 0.1), Alibi(bias(2, HEADS) * 0.1)), "a bitmap"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", LEAN)
+def test_gradients_of_sixteen_bits_take_the_function_of_few_registers(dtype, name, interpreted, monkeypatch):
+    asked = []
+    launch = interpreted.launch
+    monkeypatch.setattr(
+        interpreted,
+        "launch",
+        lambda name, args, constexprs, grid: asked.append((name, constexprs)) or launch(name, args, constexprs, grid),
+    )
+    mod, mask = LEAN[name]
+    block_mask, function = mask_of(mask)
+    inputs = [each.requires_grad_() for each in operands(dtype, 64, 64, lengths=LONG)]
+    wide = [each.detach().double().requires_grad_() for each in inputs]
+    out = flex_attention(*inputs, mod, block_mask, enable_gqa=True)
+    exact = reference.flex_attention(*wide, mod, function)[0]
+    torchs = reference.flex_attention(*inputs, lambda score, *at: mod(score, *at).to(dtype), function)[0]
+    grad = torch.randn_like(out)
+
+    found, theirs = (torch.autograd.grad(each, inputs, grad) for each in (out, torchs))
+    for ours, right, known in zip(found, torch.autograd.grad(exact, wide, grad.double()), theirs, strict=True):
+        assert_accurate(ours, right, known, 3.0)
+    functions = {name: constexprs["SCORE_MOD"] for name, constexprs in asked if "_bwd_d" in name and "flex" in name}
+    assert functions == dict.fromkeys(("flex_attention_bwd_dkdv", "flex_attention_bwd_dq"), LIGHT)
+
+
 @pytest.mark.parametrize("scale", [0.0, -0.3, 2.0])
 def test_any_scale(scale):
     inputs = operands()
@@ -287,9 +323,10 @@ def test_a_function_of_ones_own(tmp_path):
     shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
     listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
     manifest = (ROOT / "manifests/flex.toml").read_text()
-    # the kernel for sm_90 has a function of its own for what this one runs by another
-    more = '{ function = "mine.py:my_mod" }, { function = "nojit.kernels.flex.kernel_mods:light_sm90" }'
-    (tmp_path / "flex.toml").write_text(manifest.replace(listed, f"{listed}, {more}"))
+    mine, light = '{ function = "mine.py:my_mod" }', '{ function = "nojit.kernels.flex.kernel_mods:light" }'
+    manifest = manifest.replace(listed, f"{listed}, {mine}")
+    # the forward kernel over pointers runs by another function what those for few registers are for
+    (tmp_path / "flex.toml").write_text(manifest.replace(f"{mine}]", f"{mine}, {light}]", 1))
     (tmp_path / "mine.py").write_text(MINE)
     table = torch.randn(HEADS)
     mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h], (Slot(0, table, value=0.5), NO_SLOT))
@@ -299,7 +336,7 @@ def test_a_function_of_ones_own(tmp_path):
         out = flex_attention(*inputs, mine, enable_gqa=True)
         found = torch.autograd.grad(out.sum(), inputs)
         chain = MODS["cap and alibi"]
-        lean = CustomMod("nojit.kernels.flex.kernel_mods:light_sm90", chain, chain.slots)
+        lean = CustomMod("nojit.kernels.flex.kernel_mods:light", chain, chain.slots)
         with torch.no_grad():
             torch.testing.assert_close(
                 flex_attention(*inputs, lean, enable_gqa=True), reference.flex_attention(*inputs, chain)[0]

@@ -222,13 +222,16 @@ def test_attention_gradients_over_maps(dim, part):
 
 
 @pytest.mark.parametrize("kernel", ["flex_attention_fwd", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq"])
-@pytest.mark.parametrize("mask", ["none", "documents", "dilated"])
-def test_flex_attention(kernel, mask):
-    shape = FlexShape("some", mask, 2, 4, 2, 300, 64)
+@pytest.mark.parametrize(
+    ("mask", "mod"),
+    [("none", "none"), ("documents", "none"), ("dilated", "none"), ("causal", "alibi"), ("dilated", "cap")],
+)
+def test_flex_attention(kernel, mask, mod):
+    shape = FlexShape("some", mask, 2, 4, 2, 300, 64, mod)
 
     def write(work):
         operands = [value.double().requires_grad_() for value in work.args[:3]]
-        out, _ = flex_attention(*operands, None, shape.mask_mod)
+        out, _ = flex_attention(*operands, shape.score_mod, shape.mask_mod)
         if kernel.endswith("fwd"):
             work.args[3].copy_(out)
             return
