@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,6 +29,7 @@ __all__ = [
     "check_use",
     "draws",
     "generator",
+    "listed_and_drawn",
     "recorded",
     "rounding",
     "spread",
@@ -155,6 +156,36 @@ def draws(name: str, use: str) -> random.Random:
     """Return numbers that are the same everywhere and always: `name` and the use are the seed."""
     seeds = {"held_out": name, "fresh": f"{name} fresh {FRESH}"}
     return random.Random(seeds.get(use, f"{name} {use}"))  # noqa: S311 - shapes, no secrets
+
+
+def listed_and_drawn(
+    use: str,
+    name: str,
+    listed: Sequence[T],
+    draw: Callable[[random.Random], T],
+    *,
+    counts: Mapping[str, int],
+    key: Callable[[T], Hashable],
+) -> list[T]:
+    """List what problems are made of: for ``tune`` all that is listed and as much drawn, for another use drawn alone.
+
+    Args:
+        use: one of `counts`.
+        name: as for `draws`.
+        listed: distinct ones.
+        draw: another one each time, perhaps one that is there already.
+        counts: how many to draw for each use, ``tune`` among them.
+        key: what two that are alike have in common; no two uses have alike ones.
+    """
+    found = {key(one): one for one in listed}
+    uses = ("tune",) if use == "tune" else ("tune", use)
+    for which in uses:
+        numbers, most = draws(name, which), len(found) + counts[which]
+        while len(found) < most:
+            one = draw(numbers)
+            found.setdefault(key(one), one)
+    every = list(found.values())
+    return every if use == "tune" else every[len(every) - counts[use] :]
 
 
 def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], float], count: int) -> tuple[T, ...]:

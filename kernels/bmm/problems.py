@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Final
 
 import torch
@@ -12,7 +13,7 @@ from nojit.kernels.bmm.prepared import prepare
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.maps import OTHERS
-from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
+from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from torch import Tensor
 
 __all__ = ["ROLES", "GemmProblem", "problems"]
@@ -23,7 +24,10 @@ ROLES: Final[Mapping[str, Roles]] = {
     "bmm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE")),
 }
 
-_DRAWN: Final = {"held_out": 12, "fresh": 12}
+_DRAWN: Final = {"tune": 110, "held_out": 12, "fresh": 12}
+"""How many are drawn for each use; ``tune`` has those that are listed too."""
+_CUT: Final = {"tune": 24, "held_out": 12, "fresh": 12}
+"""Likewise of products whose depth is cut."""
 # of the result, what is looked at
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -128,26 +132,32 @@ def _is_whole(shape: Shape) -> bool:
 
 def _whole(use: str, kernel: str) -> list[Shape]:
     """List products that are computed in one go, whose result one launch writes."""
-    if use not in _DRAWN:
-        return [shape for shape in (BARS if use == "bars" else TUNED) if _is_whole(shape)]
-    rng, found = draws(f"gemm/{kernel}", use), {shape.name: shape for shape in TUNED}
-    known = len(found)
-    while len(found) < known + _DRAWN[use]:
-        shape = draw_shape(rng)
-        if _is_whole(shape):
-            found.setdefault(shape.name, shape)
-    return list(found.values())[known:]
+    if use == "bars":
+        return [shape for shape in BARS if _is_whole(shape)]
+    listed = [shape for shape in TUNED if _is_whole(shape)]
+    return listed_and_drawn(use, f"gemm/{kernel}", listed, _draw_whole, counts=_DRAWN, key=_name)
 
 
 def _cut(use: str) -> list[Shape]:
     """List products whose parts a second launch adds up."""
-    if use not in _DRAWN:
-        return list(_DEEP[:1] if use == "bars" else _DEEP)
-    rng, found = draws("gemm/bmm_merge", use), {shape.name: shape for shape in _DEEP}
-    known = len(found)
-    while len(found) < known + _DRAWN[use]:
+    if use == "bars":
+        return [*_DEEP[:1]]
+    return listed_and_drawn(use, "gemm/bmm_merge", _DEEP, _draw_cut, counts=_CUT, key=_name)
+
+
+def _name(shape: Shape) -> str:
+    return shape.name
+
+
+def _draw_whole(rng: Random) -> Shape:
+    while not _is_whole(shape := draw_shape(rng)):
+        pass
+    return shape
+
+
+def _draw_cut(rng: Random) -> Shape:
+    while True:
         m, n, k = rng.choice((1, 8, 32, 100)), 16 * rng.randint(2, 40), 64 * rng.randint(32, 200)
         shape = Shape(f"{m} rows, {n} columns, {k} deep", 1, m, n, k)
         if not _is_whole(shape):
-            found.setdefault(shape.name, shape)
-    return list(found.values())[known:]
+            return shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_wei
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
 from nojit.kernels.maps import OTHERS
 from nojit.kernels.memos import Recording
-from nojit.kernels.problem import Launch, Roles, Work, check_use, draws, generator, rounding
+from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from torch import Tensor
 
 __all__ = ["BARS", "ROLES", "TUNED", "ConvProblem", "Shape", "problems"]
@@ -29,7 +30,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TURNED")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
-_DRAWN: Final = {"held_out": 12, "fresh": 12}
+_DRAWN: Final = {"tune": 80, "held_out": 12, "fresh": 12}
+"""How many are drawn for each use; ``tune`` has those that are listed too."""
 # of the result, what is looked at
 _IMAGES: Final = 1
 _ROWS: Final = 16
@@ -295,14 +297,16 @@ def problems(use: str) -> tuple[ConvProblem, ...]:
 
 def _shapes(use: str, kernel: str) -> list[Shape]:
     """List convolutions whose result one launch writes; those of single taps are products of matrices."""
-    known = list(dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ()))))
-    if use not in _DRAWN:
-        listed = [shape for shape in BARS if shape.taps > 1] if use == "bars" else known
-        return [shape for shape in listed if shape.is_whole(kernel)]
-    rng, found = draws(f"conv/{kernel}", use), {shape.name: shape for shape in known}
-    count = len(found)
-    while len(found) < count + _DRAWN[use]:
+    if use == "bars":
+        return [shape for shape in BARS if shape.taps > 1 and shape.is_whole(kernel)]
+    listed = dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ())))
+    whole = [shape for shape in listed if shape.is_whole(kernel)]
+    draw = partial(_draw_whole, kernel=kernel)
+    return listed_and_drawn(use, f"conv/{kernel}", whole, draw, counts=_DRAWN, key=lambda shape: shape.name)
+
+
+def _draw_whole(rng: Random, kernel: str) -> Shape:
+    while True:
         shape = _draw(rng)
         if shape.is_whole(kernel) and min(shape.channels, shape.results) >= 64:
-            found.setdefault(shape.name, shape)
-    return list(found.values())[count:]
+            return shape

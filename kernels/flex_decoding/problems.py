@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -16,7 +17,17 @@ from nojit.kernels.flex.masks import create_block_mask, tables_of
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, launch_attention, launch_merge, part_width, splits_for
 from nojit.kernels.flex_decoding.masks import Mask, band_of_words, mask_of_tables
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding, spread
+from nojit.kernels.problem import (
+    Roles,
+    Work,
+    check_use,
+    draws,
+    generator,
+    listed_and_drawn,
+    recorded,
+    rounding,
+    spread,
+)
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "DecodingProblem", "MergeProblem", "Shape", "problems"]
@@ -131,7 +142,22 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
         Shape("1 against 64k", 1, 32, 8, 1, 65536, 128),
     ),
 }
-_DRAWN: Final = {"held_out": 16, "fresh": 16}
+_DRAWN: Final = {"tune": 70, "held_out": 16, "fresh": 16}
+"""How many are drawn for each use, of each of `_KINDS`; ``tune`` has those that are listed too."""
+_KINDS: Final = (("none", "causal"), tuple(_MODS))
+"""Masks of the kernels that read spans, and of those that read lists of blocks."""
+
+
+def _tuned() -> list[Shape]:
+    """List what is listed, and what is drawn for ``tune``, of each kind of mask some."""
+    found: list[Shape] = []
+    for masks in _KINDS:
+        listed = [one for one in PROBLEMS["tune"] if one.mask in masks]
+        draw = partial(_draw, masks=masks)
+        found += listed_and_drawn(
+            "tune", f"flex_decoding/{masks[0]}", listed, draw, counts=_DRAWN, key=lambda one: one.name
+        )
+    return found
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
@@ -139,7 +165,7 @@ def _drawn(use: str) -> tuple[Shape, ...]:
     numbers = draws("flex_decoding", use)
     count = _DRAWN.get(use, 0)
     found: dict[str, Shape] = {}
-    for masks in (("none", "causal"), tuple(_MODS)):
+    for masks in _KINDS:
         known = [one for one in PROBLEMS["tune"] if one.mask in masks]
         found |= {one.name: one for one in spread(known, lambda masks=masks: _draw(numbers, masks), _far, count)}  # type: ignore[misc]  # bound now
     return tuple(found.values())
@@ -305,7 +331,7 @@ def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
         ValueError: there is no such use.
     """
     check_use(use)
-    shapes = (*PROBLEMS.get(use, ()), *_drawn(use))
+    shapes = _tuned() if use == "tune" else [*PROBLEMS.get(use, ()), *_drawn(use)]
     blocks = [one for one in shapes if one.mask in _MODS]
     spans = [one for one in shapes if one.mask not in _MODS]
     return (

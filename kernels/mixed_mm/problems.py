@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
 import torch
 from nojit.kernels.mixed_mm import reference
 from nojit.kernels.mixed_mm.prepared import prepare
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 
@@ -22,7 +23,8 @@ ROLES: Final[Mapping[str, Roles]] = {
 Shape = tuple[int, int, int]
 """Rows, columns and depth."""
 
-_DRAWN: Final = {"held_out": 10, "fresh": 10}
+_DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
+"""How many are drawn for each use; ``tune`` has those that are listed too."""
 # of the result, what is looked at
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -106,16 +108,11 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
     return tuple(MixedProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use, kernel))
 
 
-def _shapes(use: str, kernel: str) -> tuple[Shape, ...]:
-    if use not in _DRAWN:
-        return (BARS if use == "bars" else TUNED)[kernel]
-    rng = draws(f"mixed_mm/{kernel}", use)
-    found: dict[Shape, None] = {}
-    while len(found) < _DRAWN[use]:
-        shape = _draw(rng, kernel)
-        if shape not in TUNED[kernel]:
-            found.setdefault(shape)
-    return tuple(found)
+def _shapes(use: str, kernel: str) -> Sequence[Shape]:
+    if use == "bars":
+        return BARS[kernel]
+    draw = partial(_draw, kernel=kernel)
+    return listed_and_drawn(use, f"mixed_mm/{kernel}", TUNED[kernel], draw, counts=_DRAWN, key=tuple)
 
 
 def _draw(rng: Random, kernel: str) -> Shape:

@@ -12,7 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.maps import OTHERS
-from nojit.kernels.problem import DRAWN, Launch, Roles, Work, check_use, draws, generator, rounding
+from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from nojit.kernels.scaled_mm.prepared import Operands, prepare
 from nojit.kernels.scaled_mm.reference import spread
 from nojit.kernels.scaled_mm.scales import DEEP
@@ -29,8 +29,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES")),
 }
 
-_COUNT: Final = 12
-"""Of shapes that are drawn for each use."""
+_DRAWN: Final = {"tune": 70, "held_out": 12, "fresh": 12}
+"""How many shapes are drawn for each use; ``tune`` has those that are listed too."""
 _ROWS: Final = 256
 """Of the result, what is looked at."""
 _UNIT: Final = 16
@@ -139,15 +139,10 @@ def _is_whole(shape: Shape) -> bool:
 
 
 def _shapes(use: str, name: str) -> list[Shape]:
-    if use not in DRAWN:
-        return [shape for shape in (BARS if use == "bars" else TUNED) if _is_whole(shape)]
-    rng, found = draws(f"scaled_mm/{name}", use), {_sides(shape): shape for shape in TUNED}
-    known = len(found)
-    while len(found) < known + _COUNT:
-        shape = _draw(rng)
-        if _is_whole(shape):
-            found.setdefault(_sides(shape), shape)
-    return list(found.values())[known:]
+    if use == "bars":
+        return [shape for shape in BARS if _is_whole(shape)]
+    listed = [shape for shape in TUNED if _is_whole(shape)]
+    return listed_and_drawn(use, f"scaled_mm/{name}", listed, _draw, counts=_DRAWN, key=_sides)
 
 
 def _sides(shape: Shape) -> tuple[int, int, int]:
@@ -155,6 +150,9 @@ def _sides(shape: Shape) -> tuple[int, int, int]:
 
 
 def _draw(rng: Random) -> Shape:
-    one = draw_shape(rng)
-    n, k = (-(-size // _UNIT) * _UNIT for size in (one.n, one.k))
-    return Shape(f"{one.m} x {n} x {k}", 1, one.m, n, k, trans_b=True)
+    while True:
+        one = draw_shape(rng)
+        n, k = (-(-size // _UNIT) * _UNIT for size in (one.n, one.k))
+        shape = Shape(f"{one.m} x {n} x {k}", 1, one.m, n, k, trans_b=True)
+        if _is_whole(shape):
+            return shape
