@@ -42,6 +42,7 @@ def calls() -> dict[str, Callable[[], Any]]:
     q, k, v = (random(1, 2, 64, 64) for _ in range(3))
     m, batch = random(64, 64), random(2, 64, 64)
     small, one = m.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
+    turned = small.t()
     packed = torch.zeros(32, 64, device="cuda", dtype=torch.uint8)
     layout = BlockLayout(torch.ones(2, 2, 2, dtype=torch.bool), 64)
     a, s = random(1, 2, 128, 64), random(1, layout.nnz, 64, 64)
@@ -58,7 +59,7 @@ def calls() -> dict[str, Callable[[], Any]]:
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
         "b2b_gemm, gelu": lambda: b2b_gemm(m, m, m, activation="gelu"),
-        "scaled_mm": lambda: scaled_mm(small, small.t(), one, one),
+        "scaled_mm": lambda: scaled_mm(small, turned, one, one),
         "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),
         "block_sparse_matmul, sdd": lambda: block_sparse_matmul(a, a, layout, "sdd", trans_b=True),
         "block_sparse_matmul, dsd": lambda: block_sparse_matmul(s, a, layout, "dsd"),

@@ -14,7 +14,7 @@ from nojit.kernels.b2b_gemm.functions import reference_of
 from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
@@ -78,7 +78,7 @@ class Prepared:
         """Multiply."""
         first, result = operands[0], out
         if result is None:
-            result = caller.make(torch.empty, self.shape, dtype=first.dtype, device=first.device)
+            result = new_contiguous(caller, first, self.shape)
         if result.numel():
             given: tuple[Any, ...] = (*(operands[::-1] if self.turned else operands), result)
             if self.maps is not None:

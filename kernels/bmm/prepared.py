@@ -18,7 +18,7 @@ from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["Prepared", "facts_of_call", "prepare"]
@@ -87,14 +87,14 @@ class Prepared:
         """Multiply; `scales` are the number of the activation, alpha and beta."""
         result = out
         if result is None:
-            result = caller.make(torch.empty, self.shape, dtype=self.dtype, device=a.device)
+            result = new_contiguous(caller, a, self.shape, self.dtype)
         if not result.numel():
             return result
         added = result if source is None else source
         left, right = (b, a) if self.swapped else (a, b)
         sums = None
         if self.partial is not None:
-            sums = caller.make(torch.empty, self.partial, dtype=torch.float32, device=a.device)
+            sums = new_contiguous(caller, a, self.partial, torch.float32)
         operands: tuple[Any, ...]
         if self.maps is None:
             operands = (left, right, result, added, self.unused if sums is None else sums)

@@ -15,7 +15,7 @@ from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import processors
-from nojit.kernels.memos import Recording
+from nojit.kernels.memos import Recording, new_contiguous
 from torch import Tensor
 
 __all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
@@ -111,7 +111,7 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
             _launch(recording, own, source, w, bias, target, None, 1)
         return
     width = padded_width(one.n_len)
-    partial = recording.make(torch.empty, (splits, one.positions, width), dtype=torch.float32, device=x.device)
+    partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
     _launch(recording, one, x, w, None, out, partial, splits)
     rows = math.prod(one.sweep.out)
     outer, channel, *_ = strides_of(out)
@@ -223,7 +223,7 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
     parts, rows, width = splits * len(pieces), one.groups * one.n_len, padded_width(across)
     partial = None
     if parts > 1:
-        partial = recording.make(torch.empty, (parts, rows, width), dtype=torch.float32, device=x.device)
+        partial = new_contiguous(recording, x, (parts, rows, width), torch.float32)
     for number, (first, sizes) in enumerate(pieces):
         own, its_grad, its_x, sums = one, grad, x, partial
         if len(pieces) > 1:

@@ -15,7 +15,7 @@ from nojit.kernels.conv.launches import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import MAP_BYTES, Described, processors, takes_maps
-from nojit.kernels.memos import Recording
+from nojit.kernels.memos import Recording, new_contiguous
 from torch import Tensor
 
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad"]
@@ -151,7 +151,7 @@ def launch_mapped(
     if splits > 1:
         # the parts of a batch follow one another: no box may be of two of them
         boxes = boxes_of(positions, apart, 1)
-        partial = recording.make(torch.empty, (splits, one.positions, width), dtype=torch.float32, device=x.device)
+        partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
         element_bytes = partial.element_size()
     panel = PANEL_BYTES // element_bytes
     box = (*boxes.sizes, panel)
@@ -205,7 +205,7 @@ def launch_mapped_weight_grad(
     splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)
     target, stride, named = out, one.depth, {"PANEL": PANEL_BYTES // x.element_size()}
     if splits > 1:
-        target = recording.make(torch.empty, (splits, rows, width), dtype=torch.float32, device=x.device)
+        target = new_contiguous(recording, x, (splits, rows, width), torch.float32)
         stride, named = width, {"PANEL": PANEL_BYTES // target.element_size()}
     parts: tuple[Any, ...] = (1, splits, rows, taps, one.c_len)
     of_out = Described(target, (rows * stride * splits, rows * stride, stride, one.c_len, 1), parts)

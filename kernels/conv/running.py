@@ -29,8 +29,8 @@ def run_conv(
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
     # by torch itself: a remembered call runs no Python of ours
-    way = formatted(by_channels(x, weight), x.dim())
-    out: Tensor = recording.make(torch.empty, shape, dtype=x.dtype, device=x.device, memory_format=way)
+    strides = torch.empty(shape, device="meta", memory_format=formatted(by_channels(x, weight), x.dim())).stride()
+    out: Tensor = recording.make(Tensor.new_empty_strided, x, shape, strides)
     if not out.numel():
         return out
     if bias is not None and not bias.is_contiguous():

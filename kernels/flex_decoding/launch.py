@@ -16,7 +16,7 @@ from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
 from nojit.kernels.maps import processors
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
@@ -100,7 +100,7 @@ def launch_decoding(
     parts = None
     if splits > 1:
         shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
-        parts = caller.make(torch.empty, shape, dtype=torch.float32, device=one.q.device)
+        parts = new_contiguous(caller, one.q, shape, torch.float32)
     launch_attention(one, out, lse, parts, splits, options, caller)
     if parts is not None:
         launch_merge(parts, out, lse, one.sizes, caller)

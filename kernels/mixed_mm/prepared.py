@@ -14,7 +14,7 @@ import torch
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
 from torch import Tensor
 
@@ -89,14 +89,14 @@ class Prepared:
         a, b, scales, zeros = operands
         result = out
         if result is None:
-            result = caller.make(torch.empty, self.shape, dtype=a.dtype, device=a.device)
+            result = new_contiguous(caller, a, self.shape)
         if not result.numel():
             return result
         # a pointer that is not read may be any
         groups = (a if scales is None else scales, a if zeros is None else zeros)
         sums = None
         if self.partial is not None:
-            sums = caller.make(torch.empty, self.partial, dtype=torch.float32, device=a.device)
+            sums = new_contiguous(caller, a, self.partial, torch.float32)
         given: tuple[Any, ...]
         if self.maps is not None:
             of_a, of_b, of_out = self.maps

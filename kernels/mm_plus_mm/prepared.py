@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
@@ -50,7 +49,7 @@ class Prepared:
         """Multiply and add."""
         first, result = operands[0], out
         if result is None:
-            result = caller.make(torch.empty, self.shape, dtype=first.dtype, device=first.device)
+            result = new_contiguous(caller, first, self.shape)
         if not result.numel():
             return result
         given: tuple[Any, ...] = (*(operands[place] for place in self.order), result)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.pointwise.promotion import broadcast
 from torch import Tensor
 
@@ -53,7 +53,7 @@ def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dt
             if tensor.dtype == dtype:
                 return caller.make(torch.empty_like, tensor)
             return caller.make(torch.empty_like, tensor, dtype=dtype)
-    return caller.make(torch.empty, shape, dtype=dtype, device=tensors[0].device)
+    return new_contiguous(caller, tensors[0], shape, dtype)
 
 
 def fitted(value: Any, tensor: Tensor, grad: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, capability, has_maps, processors
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
@@ -76,12 +76,12 @@ class Prepared:
         a, b, scale_a, scale_b, bias = operands
         result = out
         if result is None:
-            result = caller.make(torch.empty, self.shape, dtype=self.dtype, device=a.device)
+            result = new_contiguous(caller, a, self.shape, self.dtype)
         if not result.numel():
             return result
         sums = None
         if self.partial is not None:
-            sums = caller.make(torch.empty, self.partial, dtype=torch.float32, device=a.device)
+            sums = new_contiguous(caller, a, self.partial, torch.float32)
         added = result if bias is None else bias
         given: tuple[Any, ...]
         if self.maps is None:
