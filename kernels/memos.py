@@ -8,7 +8,7 @@ is a multiple of 16, and whether it requires a gradient. In the same memo later 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import torch
@@ -16,8 +16,9 @@ from nojit.kernels import library
 from nojit.kernels.dispatch import PLAIN, autocasts
 from nojit.runtime._core import Described, Memo, Recipe
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-__all__ = ["DIRECT", "Caller", "Memo", "Recording", "new_contiguous", "new_memo"]
+__all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_contiguous", "new_memo"]
 
 _CONSTANT: Final = -1
 
@@ -119,6 +120,11 @@ class Recording:
         function(*args, **named)
         self._write(function, args, named, keeps=False)
 
+    def touch(self, tensor: Tensor) -> None:
+        """Tell autograd that a tensor has changed, so that a gradient which needs what it held is refused; write that down."""
+        increment_version(tensor)
+        self._write(increment_version, (tensor,), {}, keeps=False)
+
     def recipe(self, *results: Tensor) -> Recipe:
         """Return what was written, to give `results`: a tensor, or a tuple of several."""
         return Recipe(self._count, tuple(self._steps), tuple(self._places[id(result)] for result in results))
@@ -148,7 +154,32 @@ class Recording:
         return base if base == _CONSTANT else self._add((value.geometry, (None,), (), ((0, base),), True))
 
 
-def new_memo(operands: int, limit: int) -> Memo:
+def made_and_remembered(
+    memo: Memo,
+    operands: Sequence[Tensor | None],
+    out: Tensor | None,
+    words: Sequence[object],
+    make: Callable[[list[Any], Tensor | None, Recording], Tensor],
+) -> Tensor:
+    """Make the first call of its kind, and have a memo remember it.
+
+    Args:
+        memo: of the operands and `out`, made with `in_place`.
+        operands: the call's.
+        out: what it writes to; None if it allocates its result.
+        words: what else it was called with.
+        make: makes the call of the recording's own operands and `out`, checks included, and returns the result.
+    """
+    recording = Recording(*operands, out)
+    *own, target = recording.operands
+    result = make(own, target, recording)
+    if target is not None:
+        recording.touch(target)
+    memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
+    return result if out is None else out
+
+
+def new_memo(operands: int, limit: int, *, in_place: Collection[int] | None = None) -> Memo:
     """Make a memo for calls of so many operands that nothing but their kernels has to see.
 
     ``memo(*operands, source, *words)`` makes a call whose like was remembered and returns its results, else None;
@@ -157,5 +188,8 @@ def new_memo(operands: int, limit: int) -> Memo:
     Args:
         operands: how many; None may stand for each.
         limit: recipes to keep, a power of two; of more, those that were not used lately go.
+        in_place: if the last operand is one that calls write to, where it is not None: which of the others it may be, by
+            number. A call whose others it may share memory with otherwise is not made.
     """
-    return Memo(PLAIN, ((autocasts, False),), operands, limit)
+    mask = sum(1 << number for number in in_place or ())
+    return Memo(PLAIN, ((autocasts, False),), operands, limit, in_place is not None, mask)

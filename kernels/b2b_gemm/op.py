@@ -28,7 +28,7 @@ from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
 from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]
@@ -36,8 +36,8 @@ __all__ = ["b2b_gemm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
-_MEMO: Final = new_memo(operands=3, limit=1024)
+"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+_MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
 _ORDERS: Final = ("left", "right", "auto")
 
 
@@ -75,8 +75,8 @@ def b2b_gemm(
         ValueError: a shape or word that does not fit.
     """
     name = activation.source if isinstance(activation, CustomActivation) else activation
-    if out is None and not torch.compiler.is_compiling():
-        known: Tensor | None = _MEMO(a, b, c, library.CURRENT.source, name, alpha, assoc, _switch(a))
+    if not torch.compiler.is_compiling():
+        known: Tensor | None = _MEMO(a, b, c, out, library.CURRENT.source, name, alpha, assoc, _switch(a))
         if known is not None:
             return known
     words = _check_words(activation, alpha, assoc)
@@ -87,7 +87,7 @@ def b2b_gemm(
     if out is not None:
         check_tensors(out=out)
     if is_plain(*operands, out):
-        return _remember(operands, words, alpha) if out is None else written(_run(operands, words, out))
+        return _remember(operands, words, alpha, out)
     _check(operands)
     if out is None:
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
@@ -112,16 +112,16 @@ def _check_words(activation: object, alpha: object, assoc: object) -> Words:
     return name, check_number("alpha", alpha), str(assoc)
 
 
-def _remember(operands: Operands, words: Words, alpha: float) -> Tensor:
+def _remember(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> Tensor:
     """Multiply tensors that nothing but the kernel has to see, and remember how."""
-    recording = Recording(*operands)
-    a, b, c = recording.operands
-    own = (a, b, c)
-    _check(own)
-    result = prepare(own, None, words)(own, None, recording)
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, c = own
+        return _run((a, b, c), words, target, recording)
+
     name, _, assoc = words
-    _MEMO.remember(recording.recipe(result), *operands, recording.source, name, alpha, assoc, _switch(operands[0]))
-    return result
+    said = (name, alpha, assoc, _switch(operands[0]))
+    return made_and_remembered(_MEMO, operands, out, said, make)
 
 
 def _check(operands: Operands) -> None:
@@ -136,7 +136,7 @@ def _check(operands: Operands) -> None:
     check_shape("c", c, (b.shape[1], c.shape[1]), "L, N")
 
 
-def _run(operands: Operands, words: Words, out: Tensor | None) -> Tensor:
+def _run(operands: Operands, words: Words, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
     facts = facts_of_call(operands, out, words)
     tensors = () if out is None else (out, *operands)
@@ -149,7 +149,7 @@ def _run(operands: Operands, words: Words, out: Tensor | None) -> Tensor:
     if out is not None and not kept.lie_apart(tensors):
         for name, value in zip("abc", operands, strict=True):
             check_apart("out", out, name, value)
-    return kept.call(operands, out)
+    return kept.call(operands, out, caller)
 
 
 def _run_new(a: Tensor, b: Tensor, c: Tensor, activation: str, alpha: float, assoc: str) -> Tensor:

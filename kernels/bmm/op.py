@@ -22,7 +22,7 @@ from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, writ
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.gemm.matrices import BATCHED
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]
@@ -30,8 +30,9 @@ __all__ = ["baddbmm", "bmm", "mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
-_MEMO: Final = new_memo(operands=3, limit=1024)
+"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+# what is added may be overwritten
+_MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,))
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
@@ -103,9 +104,9 @@ def _product(
     out: Tensor | None,
 ) -> Tensor:
     """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
-    if out is None and not torch.compiler.is_dynamo_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
-            source, a, b, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
+            source, a, b, out, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
         )  # fmt: skip
         if known is not None:
             return known
@@ -115,9 +116,7 @@ def _product(
     _check_types(name, source, a, b, out)
     scales = check_number("beta", beta), check_number("alpha", alpha)
     if is_plain(source, a, b, out):
-        if out is None:
-            return _remember(name, source, a, b, *scales, activation)
-        return written(_run(source, a, b, *scales, activation, out))
+        return _remember(name, source, a, b, *scales, activation, out)
     check_operands(a, b, batched=name != "mm")
     if out is None:
         return _traced(source, a, b, *scales, activation)
@@ -139,19 +138,22 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
 
 
 def _remember(
-    name: str, source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str
+    name: str,
+    source: Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    beta: float,
+    alpha: float,
+    activation: str,
+    out: Tensor | None,
 ) -> Tensor:
     """Multiply tensors that nothing but the kernels has to see, and remember how."""
-    words = (name, beta, alpha, activation, switch_of(a))
-    recording = Recording(source, a, b)
-    own_source, own_a, own_b = recording.operands
-    number, added, finished = _finish(own_source, own_a, own_b, beta, alpha, activation)
-    _check(added, own_a, own_b, None, finished)
-    call = prepare(own_a, own_b, added, None, finished)
-    recording.constant(call.unused)
-    result = call(own_a, own_b, added, None, (number, alpha, beta), recording)
-    _MEMO.remember(recording.recipe(result), source, a, b, recording.source, *words)
-    return result
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        own_source, own_a, own_b = own
+        return _run(own_source, own_a, own_b, beta, alpha, activation, target, recording)
+
+    return made_and_remembered(_MEMO, (source, a, b), out, (name, beta, alpha, activation, switch_of(a)), make)
 
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
@@ -171,6 +173,7 @@ def _run(
     alpha: float,
     activation: str,
     out: Tensor | None = None,
+    caller: Caller = DIRECT,
 ) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
     number, source, finished = _finish(source, a, b, beta, alpha, activation)
@@ -182,7 +185,7 @@ def _run(
         kept = keep(_CALLS, facts, prepare(a, b, source, out, finished), tensors)
     if out is not None and not kept.lie_apart(tensors):
         _check_apart(source, a, b, out)
-    return kept.call(a, b, source, out, (number, alpha, beta))
+    return kept.call(a, b, source, out, (number, alpha, beta), caller)
 
 
 def _finish(

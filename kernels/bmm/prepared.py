@@ -91,6 +91,7 @@ class Prepared:
         if not result.numel():
             return result
         added = result if source is None else source
+        caller.constant(self.unused)
         left, right = (b, a) if self.swapped else (a, b)
         sums = None
         if self.partial is not None:

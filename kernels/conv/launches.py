@@ -187,7 +187,6 @@ def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: T
     _, across, down, *_ = one.weight_strides(w)
     b = recording.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
     call = prepare(a, b, bias, result, finished=bias is not None)
-    recording.constant(call.unused)
     call(a, b, bias, result, (0, 1.0, float(bias is not None)), recording)
     return True
 

@@ -14,7 +14,7 @@ from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
 from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
 from nojit.kernels.mixed_mm.prepared import Prepared, facts_of_call, prepare
 from nojit.kernels.mixed_mm.reference import unpack
@@ -25,8 +25,8 @@ __all__ = ["uint4x2_mixed_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
-_MEMO: Final = new_memo(operands=4, limit=1024)
+"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+_MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 _NAMES: Final = ("a", "b", "scales", "zeros")
 
 
@@ -60,8 +60,8 @@ def uint4x2_mixed_mm(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or size that does not fit, or scales or zeros that require a gradient.
     """
-    if out is None and not torch.compiler.is_compiling():
-        known: Tensor | None = _MEMO(a, b, scales, zeros, library.CURRENT.source, group_size)
+    if not torch.compiler.is_compiling():
+        known: Tensor | None = _MEMO(a, b, scales, zeros, out, library.CURRENT.source, group_size)
         if known is not None:
             return known
     if autocasts() and out is None:
@@ -73,7 +73,7 @@ def uint4x2_mixed_mm(
     if group_size is not None:
         check_int("group_size", group_size)
     if is_plain(*operands, out):
-        return _remember(operands, group_size) if out is None else written(_run(operands, group_size, out))
+        return _remember(operands, group_size, out)
     check_operands(operands, group_size)
     return _traced(operands, group_size, out)
 
@@ -83,15 +83,14 @@ def _lowered(a: Tensor, *groups: Tensor | None) -> tuple[Any, ...]:
     return lowered(a), *(lowered(value) for value in groups)
 
 
-def _remember(operands: Operands, group_size: int | None) -> Tensor:
+def _remember(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
     """Multiply tensors that nothing but the kernels has to see, and remember how."""
-    recording = Recording(*operands)
-    a, b, scales, zeros = recording.operands
-    own = (a, b, scales, zeros)
-    check_operands(own, group_size)
-    result = prepare(own, None, group_size)(own, None, recording)
-    _MEMO.remember(recording.recipe(result), *operands, recording.source, group_size)
-    return result
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, scales, zeros = own
+        return _run((a, b, scales, zeros), group_size, target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, (group_size,), make)
 
 
 def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
@@ -109,7 +108,7 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
     return written(out)
 
 
-def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
+def _run(operands: Operands, group_size: int | None, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
     facts = facts_of_call(operands, out, group_size)
     present = [value for value in operands if value is not None]
@@ -122,7 +121,7 @@ def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tens
         kept = keep(_CALLS, facts, prepare(operands, out, group_size), tensors)
     if out is not None and not kept.lie_apart(tensors):
         _check_apart(operands, out)
-    return kept.call(operands, out)
+    return kept.call(operands, out, caller)
 
 
 def _check_apart(operands: Operands, out: Tensor) -> None:

@@ -21,7 +21,7 @@ from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.mm_plus_mm.prepared import Operands, Prepared, facts_of_call, prepare
 from torch import Tensor
 
@@ -30,8 +30,8 @@ __all__ = ["mm_plus_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
-_MEMO: Final = new_memo(operands=4, limit=1024)
+"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+_MEMO: Final = new_memo(operands=5, limit=1024, in_place=())
 
 
 def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -52,8 +52,8 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape that does not fit.
     """
-    if out is None and not torch.compiler.is_dynamo_compiling():
-        known: Tensor | None = _MEMO(a, b, c, d, library.CURRENT.source, switch_of(a))
+    if not torch.compiler.is_dynamo_compiling():
+        known: Tensor | None = _MEMO(a, b, c, d, out, library.CURRENT.source, switch_of(a))
         if known is not None:
             return known
     operands = (a, b, c, d)
@@ -63,7 +63,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     if out is not None:
         check_tensors(out=out)
     if is_plain(*operands, out):
-        return _remember(operands) if out is None else written(_run(operands, out))
+        return _remember(operands, out)
     _check(operands)
     if out is None:
         traced: Tensor = _op(*operands)
@@ -74,15 +74,14 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     return written(out)
 
 
-def _remember(operands: Operands) -> Tensor:
+def _remember(operands: Operands, out: Tensor | None) -> Tensor:
     """Multiply tensors that nothing but the kernel has to see, and remember how."""
-    recording = Recording(*operands)
-    a, b, c, d = recording.operands
-    own = (a, b, c, d)
-    _check(own)
-    result = prepare(own, None)(own, None, recording)
-    _MEMO.remember(recording.recipe(result), *operands, recording.source, switch_of(operands[0]))
-    return result
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        a, b, c, d = own
+        return _run((a, b, c, d), target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, (switch_of(operands[0]),), make)
 
 
 def _check(operands: Operands) -> None:
@@ -98,7 +97,7 @@ def _check(operands: Operands) -> None:
     check_shape("d", d, (c.shape[1], b.shape[1]), "L, N")
 
 
-def _run(operands: Operands, out: Tensor | None) -> Tensor:
+def _run(operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
     facts = facts_of_call(operands, out)
     tensors = () if out is None else (out, *operands)
@@ -111,7 +110,7 @@ def _run(operands: Operands, out: Tensor | None) -> Tensor:
     if out is not None and not kept.lie_apart(tensors):
         for name, value in zip("abcd", operands, strict=True):
             check_apart("out", out, name, value)
-    return kept.call(operands, out)
+    return kept.call(operands, out, caller)
 
 
 def _run_new(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ class Operator:
         self.spec: Final = spec
         self._floats = any(program.floats for program in spec.programs.values())
         self._dtypes = tuple(DTYPES[dtype] for dtype in spec.dtypes)
-        self._memo: Final = new_memo(operands=len(spec.inputs), limit=MOST_REMEMBERED)
+        places = range(len(spec.inputs))
+        self._memo: Final = new_memo(operands=len(places) + 1, limit=MOST_REMEMBERED, in_place=places)
         forward, *backward = parts(spec)
         self._forward = Launcher(spec, forward)
         self._slope = next(iter(spec.derivatives.values()))
@@ -75,8 +76,8 @@ class Operator:
         self, tensors: Sequence[Tensor], word: str = "", scalars: Sequence[float] = (), out: Tensor | None = None
     ) -> Tensor:
         """Compute the operator of arguments in the spec's order."""
-        if out is None and not torch.compiler.is_dynamo_compiling():
-            known: Tensor | None = self._memo(*tensors, library.CURRENT.source, word, *scalars)
+        if not torch.compiler.is_dynamo_compiling():
+            known: Tensor | None = self._memo(*tensors, out, library.CURRENT.source, word, *scalars)
             if known is not None:
                 return known
         if self._words:
@@ -85,10 +86,7 @@ class Operator:
             scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
         # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
         if is_plain(*tensors, out) and None is not tensors[0]:
-            if out is None:
-                return self._remember(tensors, word, scalars)
-            self._run_into(tensors, word, scalars, out)
-            return written(out)
+            return self._remember(tensors, word, scalars, out)
         return self._dispatch(tensors, word, scalars, out)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
@@ -104,15 +102,19 @@ class Operator:
         self._out_op(*tensors, *rest, out)
         return written(out)
 
-    def _remember(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
+    def _remember(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
         """Compute what nothing but the kernels has to see, and remember how."""
-        dtype = self._check(tensors)
-        recording = Recording(*tensors)
-        result = self._compute(cast("Sequence[Tensor]", recording.operands), dtype, word, scalars, recording)
+        recording = Recording(*tensors, out)
+        *operands, result = cast("Sequence[Tensor]", recording.operands)
+        if out is None:
+            result = self._compute(operands, self._check(tensors), word, scalars, recording)
+        else:
+            self._run_into(operands, word, scalars, result, recording)
+            recording.touch(result)
         # what ints become depends on torch's default dtype, which may change
-        if any(tensor.dtype == dtype for tensor in tensors):
-            self._memo.remember(recording.recipe(result), *tensors, recording.source, word, *scalars)
-        return result
+        if any(tensor.dtype == result.dtype for tensor in tensors):
+            self._memo.remember(recording.recipe(result), *tensors, out, recording.source, word, *scalars)
+        return result if out is None else out
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
         """Compute on a device."""
@@ -136,15 +138,22 @@ class Operator:
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
         return out
 
-    def _run_into(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor) -> None:
+    def _run_into(
+        self,
+        tensors: Sequence[Tensor],
+        word: str,
+        scalars: Sequence[float],
+        out: Tensor,
+        caller: Caller = DIRECT,
+    ) -> None:
         first = tensors[0]
         if first.dtype in self._dtypes and alike(first, (*tensors, out)) and apart(out, tensors):
-            self._forward.launch_flat((*tensors, out), first.numel(), word, scalars)
+            self._forward.launch_flat((*tensors, out), first.numel(), word, scalars, caller)
             return
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         dtype = self._check(tensors)
         self._check_out(tensors, out, dtype)
-        self._forward.launch(converted(tensors, dtype), [out], word, scalars)
+        self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
 
     def _check_out(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
         check_tensor("out", out)

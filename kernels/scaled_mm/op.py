@@ -8,14 +8,14 @@ y = (scale_a * a) @ (scale_b * b) + bias
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_tensors
 from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.gemm.calls import Kept, keep
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.scaled_mm.checks import (
     check_apart_from,
     check_bias,
@@ -33,8 +33,8 @@ __all__ = ["scaled_mm"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final[dict[Hashable, Kept[Prepared]]] = {}
-"""Calls with a result of the caller's own, or that torch's dispatcher makes."""
-_MEMO: Final = new_memo(operands=5, limit=1024)
+"""Calls that torch's dispatcher makes, and the first of those that are remembered."""
+_MEMO: Final = new_memo(operands=6, limit=1024, in_place=())
 _NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 """Dtypes as words of a memo."""
 
@@ -72,16 +72,15 @@ def scaled_mm(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or stride that does not fit, or a tensor that requires a gradient.
     """
-    if out is None:
-        out_dtype = torch.bfloat16 if out_dtype is None else out_dtype
-        if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_compiling():
-            words = (_NAMES.get(out_dtype), use_fast_accum)
-            known: Tensor | None = _MEMO(a, b, scale_a, scale_b, bias, library.CURRENT.source, *words)
-            if known is not None:
-                return known
-    else:
+    if out is not None:
         check_tensors(out=out)
-        out_dtype = out.dtype if out_dtype is None else out_dtype
+    if out_dtype is None:
+        out_dtype = torch.bfloat16 if out is None else out.dtype
+    if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_compiling():
+        words = (_NAMES.get(out_dtype), use_fast_accum)
+        known: Tensor | None = _MEMO(a, b, scale_a, scale_b, bias, out, library.CURRENT.source, *words)
+        if known is not None:
+            return known
     check_tensors(a=a, b=b, scale_a=scale_a, scale_b=scale_b)
     if bias is not None:
         check_tensors(bias=bias)
@@ -89,9 +88,7 @@ def scaled_mm(
     check_out_dtype(out_dtype)
     operands, fast = Operands(a, b, scale_a, scale_b, bias), bool(use_fast_accum)
     if is_plain(*operands, out):
-        if out is None:
-            return _remember(operands, out_dtype, use_fast_accum)
-        return written(_run(*operands, out_dtype, fast, out))
+        return _remember(operands, out_dtype, use_fast_accum, out)
     check_no_gradient(a=a, b=b, scale_a=scale_a, scale_b=scale_b, bias=bias, out=out)
     _check(operands, out, out_dtype)
     if out is None:
@@ -101,16 +98,14 @@ def scaled_mm(
     return written(out)
 
 
-def _remember(operands: Operands, dtype: torch.dtype, fast: bool) -> Tensor:
+def _remember(operands: Operands, dtype: torch.dtype, fast: bool, out: Tensor | None) -> Tensor:
     """Multiply tensors that nothing but the kernels has to see, and remember how."""
-    recording = Recording(*operands)
-    own = Operands(*recording.operands)
-    _check(own, None, dtype)
-    call = prepare(own, None, dtype, bool(fast))
-    recording.constant(call.unused)
-    result = call(own, None, recording)
-    _MEMO.remember(recording.recipe(result), *operands, recording.source, _NAMES[dtype], fast)
-    return result
+
+    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+        own_a, own_b, own_scale_a, own_scale_b, own_bias = own
+        return _run(own_a, own_b, own_scale_a, own_scale_b, own_bias, dtype, bool(fast), target, recording)
+
+    return made_and_remembered(_MEMO, operands, out, (_NAMES[dtype], fast), make)
 
 
 def _run(
@@ -122,6 +117,7 @@ def _run(
     out_dtype: torch.dtype,
     use_fast_accum: bool,
     out: Tensor | None = None,
+    caller: Caller = DIRECT,
 ) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
     operands = Operands(a, b, scale_a, scale_b, bias)
@@ -133,7 +129,7 @@ def _run(
         kept = keep(_CALLS, facts, prepare(operands, out, out_dtype, use_fast_accum), tensors)
     if out is not None and not kept.lie_apart(tensors):
         check_apart_from(out, **operands._asdict())
-    return kept.call(operands, out)
+    return kept.call(operands, out, caller)
 
 
 def _check(operands: Operands, out: Tensor | None, dtype: torch.dtype) -> None:

@@ -87,6 +87,7 @@ class Prepared:
         if self.maps is None:
             if self.as_bytes:
                 a, b = (caller.make(Tensor.view, value, torch.uint8) for value in (a, b))
+            caller.constant(self.unused)
             given = (a, b, scale_a, scale_b, added, result, self.unused if sums is None else sums)
         else:
             of_a, of_b, of_out = self.maps

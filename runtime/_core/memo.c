@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "overlap.h"
 #include "plain.h"
 #include "recipe.h"
 #include "sync.h"
@@ -43,6 +44,8 @@ typedef struct {
     nj_plain *plain;
     PyObject *states;
     Py_ssize_t operand_count;
+    bool writes;      /* to the last operand, unless it is None */
+    uint32_t in_place; /* which of the others may be the very same tensor then */
     size_t set_count; /* a power of two */
     unsigned int hand; /* goes round the places of a set */
     entry **entries;   /* guarded by the GIL or the memo's lock */
@@ -252,6 +255,19 @@ static entry **find_room(memo *self, const call_key *key)
     return there;
 }
 
+/* Whether what a call writes is none of what it reads, but for what it may compute in place. */
+static bool writes_apart(const memo *self, PyObject *const *operands, const call_key *key)
+{
+    Py_ssize_t last = self->operand_count - 1;
+    for (Py_ssize_t i = 0; self->writes && operands[last] != Py_None && i < last; i++) {
+        bool same = (self->in_place >> i & 1) && operands[i] != Py_None && nj_is_same_view(&key->views[i], &key->views[last]);
+        if (operands[i] != Py_None && !same && !nj_lies_apart(&key->views[i], &key->views[last])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What a call that fits makes, or None. */
 static PyObject *follow(memo *self, PyObject *const *operands, const call_key *key)
 {
@@ -283,7 +299,7 @@ static PyObject *memo_call(PyObject *object, PyObject *const *arguments, size_t 
     if (fits <= 0) {
         return fits < 0 ? NULL : Py_NewRef(Py_None);
     }
-    return follow(self, arguments, &key);
+    return writes_apart(self, arguments, &key) ? follow(self, arguments, &key) : Py_NewRef(Py_None);
 }
 
 static PyObject *memo_remember(memo *self, PyObject *const *arguments, Py_ssize_t count)
@@ -342,10 +358,13 @@ static Py_ssize_t memo_length(memo *self)
 
 static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"plain", "states", "operands", "limit", NULL};
+    static char *names[] = {"plain", "states", "operands", "limit", "writes", "in_place", NULL};
     PyObject *plain, *states;
     Py_ssize_t operands, limit;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onn:Memo", names, nj_plain_type, &plain, &states, &operands, &limit) ||
+    int writes = 0;
+    unsigned int in_place = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Onn|pI:Memo", names, nj_plain_type, &plain, &states, &operands, &limit,
+                                     &writes, &in_place) ||
         nj_states_check(states) < 0) {
         return NULL;
     }
@@ -361,6 +380,8 @@ static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->plain = (nj_plain *)Py_NewRef(plain);
     self->states = Py_NewRef(states);
     self->operand_count = operands;
+    self->writes = writes && operands > 0;
+    self->in_place = in_place;
     self->set_count = (size_t)limit / WAYS;
     self->entries = PyMem_Calloc((size_t)limit, sizeof *self->entries);
     if (self->entries == NULL) {
@@ -410,7 +431,7 @@ static PyMemberDef memo_members[] = {
 };
 
 static PyType_Slot memo_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Memo(plain, states, operands, limit)\n--\n\n"
+    {Py_tp_doc, (void *)PyDoc_STR("Memo(plain, states, operands, limit, writes=False, in_place=0)\n--\n\n"
                                   "Makes calls whose like was remembered: memo(*operands, owner, *words); else None.")},
     {Py_tp_new, memo_new},
     {Py_tp_call, PyVectorcall_Call},

@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from nojit.kernels import library, maps
+from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
+from nojit.kernels.bmm import baddbmm, mm
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.memos import Memo, Recording, new_memo
+from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.pointwise import operator as pointwise_operator
+from nojit.kernels.pointwise import vector_add
 from nojit.runtime._core import Described, Recipe
+from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
@@ -414,3 +422,84 @@ def test_what_a_step_raises_ends_a_recipe():
         recipe(1)
     with pytest.raises(TypeError, match="1 operands"):
         recipe()
+
+
+WRITERS: dict[str, tuple[Callable[..., Tensor], int, tuple[int, ...]]] = {
+    # the operator, how many matrices it takes, and which of them it may write to
+    "vector_add": (vector_add, 2, (0, 1)),
+    "mm": (mm, 2, ()),
+    "baddbmm": (baddbmm, 3, (0,)),
+    "mm_plus_mm": (mm_plus_mm, 4, ()),
+    "b2b_gemm": (b2b_gemm, 3, ()),
+}
+
+
+def square_of(memory: Tensor, start: int, name: str) -> Tensor:
+    shape = (1, 8, 8) if name == "baddbmm" else (8, 8)
+    return memory[start : start + 64].view(shape)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=5, max_size=5))
+def test_what_is_remembered_writes_to_nothing_that_it_reads(name, places):
+    """Whatever shares memory: a call like one that was remembered is made, or refused, as it would be by itself."""
+    function, count, in_place = WRITERS[name]
+    memory = torch.zeros(64 * 4, dtype=torch.float16)
+    apart = [square_of(torch.zeros(64, dtype=torch.float16), 0, name) for _ in range(count + 1)]
+    *operands, out = (square_of(memory, 16 * place, name) for place in places[: count + 1])
+
+    def told() -> object:
+        try:
+            return function(*operands, out=out) is out
+        except ValueError as error:
+            return str(error)
+
+    with noted():
+        alone = told()
+    with noted() as launches:
+        assert function(*apart[:-1], out=apart[-1]) is apart[-1]
+        launches.clear()
+        assert told() == alone
+        assert len(launches) == (alone is True)
+    overlap = [abs(places[count] - place) < 4 for place in places[:count]]
+    same = [places[count] == place for place in places[:count]]
+    fine = all(
+        not shares or (equal and at in in_place) for at, (shares, equal) in enumerate(zip(overlap, same, strict=True))
+    )
+    assert (alone is True) == fine
+
+
+def test_a_result_of_the_callers_own_is_remembered(launches, monkeypatch):
+    asked = []
+    real = pointwise_operator.Operator._run_into
+    monkeypatch.setattr(
+        pointwise_operator.Operator, "_run_into", lambda self, *args: asked.append(args) or real(self, *args)
+    )
+    x, y = torch.zeros(8), torch.zeros(8)
+    for first, out in ((x, y), (y, x), (x, x), (x, torch.zeros(8))):
+        version = out._version
+        assert vector_add(first, y, out=out) is out
+        assert out._version == version + 1
+        name, args, _ = launches.pop()
+        assert (name, [value.data_ptr() for value in args[:3]]) == (
+            "vector_add",
+            [value.data_ptr() for value in (first, y, out)],
+        )
+    assert len(asked) == 1
+    # a result of another dtype, of other strides, and none
+    assert vector_add(x, y, out=torch.zeros(16)[::2]).stride() == (2,)
+    assert vector_add(x, y) is not x
+    with pytest.raises(ArgumentError, match=r"out: expected torch\.float32"):
+        vector_add(x, y, out=torch.zeros(8, dtype=torch.float16))
+    assert len(asked) == 3
+
+
+def test_a_gradient_that_needs_what_was_overwritten_is_refused(launches):
+    x, weight = torch.ones(8), torch.ones(8, requires_grad=True)
+    for _ in range(2):
+        product = x * weight
+        with torch.no_grad():
+            vector_add(x, torch.ones(8), out=x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()

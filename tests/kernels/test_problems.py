@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,19 @@ FAMILIES = (
     "conv",
 )
 MODULES = {family: importlib.import_module(f"nojit.kernels.{family}.problems") for family in FAMILIES}
+
+
+@cache
+def listed(family, use):
+    return MODULES[family].problems(use)
+
+
 # what has neither a tuning space nor a problem runs as its manifest says
 KERNELS = [
     (family, spec.name)
     for family, module in MODULES.items()
     for spec in load_manifest(ROOT / f"manifests/{family}.toml").kernel
-    if spec.tuning or any(problem.kernel == spec.name for problem in module.problems("tune"))
+    if spec.tuning or any(problem.kernel == spec.name for problem in listed(family, "tune"))
 ]
 
 
@@ -65,8 +73,7 @@ def key(problem) -> tuple[object, ...]:
 @pytest.mark.parametrize(("family", "kernel"), KERNELS)
 def test_there_are_enough_and_none_is_held_out_and_tuned_for(family, kernel):
     tuned, held_out = (
-        [problem for problem in MODULES[family].problems(use) if problem.kernel == kernel]
-        for use in ("tune", "held_out")
+        [problem for problem in listed(family, use) if problem.kernel == kernel] for use in ("tune", "held_out")
     )
     assert len(tuned) >= 16
     assert len(held_out) >= 8

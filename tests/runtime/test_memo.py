@@ -155,6 +155,39 @@ def test_states_are_asked_at_each_call(faketorch: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "shape", "strides", "made"),
+    [
+        # x is 4 elements of 2 bytes, every other one, from 0x1000 to 0x100e
+        (0x100E, (4,), (1,), True),
+        (0x100C, (4,), (1,), False),
+        (0x0FF8, (4,), (1,), True),
+        (0x0FFA, (4,), (1,), False),
+        # the places between are not looked at
+        (0x1002, (4,), (2,), False),
+        (0x1000, (4,), (1,), False),
+        (0x1000, (0,), (1,), True),
+        (0x0F00, (2, 0, 1000), (0, 0, 1), True),
+        (0x1000, (4,), (2,), True),
+    ],
+)
+def test_what_is_written_lies_apart_from_what_is_read(
+    faketorch: ModuleType, address: int, shape: tuple[int, ...], strides: tuple[int, ...], made: bool
+) -> None:
+    plain = _core.Plain(faketorch.Tensor, property(lambda _: False), lambda _: False, lambda: True, ())
+    memo = _core.Memo(plain, (), 2, 8, True, 1)
+    x = faketorch.Tensor(0x1000, "float16", (4,), strides=(2,))
+    out = faketorch.Tensor(address, "float16", shape, strides=strides)
+    memo.remember(_core.Recipe(2, (), (1,)), x, out, None)
+    assert memo(x, out, None) is (out if made else None)
+    memo.remember(_core.Recipe(2, (), (0,)), x, None, None)
+    assert memo(x, None, None) is x
+    # nothing may be computed in place
+    strict = _core.Memo(plain, (), 2, 8, True)
+    strict.remember(_core.Recipe(2, (), (1,)), x, x, None)
+    assert strict(x, x, None) is None
+
+
+@pytest.mark.parametrize(
     "make_one",
     [
         lambda: _core.Plain(int, property(), len, len, ((1,),)),
