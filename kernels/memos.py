@@ -160,6 +160,8 @@ def made_and_remembered(
     out: Tensor | None,
     words: Sequence[object],
     make: Callable[[list[Any], Tensor | None, Recording], Tensor],
+    *,
+    lasts: Callable[[Tensor], bool] | None = None,
 ) -> Tensor:
     """Make the first call of its kind, and have a memo remember it.
 
@@ -169,13 +171,15 @@ def made_and_remembered(
         out: what it writes to; None if it allocates its result.
         words: what else it was called with.
         make: makes the call of the recording's own operands and `out`, checks included, and returns the result.
+        lasts: says of the result whether another call like this one would be made alike; if None, it would.
     """
     recording = Recording(*operands, out)
     *own, target = recording.operands
     result = make(own, target, recording)
     if target is not None:
         recording.touch(target)
-    memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
+    if lasts is None or lasts(result):
+        memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
     return result if out is None else out
 
 

@@ -91,13 +91,13 @@ class Prepared:
         if not result.numel():
             return result
         added = result if source is None else source
-        caller.constant(self.unused)
         left, right = (b, a) if self.swapped else (a, b)
         sums = None
         if self.partial is not None:
             sums = new_contiguous(caller, a, self.partial, torch.float32)
         operands: tuple[Any, ...]
         if self.maps is None:
+            caller.constant(self.unused)
             operands = (left, right, result, added, self.unused if sums is None else sums)
         else:
             of_a, of_b, of_out = self.maps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_value,
 )
 from nojit.kernels.dispatch import is_plain, written
-from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
+from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
 from nojit.kernels.pointwise.launching import Launcher
 from nojit.kernels.pointwise.operands import alike, apart, converted, fitted, result_like, same
@@ -104,17 +104,18 @@ class Operator:
 
     def _remember(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
         """Compute what nothing but the kernels has to see, and remember how."""
-        recording = Recording(*tensors, out)
-        *operands, result = cast("Sequence[Tensor]", recording.operands)
-        if out is None:
-            result = self._compute(operands, self._check(tensors), word, scalars, recording)
-        else:
-            self._run_into(operands, word, scalars, result, recording)
-            recording.touch(result)
-        # what ints become depends on torch's default dtype, which may change
-        if any(tensor.dtype == result.dtype for tensor in tensors):
-            self._memo.remember(recording.recipe(result), *tensors, out, recording.source, word, *scalars)
-        return result if out is None else out
+
+        def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
+            if target is None:
+                return self._compute(operands, self._check(operands), word, scalars, recording)
+            self._run_into(operands, word, scalars, target, recording)
+            return target
+
+        def lasts(result: Tensor) -> bool:
+            # what ints become depends on torch's default dtype, which may change
+            return any(tensor.dtype == result.dtype for tensor in tensors)
+
+        return made_and_remembered(self._memo, tensors, out, (word, *scalars), make, lasts=lasts)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
         """Compute on a device."""

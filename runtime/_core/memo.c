@@ -259,9 +259,15 @@ static entry **find_room(memo *self, const call_key *key)
 static bool writes_apart(const memo *self, PyObject *const *operands, const call_key *key)
 {
     Py_ssize_t last = self->operand_count - 1;
-    for (Py_ssize_t i = 0; self->writes && operands[last] != Py_None && i < last; i++) {
-        bool same = (self->in_place >> i & 1) && operands[i] != Py_None && nj_is_same_view(&key->views[i], &key->views[last]);
-        if (operands[i] != Py_None && !same && !nj_lies_apart(&key->views[i], &key->views[last])) {
+    if (!self->writes || operands[last] == Py_None) {
+        return true;
+    }
+    const DLTensor *out = &key->views[last];
+    for (Py_ssize_t i = 0; i < last; i++) {
+        if (operands[i] == Py_None || ((self->in_place >> i & 1) && nj_is_same_view(&key->views[i], out))) {
+            continue;
+        }
+        if (!nj_lies_apart(&key->views[i], out)) {
             return false;
         }
     }

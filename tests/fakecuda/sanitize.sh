@@ -27,7 +27,7 @@ suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUF
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 # shellcheck disable=SC2086 # flags are words
 $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags -I"$include" \
-    "$root"/runtime/_core/*.c -ldl -o "$package/_core$suffix"
+    "$root"/runtime/_core/*.c -ldl -lm -o "$package/_core$suffix"
 
 cd "$root"
 # what is measured in time is not measured here
