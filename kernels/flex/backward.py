@@ -88,7 +88,8 @@ def launch_backward(
     if dq.numel():
         launch_dq(q, k, v, dout, lse, delta, dq, scale, tables, mod)
     if any(each.numel() for each in of_captured):
-        launch_captured(q, k, v, dout, lse, delta, of_captured, scale, tables, mod)
+        dlse = torch.zeros_like(lse) if dlse is None else dlse
+        launch_captured(q, k, v, dout, lse, delta, dlse, of_captured, scale, tables, mod)
 
 
 def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
@@ -211,6 +212,7 @@ def launch_captured(
     dout: Tensor,
     lse: Tensor,
     delta: Tensor,
+    dlse: Tensor,
     of_captured: Gradients,
     scale: float,
     tables: MaskTables,
@@ -230,6 +232,7 @@ def launch_captured(
         dout,
         lse,
         delta,
+        dlse,
         dfirst if dfirst.numel() else delta,
         dsecond if dsecond.numel() else delta,
         dbias if dbias.numel() else delta,

@@ -2,6 +2,10 @@
 
 With g the gradient of modified scores, p * (dout v^T - delta) in the words of `kernel_bwd`: the second modification's share
 is g, and the first's g times the second's derivative. They are added to fp32 tables atomically, in any order.
+
+A row of g sums to the gradient of its lse, but for `delta`, which comes from an output that was rounded. A slope's gradient sums g times a
+distance over rows whose distances are alike, where that error would add up to hundreds of times what rounding is: of each
+slope `subtract_unbalanced` takes back what the row's sum of g has put in.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -11,7 +15,7 @@ is g, and the first's g times the second's derivative. They are added to fp32 ta
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LN_2, LOG2_E, load_tile
-from nojit.kernels.flex.kernel_mods import add_gradient
+from nojit.kernels.flex.kernel_mods import add_gradient, subtract_unbalanced
 from nojit.kernels.flex.kernel_tiles import modified, own_spans, tile_at, visible, walk_of
 
 
@@ -23,6 +27,7 @@ def flex_attention_bwd_captured_kernel(
     dout_ptr,
     lse_ptr,
     delta_ptr,
+    dlse_ptr,
     dfirst_ptr,
     dsecond_ptr,
     dbias_ptr,
@@ -134,6 +139,10 @@ def flex_attention_bwd_captured_kernel(
     walk, count = walk_of(
         table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
+    # of a row's gradients: 0, but for rounding
+    rest = -tl.load(dlse_ptr + row + rows, mask=rows < q_len, other=0.0)
+    first_pull = tl.zeros([BLOCK_M], tl.float32)
+    second_pull = tl.zeros([BLOCK_M], tl.float32)
     for number in range(count):
         start, is_cut, bitmap = tile_at(number, walk, blocks_ptr, block, BLOCK_N, MASK)
         keys = start + lanes
@@ -157,8 +166,16 @@ def flex_attention_bwd_captured_kernel(
         grad = weights * (dweights - delta[:, None])
         # rows past the end weigh nothing, but a weight of 0 times what is not there need not be 0
         grad = tl.where(inside, grad, 0.0)
+        weights = tl.where(inside, weights, 0.0)
+        distances = (keys[None, :] - rows[:, None]).to(tl.float32)
+        rest += tl.sum(grad, 1)
+        second_pull += tl.sum(weights * distances, 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
         if second_kind == 3:
             bent = scores * (LN_2 / second_value)
             grad *= 1.0 - bent * bent
+            weights *= 1.0 - bent * bent
+        first_pull += tl.sum(weights * distances, 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dfirst, dbias)
+    subtract_unbalanced(rest, second_pull, index_b, index_h, dsecond)
+    subtract_unbalanced(rest, first_pull, index_b, index_h, dfirst)

@@ -129,3 +129,19 @@ def add_gradient(grad, batch, head, query, key, inside, table, bias):
         head_ptr = bias_ptr + batch * bias_batch + head * bias_head
         ptrs = head_ptr + query.to(tl.int64) * bias_query + key.to(tl.int64) * bias_key
         tl.atomic_add(ptrs, grad, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def subtract_unbalanced(rest, pull, batch, head, table):
+    """Take back, atomically, what a slope's gradient got from rows whose gradients do not sum to what they should.
+
+    Args:
+        rest: fp32 [M], by how much the rows' sums are too large.
+        pull: fp32 [M], sums of weights times derivatives times distances: what a slope's gradient gets of 1 in `rest`.
+        batch: as for `add_gradient`, and so are `head` and `table`.
+        head: likewise.
+        table: likewise.
+    """
+    kind, table_ptr, stride_batch, stride_head, _ = table
+    if kind == 1:
+        tl.atomic_add(table_ptr + batch * stride_batch + head * stride_head, -tl.sum(rest * pull), sem="relaxed")

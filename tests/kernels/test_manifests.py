@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import KernelSpec, load_manifest
+from nojit.aot.space import expand_space
+from nojit.runtime.expr import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -61,3 +63,26 @@ def test_core_holds_some_of_every_kernel(name):
     for arch in ARCHS:
         if any(arch in config.get("archs", ARCHS) for config in KERNELS[name].configs):
             assert bool(expand_kernel(KERNELS[name], arch, name, "core").variants) != left_out
+
+
+# the operator gives the Hopper kernel blocks of 128 alone
+BITMAPPED = [name for name in KERNELS if "bits_ptr" in KERNELS[name].params and not name.endswith("_sm90")]
+
+
+@pytest.mark.parametrize("name", BITMAPPED)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
+    """Blocks have 64 or 128 rows and columns; a larger tile would read one bitmap as its neighbours' too."""
+    spec = KERNELS[name]
+    variants = [*expand_kernel(spec, arch, name).variants, *expand_space(spec, arch, name).variants]
+    bitmapped = [variant for variant in variants if dict(variant.axes).get("MASK", "bitmap") == "bitmap"]
+    assert bitmapped or arch != "sm_90"
+    for variant in bitmapped:
+        constexprs = dict(variant.constexprs)
+        # a tile of decoding holds rows of several heads, of one block each
+        tiles = [constexprs["BLOCK_N"]] if "decoding" in name else [constexprs["BLOCK_M"], constexprs["BLOCK_N"]]
+        for block in (64, 128):
+            values = dict.fromkeys(spec.params, 1) | {"block": block, "q_len": 1000}
+            requires = variant.config.requires
+            if not requires or parse(requires).evaluate(values):
+                assert all(block % tile == 0 for tile in tiles), f"{variant.label()} at blocks of {block}"
