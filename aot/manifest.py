@@ -75,11 +75,22 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         Meta(min_length=1, max_length=8, description="Expressions over int params that the best config depends on."),
     ]
     bucket: Annotated[
-        Literal["quarter_pow2", "pow2", "exact"],
+        Literal["quarter_pow2", "sixteenth_pow2", "pow2", "exact"],
         Meta(
-            description="How key values are rounded: to the nearest of 4, 5, 6 and 7 times a power of two, up to a power of two, or not."
+            description="How key values are rounded: to the nearest of 4 steps from one power of two to the next, up to one of 16 such steps, up to a power of two, or not."
         ),
     ] = "quarter_pow2"
+    names: Annotated[
+        list[Name],
+        Meta(max_length=8, description="What `terms` call the key's numbers, in order; without it there are no terms."),
+    ] = []
+    terms: Annotated[
+        list[Expression],
+        Meta(
+            max_length=16,
+            description="What the time of a config is a sum of, beside a constant, each times a factor that `nojit tune select` fits: over `names`, constexprs, and `multiprocessors`, how many the device has.",
+        ),
+    ] = []
     when: Annotated[Expression, Meta(description="Which variants a tuning bundle holds: a rule as `core`.")] = "true"
     alike: Annotated[
         dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],

@@ -18,7 +18,7 @@ Mistake: TypeAlias = tuple[str, str, str]
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 # msgspec says which value it found, not which it takes
-_CHOICES = {"schema": (1,), "hints": (1, 16), "bucket": ("quarter_pow2", "pow2", "exact")}
+_CHOICES = {"schema": (1,), "hints": (1, 16), "bucket": ("quarter_pow2", "sixteenth_pow2", "pow2", "exact")}
 
 
 def explain(error: msgspec.ValidationError, data: dict[str, Any], convert: Callable[[Any], object]) -> Mistake:

@@ -12,7 +12,7 @@ from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.postfix import postfix
 from nojit.runtime.table import COLUMNS, Axis, Config, Derived, KernelTable, Launch, Meaning, Param, Tuning
-from nojit.runtime.tuned import TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuned import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.tuning import resolve
 from nojit.runtime.values import Value, identity
 
@@ -119,7 +119,11 @@ def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
     built = {(repr(config.constexprs + config.options), config.requires) for config in configs}
     kept = [number for number, config in enumerate(table.configs) if (repr(config.settings), config.requires) in built]
     numbers = {old: new for new, old in enumerate(kept)}
-    entries = [TunedEntry(entry.where, rows) for entry in table.entries if (rows := _keep_rows(entry.rows, numbers))]
+    entries = [
+        TunedEntry(entry.where, rows, _keep_costs(entry.costs, numbers))
+        for entry in table.entries
+        if (rows := _keep_rows(entry.rows, numbers))
+    ]
     used = tuple(table.configs[number] for number in kept)
     return replace(table, configs=used, entries=tuple(entries))
 
@@ -127,6 +131,10 @@ def _keep_built(table: TunedTable, configs: Iterable[Config]) -> TunedTable:
 def _keep_rows(rows: Iterable[TunedRow], numbers: Mapping[int, int]) -> tuple[TunedRow, ...]:
     filtered = (_keep_row(row, numbers) for row in rows)
     return tuple(row for row in filtered if row.use)
+
+
+def _keep_costs(costs: Iterable[TunedCost], numbers: Mapping[int, int]) -> tuple[TunedCost, ...]:
+    return tuple(TunedCost(numbers[cost.config], cost.ps) for cost in costs if cost.config in numbers)
 
 
 def _keep_row(row: TunedRow, numbers: Mapping[int, int]) -> TunedRow:

@@ -11,6 +11,7 @@ from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.types import FLOATS, NONE
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.tuned import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from nojit.aot.manifest import KernelSpec, TuningSpec
@@ -32,6 +33,7 @@ def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: Man
     """
     where = f"{place}.tuning"
     _check_key(kernel, tuning, source.where(f"{where}.key"))
+    _check_terms(kernel, tuning, where, source)
     for axis, groups in tuning.alike.items():
         _check_alike(kernel.matrix, axis, groups, source.where(f"{where}.alike.{axis}"))
     known = dict.fromkeys(name for config in kernel.configs for name in constexprs_in(config))
@@ -59,6 +61,28 @@ def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
                 raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
     if len(set(tuning.key)) != len(tuning.key):
         raise ManifestError("expected each expression once", got=repr(tuning.key), where=where)
+
+
+def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
+    constexprs = [name for config in kernel.configs for name in constexprs_in(config)]
+    known = tuple(dict.fromkeys((*tuning.names, MULTIPROCESSORS, *constexprs, *kernel.matrix)))
+    if tuning.terms and len(tuning.names) != len(tuning.key):
+        what = f"expected {len(tuning.key)} names, one for each number of the key"
+        raise ManifestError(what, got=str(len(tuning.names)), where=source.where(f"{place}.names"))
+    for number, name in enumerate(tuning.names):
+        if name in (*tuning.names[:number], MULTIPROCESSORS, *constexprs, *kernel.matrix):
+            got = f"{name!r} again"
+            raise ManifestError("expected a name of its own", got=got, where=source.where(f"{place}.names[{number}]"))
+    for number, text in enumerate(tuning.terms):
+        where = source.where(f"{place}.terms[{number}]")
+        try:
+            names = sorted(expr.parse(text).names)
+        except expr.ExpressionError as error:
+            raise ManifestError(str(error), where=where) from None
+        for name in names:
+            if name not in known:
+                near = did_you_mean(name, known)
+                raise ManifestError(f"expected one of {', '.join(known)}", got=f"{name!r}{near}", where=where)
 
 
 def _is_int(spelling: str) -> bool:

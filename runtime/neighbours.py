@@ -1,4 +1,4 @@
-"""What the measured problems that are near a call say about its configs. Pure.
+"""What measured problems, and estimates made of them, say about the configs of a call. Pure.
 
 The C core ranks configs by the same rules (``_core/ranking.c``), for a first launch waits for that.
 """
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from math import exp, floor, log2
 
 from nojit.runtime import _core
+from nojit.runtime.expr import INT64_MAX, ExpressionError, run
 from nojit.runtime.tuning_table import TuningBlock
 
-__all__ = ["REACH", "nearest", "ranked", "ranked_one_by_one"]
+__all__ = ["REACH", "estimates", "nearest", "ranked", "ranked_one_by_one"]
 
 REACH = 0.3
 """How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
@@ -39,26 +40,31 @@ def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
     return distances.index(min(distances))
 
 
-def ranked(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
+def ranked(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> tuple[int, ...]:
     """Order the configs of a block for a key, the best first.
 
-    A problem with the same key decides alone. Else the near ones do together: a config's rank is the mean of how far it
+    A problem with the same key decides alone. Else estimates do, if the block has any: the least comes first, and what
+    cannot be computed last. Without them the near problems decide together: a config's rank is the mean of how far it
     is behind the best of each, where a problem that is `d` octaves farther than the nearest weighs `exp(-d / REACH)`. Of
     configs that are alike so, the nearest problem's order decides.
 
     Args:
         block: the measured problems.
         key: as rounded as theirs.
+        multiprocessors: of the device.
     """
-    order = _core.rank_configs(block.text, key)
-    return ranked_one_by_one(block, key) if order is None else order
+    order = _core.rank_configs(block.text, key, block.costs, multiprocessors)
+    return ranked_one_by_one(block, key, multiprocessors) if order is None else order
 
 
-def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ...]:
+def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> tuple[int, ...]:
     """Rank as `ranked`, whatever the numbers are."""
     at, use, behinds = block.columns()
     if key in at:
         return use[at.index(key)]
+    if block.costs:
+        costs = estimates(block, key, multiprocessors)
+        return tuple(sorted(costs, key=lambda config: INT64_MAX if (cost := costs[config]) is None else cost))
     distances = _distances(at, key)
     least = min(distances)
     near = [(distance - least, place) for place, distance in enumerate(distances) if distance - least < _SPAN]
@@ -75,6 +81,35 @@ def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...]) -> tuple[int, ..
         for config in sums:
             sums[config] += weight * behind.get(config, absent)
     return tuple(sorted(sums, key=lambda config: floor(sums[config] * _SUM_STEPS + 0.5)))
+
+
+def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> dict[int, int | None]:
+    """Compute what each config of a block is estimated to take, in picoseconds; None where that cannot be computed."""
+    facts = _names(len(key)) | {"multiprocessors": multiprocessors}
+    facts.update(zip(facts, key, strict=False))
+    return {config: _estimate(words, facts) for config, words in block.estimates()}
+
+
+def is_cost(words: str, keys: int) -> bool:
+    """Say whether an expression in postfix is one over so many numbers of a key, and the multiprocessors."""
+    return bool(_core.assemble(words, {}, _names(keys), _no_constant))
+
+
+def _names(keys: int) -> dict[str, int]:
+    """Return the place of each name that a cost may have."""
+    return {**{f"key{place}": place for place in range(keys)}, "multiprocessors": keys}
+
+
+def _estimate(words: str, facts: dict[str, int]) -> int | None:
+    try:
+        cost = run(_core.assemble(words, facts, {}, _no_constant), ())
+    except ExpressionError:
+        return None
+    return cost if type(cost) is int else None
+
+
+def _no_constant(value: object) -> tuple[int, int]:
+    raise ExpressionError(f"no number: {value!r}")
 
 
 def _distances(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> list[float]:

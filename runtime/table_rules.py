@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.neighbours import is_cost
 from nojit.runtime.postfix import postfix
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Launch, Slot
@@ -51,7 +52,7 @@ def check_expressions(table: KernelTable, where: str) -> None:
 
     Raises:
         BundleFormatError: one is no expression (rule ``expression``), its program is another's (rule ``program``), or one
-            of the tuning key has other names than runtime params (rule ``param``).
+            of the tuning key has other names than runtime params (rule ``param``); so of the costs of its blocks.
     """
     try:
         expected = tuple(map(postfix, table.expressions()))
@@ -63,6 +64,13 @@ def check_expressions(table: KernelTable, where: str) -> None:
     for text, program, right in zip(table.expressions(), table.programs, expected, strict=True):
         if program != right:
             raise refuse("program", f"expected {right!r} of {text!r}", got=repr(program), where=where)
+    if table.tuning is not None:
+        for words in (
+            words for tuned in table.tuning.tables for block in tuned.blocks for _, words in block.estimates()
+        ):
+            if not is_cost(words, len(table.tuning.key)):
+                what = "expected what a config takes, in postfix over the key's numbers"
+                raise refuse("program", what, got=repr(words), where=where)
 
 
 def check_rows(table: KernelTable, where: str) -> None:

@@ -12,16 +12,30 @@ from typing import Any
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.postfix import postfix
 from nojit.runtime.record import Record
 from nojit.runtime.strict import TEXT_CHARS_MAX
 from nojit.runtime.target import is_arch
 from nojit.runtime.tuning_table import TunedDevice
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
-__all__ = ["SCHEMA", "TunedConfig", "TunedDevice", "TunedEntry", "TunedRow", "TunedTable", "read_tuned"]
+__all__ = [
+    "MULTIPROCESSORS",
+    "SCHEMA",
+    "TunedConfig",
+    "TunedCost",
+    "TunedDevice",
+    "TunedEntry",
+    "TunedRow",
+    "TunedTable",
+    "read_tuned",
+]
 
 SCHEMA = 1
+MULTIPROCESSORS = "multiprocessors"
+"""What a cost calls how many the device has."""
 _KEYS_MAX = 8
+_COSTS_MAX = 63
 _INT_MAX = (1 << 63) - 1
 
 
@@ -45,12 +59,23 @@ class TunedRow(Record):
     """What each of them took; empty if nobody says."""
 
 
+class TunedCost(Record):
+    """What a config is estimated to take."""
+
+    config: int
+    """By number."""
+    ps: str
+    """Picoseconds: an expression over the key's names and `MULTIPROCESSORS`."""
+
+
 class TunedEntry(Record):
     """Problems of meanings that are tuned alike."""
 
     where: tuple[tuple[str, tuple[Value, ...]], ...]
     """The values of each axis that it is for; an axis left out may have any."""
     rows: tuple[TunedRow, ...]
+    costs: tuple[TunedCost, ...] = ()
+    """Of each config once; they decide where no row has a call's buckets. Empty: rows that are near do."""
 
     def covers(self, axes: Mapping[str, Value]) -> bool:
         """Say whether it is for a meaning.
@@ -78,6 +103,8 @@ class TunedTable(Record):
     """The first that covers a meaning counts."""
     path: str = ""
     """The file."""
+    names: tuple[str, ...] = ()
+    """What costs call the key's numbers; empty if they need not."""
 
 
 def read_tuned(path: str | os.PathLike[str]) -> TunedTable:
@@ -103,18 +130,19 @@ def read_tuned(path: str | os.PathLike[str]) -> TunedTable:
 
 def _read_table(document: dict[str, Any], path: str) -> TunedTable:
     where = f"{path} $"
-    known = ("schema", "kernel", "key", "device", "origin", "config", "entry")
+    known = ("schema", "kernel", "key", "names", "device", "origin", "config", "entry")
     _check_fields(document, known, ("schema", "kernel", "key", "device", "config", "entry"), where)
     if document["schema"] != SCHEMA or type(document["schema"]) is not int:
         raise TuningError(f"expected schema {SCHEMA}", got=repr(document["schema"]), where=f"{where}.schema")
     key = _read_key(document["key"], f"{where}.key")
+    names = _read_names(document["names"], len(key), f"{where}.names") if "names" in document else ()
     configs = [
         _read_config(config, f"{where}.config[{number}]")
         for number, config in enumerate(_some(document["config"], dict, f"{where}.config"))
     ]
     _check_distinct(configs, f"{where}.config")
     entries = [
-        _read_entry(entry, len(key), len(configs), f"{where}.entry[{number}]")
+        _read_entry(entry, len(key), names, len(configs), f"{where}.entry[{number}]")
         for number, entry in enumerate(_some(document["entry"], dict, f"{where}.entry"))
     ]
     return TunedTable(
@@ -125,7 +153,27 @@ def _read_table(document: dict[str, Any], path: str) -> TunedTable:
         tuple(configs),
         tuple(entries),
         path,
+        names,
     )
+
+
+def _read_names(value: object, keys: int, where: str) -> tuple[str, ...]:
+    names = _some(value, str, where)
+    if len(names) != keys:
+        raise TuningError(f"expected {keys} names, one for each number of the key", got=str(len(names)), where=where)
+    for number, name in enumerate(names):
+        if name == MULTIPROCESSORS or not _is_name(name):
+            raise TuningError("expected a name", got=repr(name), where=f"{where}[{number}]")
+        if name in names[:number]:
+            raise TuningError("expected each name once", got=repr(name), where=f"{where}[{number}]")
+    return tuple(names)
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return parse(text).names == {text}
+    except ExpressionError:
+        return False
 
 
 def _read_key(value: object, where: str) -> tuple[str, ...]:
@@ -179,8 +227,8 @@ def _check_distinct(configs: Sequence[TunedConfig], where: str) -> None:
             raise TuningError("expected each config once", got=f"that of config[{first}]", where=f"{where}[{number}]")
 
 
-def _read_entry(value: dict[str, Any], keys: int, configs: int, where: str) -> TunedEntry:
-    _check_fields(value, ("where", "rows"), ("rows",), where)
+def _read_entry(value: dict[str, Any], keys: int, names: Sequence[str], configs: int, where: str) -> TunedEntry:
+    _check_fields(value, ("where", "costs", "rows"), ("rows",), where)
     axes = _take(value.get("where", {}), dict, f"{where}.where")
     wanted = [(name, _read_values(raw, f"{where}.where.{name}")) for name, raw in axes.items()]
     rows = _some(value["rows"], dict, f"{where}.rows")
@@ -192,7 +240,35 @@ def _read_entry(value: dict[str, Any], keys: int, configs: int, where: str) -> T
             raise TuningError(
                 "expected each `at` once", got=f"that of rows[{first}]", where=f"{where}.rows[{number}].at"
             )
-    return TunedEntry(tuple(wanted), tuple(read))
+    costs = _read_costs(value["costs"], names, configs, f"{where}.costs") if "costs" in value else ()
+    return TunedEntry(tuple(wanted), tuple(read), costs)
+
+
+def _read_costs(value: object, names: Sequence[str], configs: int, where: str) -> tuple[TunedCost, ...]:
+    listed = _some(value, dict, where)
+    if len(listed) > _COSTS_MAX:
+        raise TuningError(f"expected at most {_COSTS_MAX} costs", got=str(len(listed)), where=where)
+    costs = [_read_cost(cost, names, configs, f"{where}[{number}]") for number, cost in enumerate(listed)]
+    if len({cost.config for cost in costs}) < len(costs):
+        raise TuningError("expected the cost of each config once", got=str([c.config for c in costs]), where=where)
+    return tuple(costs)
+
+
+def _read_cost(value: dict[str, Any], names: Sequence[str], configs: int, where: str) -> TunedCost:
+    _check_fields(value, ("config", "ps"), ("config", "ps"), where)
+    ps = _take(value["ps"], str, f"{where}.ps")
+    known = (*names, MULTIPROCESSORS)
+    try:
+        used = parse(ps).names
+        written = postfix(ps)
+    except ExpressionError as error:
+        raise TuningError(f"expected an expression: {error}", where=f"{where}.ps") from None
+    for name in sorted(used.difference(known)):
+        what = f"expected {', '.join(known)}: `names` says what the key's numbers are called"
+        raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=f"{where}.ps")
+    if not written or len(written) > TEXT_CHARS_MAX // 2:
+        raise TuningError("expected an expression of modest length without strings", got=repr(ps), where=f"{where}.ps")
+    return TunedCost(_count(value["config"], 0, configs - 1, f"{where}.config"), ps)
 
 
 def _read_row(value: dict[str, Any], keys: int, configs: int, where: str) -> TunedRow:

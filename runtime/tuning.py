@@ -7,12 +7,12 @@ that a process happens to see: two processes decide alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import log2
+from math import inf, log2
 from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import Expression, ExpressionError, parse
-from nojit.runtime.neighbours import nearest, ranked
+from nojit.runtime.neighbours import estimates, nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
 from nojit.runtime.tuning_table import BEHIND_MAX, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
@@ -27,6 +27,7 @@ __all__ = [
     "DEFAULT_BUCKET",
     "Lookup",
     "TuningDecision",
+    "block_of",
     "bucket_of",
     "closest_device",
     "config_number",
@@ -54,9 +55,12 @@ class TuningDecision(Record):
     at: tuple[int, ...]
     """The key values of the row that decides."""
     exact: bool
-    """Whether the call lies in that row's buckets; else the row is the nearest, and others that are near have a say."""
+    """Whether the call lies in that row's buckets; else the row is the nearest, and estimates decide, or others that are
+    near have a say."""
     order: tuple[str, ...]
     """The configs in words, the best first."""
+    estimated_us: tuple[float, ...] = ()
+    """What each of them is estimated to take, in microseconds, where that decides."""
 
 
 def bucket_of(kind: str, value: int) -> int:
@@ -64,7 +68,8 @@ def bucket_of(kind: str, value: int) -> int:
 
     Args:
         kind: ``pow2`` rounds up to a power of two; ``quarter_pow2`` to the nearest of 4, 5, 6 and 7 times a power of
-            two, halfway up, and leaves values below 8 alone; ``exact`` rounds nothing.
+            two, halfway up, and leaves values below 8 alone; ``sixteenth_pow2`` rounds up to one of 16 steps from each power
+            of two to the next, and leaves values below 32 alone; ``exact`` rounds nothing.
         value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
     """
     if value <= 0 or kind == "exact":
@@ -72,9 +77,12 @@ def bucket_of(kind: str, value: int) -> int:
     value = min(value, _BUCKET_MAX)
     if kind == "pow2":
         return 1 << (value - 1).bit_length()
-    # three leading bits stay
-    shift = max(value.bit_length() - 3, 0)
-    return (value + (1 << shift >> 1)) >> shift << shift
+    if kind == "quarter_pow2":
+        # three leading bits stay
+        shift = max(value.bit_length() - 3, 0)
+        return (value + (1 << shift >> 1)) >> shift << shift
+    shift = max(value.bit_length() - 5, 0)
+    return (value + (1 << shift) - 1) >> shift << shift
 
 
 def key_values(key: Sequence[Expression], names: Mapping[str, Operand]) -> tuple[int, ...]:
@@ -111,6 +119,8 @@ class Lookup(Record):
     """None if nothing was measured for the device's arch."""
     source: str
     """Where the table came from."""
+    multiprocessors: int = 0
+    """Of the device."""
 
     def key(self, names: Mapping[str, Operand]) -> tuple[int, ...]:
         """Compute the key of a call from what the names in expressions stand for."""
@@ -119,7 +129,7 @@ class Lookup(Record):
     def order(self, meaning: int, rounded: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning for a key whose values are rounded to their buckets; nothing where nothing was measured."""
         block = None if self.table is None else self.table.block_of(meaning)
-        return () if block is None else ranked(block, rounded)
+        return () if block is None else ranked(block, rounded, self.multiprocessors)
 
     def preference(self, key: Sequence[int]) -> Preference | None:
         """Order the configs of each meaning for a call, whose key is as `key_values` gives it; None without a table."""
@@ -134,8 +144,11 @@ class Lookup(Record):
         rounded = _rounded(self.tuning, key)
         problems, _, _ = block.columns()
         at = problems[nearest(problems, rounded)]
-        order = tuple([_config_words(kernel.configs[number]) for number in ranked(block, rounded)])
-        return TuningDecision(self.table.device.name, self.source, at, at == rounded, order)
+        order = ranked(block, rounded, self.multiprocessors)
+        costs = {} if at == rounded else estimates(block, rounded, self.multiprocessors)
+        words = tuple([_config_words(kernel.configs[number]) for number in order])
+        us = tuple([inf if (cost := costs[number]) is None else cost / 1e6 for number in order] if costs else ())
+        return TuningDecision(self.table.device.name, self.source, at, at == rounded, words, us)
 
 
 def lookup_of(
@@ -143,18 +156,18 @@ def lookup_of(
 ) -> Lookup:
     """Choose the table of the device that is most like the one at hand; `origins` says where each came from.
 
-    `facts` gives the device's name, multiprocessors and bytes of memory, and is called only if there is a choice; without
-    it the first table is taken.
+    `facts` gives the device's name, multiprocessors and bytes of memory, and is called only if there is a choice, or an
+    estimate; without it the first table is taken, and its device stands for the one at hand.
     """
     tables = tuning.tables
     if not tables:
         return Lookup(tuning, None, "")
-    place = 0
-    if facts is not None and len(tables) > 1:
+    place, device = 0, tables[0].device
+    if facts is not None and (len(tables) > 1 or any(block.costs for block in tables[0].blocks)):
         name, multiprocessors, memory_bytes = facts()
         device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
         place = closest_device([table.device for table in tables], device)
-    return Lookup(tuning, tables[place], origins[place])
+    return Lookup(tuning, tables[place], origins[place], device.multiprocessors)
 
 
 def _rounded(tuning: Tuning, key: Sequence[int]) -> tuple[int, ...]:
@@ -192,10 +205,23 @@ def resolve(tuned: TunedTable, table: KernelTable) -> TuningTable:
         if first is not None:
             covered.setdefault(first, []).append(number)
     blocks = [
-        TuningBlock.of(meanings, rows_of(tuned.entries[place], configs, bucket))
-        for place, meanings in sorted(covered.items())
+        block_of(tuned, tuned.entries[place], meanings, configs, bucket) for place, meanings in sorted(covered.items())
     ]
     return TuningTable(tuned.device, tuple(blocks))
+
+
+def block_of(
+    tuned: TunedTable, entry: TunedEntry, meanings: Sequence[int], configs: Sequence[int], bucket: str
+) -> TuningBlock:
+    """Turn an entry of a tuned table into a block; `configs` gives the number of each config of the file."""
+    from nojit.runtime.postfix import postfix  # noqa: PLC0415 - bundles have it done
+
+    places = {name: f"key{place}" for place, name in enumerate(tuned.names)}
+    costs: dict[int, str] = {}
+    for cost in entry.costs:
+        words = postfix(cost.ps).split(" ")
+        costs.setdefault(configs[cost.config], " ".join([places.get(word, word) for word in words]))
+    return TuningBlock.of(meanings, rows_of(entry, configs, bucket), costs.items())
 
 
 def rows_of(entry: TunedEntry, configs: Sequence[int], bucket: str) -> tuple[TuningRow, ...]:

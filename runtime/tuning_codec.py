@@ -14,6 +14,7 @@ from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningT
 
 __all__ = [
     "BLOCK_FIELDS",
+    "COSTS_FIELD",
     "DEVICE_FIELDS",
     "FIELDS",
     "INT_MAX",
@@ -29,6 +30,8 @@ KEYS_MAX = 8
 TABLES_MAX = 64
 INT_MAX = (1 << 63) - 1
 FIELDS, TABLE_FIELDS, BLOCK_FIELDS = ("key", "bucket", "tables"), ("device", "blocks"), ("meanings", "rows")
+COSTS_FIELD = "costs"
+"""Of a block where estimates decide."""
 DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*DEVICE_FIELDS)
 
@@ -47,6 +50,7 @@ def encode_tuning(tuning: Tuning | None) -> Json:
                 {
                     "meanings": [*block.meanings],
                     "rows": parse_json(block.text, ""),
+                    **({COSTS_FIELD: parse_json(block.costs, "")} if block.costs else {}),
                 }
                 for block in table.blocks
             ],

@@ -8,6 +8,7 @@ from typing import Any
 from nojit.runtime.strict import POOL_MAX, Json, count, fields, items, line, name, refuse, text
 from nojit.runtime.tuning_codec import (
     BLOCK_FIELDS,
+    COSTS_FIELD,
     DEVICE_FIELDS,
     FIELDS,
     INT_MAX,
@@ -56,12 +57,25 @@ def _read_table(value: Json, keys: int, pools: Pools, where: str) -> TuningTable
 
 
 def _read_block(value: Json, keys: int, pools: Pools, where: str) -> TuningBlock:
-    meanings, rows = fields(value, BLOCK_FIELDS, where)
+    estimated = isinstance(value, dict) and COSTS_FIELD in value
+    meanings, rows, *costs = fields(value, (*BLOCK_FIELDS, COSTS_FIELD) if estimated else BLOCK_FIELDS, where)
     known = [_index(item, pools[0], "meaning", where) for item in _some(meanings, POOL_MAX, where)]
     read = [_read_row(row, keys, pools, where) for row in _some(rows, POOL_MAX, where)]
     if not _ascend(known) or not _ascend([row.at for row in read]):
         raise refuse("order", "expected meanings and rows that ascend, each once", where=where)
-    return TuningBlock.of(known, read)
+    return TuningBlock.of(known, read, _read_costs(costs[0], pools, where) if estimated else ())
+
+
+def _read_costs(value: Json, pools: Pools, where: str) -> list[tuple[int, str]]:
+    costs = []
+    for item in _some(value, POOL_MAX, where):
+        pair = items(item, 2, where)
+        if len(pair) != 2:
+            raise refuse("size", "expected a config and an expression", got=f"{len(pair)} items", where=where)
+        costs.append((_index(pair[0], pools[1], "config", where), text(pair[1], where)))
+    if len({config for config, _ in costs}) < len(costs):
+        raise refuse("duplicate", "expected what each config takes once", where=where)
+    return costs
 
 
 def _read_row(value: Json, keys: int, pools: Pools, where: str) -> TuningRow:

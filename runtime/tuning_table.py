@@ -14,7 +14,7 @@ TuningColumns: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, .
 """Of problems, their key values, rounded to their buckets; configs of the kernel's table by number, the best first; how
 far each of these is behind the fastest, in thousandths of an octave."""
 
-BUCKETS = ("pow2", "quarter_pow2", "exact")
+BUCKETS = ("pow2", "quarter_pow2", "exact", "sixteenth_pow2")
 """How key values are rounded (`nojit.runtime.tuning.bucket_of`); a program names a kind by its place here."""
 
 BEHIND_MAX = 100_000
@@ -50,6 +50,9 @@ class TuningBlock(Record):
     """Of the kernel's table, ascending; each in one block of a table at most."""
     text: bytes
     """The problems as a table spells them, ascending, at least one. There can be hundreds, and few calls ask for them."""
+    costs: bytes = b""
+    """What configs are estimated to take, as a table spells it: pairs of a config and an expression in postfix over
+    ``key0`` to ``key7`` and ``multiprocessors``, in picoseconds. Empty if problems alone decide."""
 
     def columns(self) -> TuningColumns:
         """Return the key values, the configs and how far each is behind, of all problems."""
@@ -64,16 +67,22 @@ class TuningBlock(Record):
         at, use, behind = zip(*[map(tuple, row) for row in rows], strict=True)
         return at, use, behind
 
+    def estimates(self) -> list[tuple[int, str]]:
+        """Return the pairs in `costs`."""
+        pairs: Any = parse_json(self.costs, "") if self.costs else []
+        return [(config, words) for config, words in pairs]
+
     @property
     def rows(self) -> tuple[TuningRow, ...]:
         """The problems one by one."""
         return tuple(map(TuningRow, *self.columns()))
 
     @staticmethod
-    def of(meanings: Iterable[int], rows: Iterable[TuningRow]) -> TuningBlock:
-        """Make a block of its problems."""
+    def of(meanings: Iterable[int], rows: Iterable[TuningRow], costs: Iterable[tuple[int, str]] = ()) -> TuningBlock:
+        """Make a block of its problems, and of what configs are estimated to take."""
         spelled: list[Json] = [[[*row.at], [*row.use], [*row.behind]] for row in rows]
-        return TuningBlock(tuple(meanings), canonical_json(spelled))
+        estimates: list[Json] = [[*pair] for pair in costs]
+        return TuningBlock(tuple(meanings), canonical_json(spelled), canonical_json(estimates) if estimates else b"")
 
 
 class TuningTable(Record):

@@ -114,6 +114,10 @@ def _show_group(out: Output, group: GroupFacts) -> None:
         out.table((">configs", ">worst loss", ">mean loss", ""), rows, indent=4)
         for label in group.configs:
             out.line(f"    {label}")
+        if group.by_costs is not None and group.by_rows is not None:
+            decides = "costs" if group.by_costs > group.by_rows else "near rows"
+            shares = f"costs {group.by_costs:.1%}, near rows {group.by_rows:.1%}"
+            out.line(f"    of the best, on problems left out: {shares}; {decides} decide")
     if group.early:
         out.line(f"    {counted(group.early, 'time')} from an early rung, with few samples")
 

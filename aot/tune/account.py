@@ -46,6 +46,11 @@ class GroupFacts:
     """How many times of chosen configs stem from an early rung, with few samples."""
     unserved: tuple[str, ...]
     """Problems that no config serves."""
+    by_rows: float | None
+    """How near to the best the rows that are near choose, on problems left out, as a geometric mean of shares; None unless
+    the kernel has terms, and enough was measured."""
+    by_costs: float | None
+    """The same of costs. The better of the two decides."""
     curve: tuple[CurveStep, ...]
 
 
@@ -126,6 +131,8 @@ def _group_facts(evidence: Evidence, group: Group, bounds: Bounds) -> GroupFacts
         exact=group.chosen.exact,
         early=group.early,
         unserved=group.unserved,
+        by_rows=group.estimates.by_rows if group.estimates else None,
+        by_costs=group.estimates.by_costs if group.estimates else None,
         curve=tuple(map(_step, group.curve)),
     )
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from nojit.aot.tune.records import Config, Problem
 from nojit.runtime.neighbours import nearest, ranked
 from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedTable
-from nojit.runtime.tuning import bucket_of, closest_device, rows_of
-from nojit.runtime.tuning_table import TuningBlock
+from nojit.runtime.tuning import block_of, bucket_of, closest_device
 from nojit.runtime.values import identity
 
 __all__ = ["Found", "find_config", "look_up", "table_for"]
@@ -38,11 +37,12 @@ def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
     entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
     if entry is None:
         return None
-    block = TuningBlock.of((), rows_of(entry, range(len(table.configs)), bucket))
+    block = block_of(table, entry, (), range(len(table.configs)), bucket)
     key = tuple(bucket_of(bucket, value) for value in problem.key)
     problems, _, _ = block.columns()
     at = problems[nearest(problems, key)]
-    return Found(at, at == key, tuple(table.configs[number] for number in ranked(block, key)))
+    order = ranked(block, key, table.device.multiprocessors)
+    return Found(at, at == key, tuple(table.configs[number] for number in order))
 
 
 def find_config(configs: Mapping[int, Config], tuned: TunedConfig) -> int | None:

@@ -30,4 +30,5 @@ def _rules(kernel: KernelSpec, where: str) -> TuningRules:
         axis: [[read_value(value, f"{where} {kernel.name}.tuning.alike.{axis}") for value in group] for group in groups]
         for axis, groups in kernel.tuning.alike.items()
     }
-    return TuningRules(alike, kernel.tuning.bucket, configs)
+    tuning = kernel.tuning
+    return TuningRules(alike, tuning.bucket, tuple(tuning.names), tuple(tuning.terms), configs)

@@ -23,6 +23,10 @@ class TuningRules:
     """By axis, groups of values whose measurements stand for one another."""
     bucket: str = DEFAULT_BUCKET
     """How key values are rounded."""
+    names: tuple[str, ...] = ()
+    """What `terms` call the key's numbers."""
+    terms: tuple[str, ...] = ()
+    """What the time of a config is a sum of, beside a constant."""
     configs: tuple[Mapping[str, Any], ...] = ()
     """The manifest's own configs, in order of preference, with their rules."""
 

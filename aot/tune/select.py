@@ -13,17 +13,25 @@ a table is looked up by the nearest problem, and nothing says that the fault sta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from nojit.aot.tune.evidence import Evidence, Sample
 from nojit.aot.tune.portfolio import Portfolio, loss_curve, measure, smallest
 from nojit.aot.tune.records import Config, Problem
 from nojit.aot.tune.rules import Class, TuningRules, class_of, spell_class
+from nojit.runtime.neighbours import ranked
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import bucket_of
+from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import bucket_of, rows_of
+from nojit.runtime.tuning_table import TuningBlock
 from nojit.runtime.values import Value, encode_value, identity, spell
+
+if TYPE_CHECKING:
+    from nojit.aot.tune.cost import Estimates, Point
 
 __all__ = ["Bounds", "Case", "Group", "Selection", "cases_of", "config_label", "dtypes_of", "select", "weight_of"]
 
@@ -82,6 +90,8 @@ class Group:
     """Problems that no config serves."""
     early: int
     """How many times of chosen configs are from an early rung, where few samples were taken."""
+    estimates: Estimates | None = None
+    """What its configs are estimated to take; None if the manifest has no terms, or too little was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,7 @@ def select(
     for number, problem in evidence.problems.items():
         split.setdefault(dtypes_of(rules, problem), []).append(number)
     groups = tuple(_group(evidence, rules, dtypes, split[dtypes], bounds) for dtypes in sorted(split))
-    return Selection(groups, _table(evidence, groups, origin or {}))
+    return Selection(groups, _table(evidence, groups, origin or {}, rules.names))
 
 
 def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
@@ -213,7 +223,48 @@ def _group(
     )
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
     early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
-    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early)
+    estimated = _estimates(evidence, rules, cases, chosen.configs) if rules.terms and chosen.configs else None
+    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early, estimated)
+
+
+def _estimates(
+    evidence: Evidence, rules: TuningRules, cases: Sequence[Case], configs: Sequence[int]
+) -> Estimates | None:
+    from nojit.aot.tune.cost import Point, Terms, estimates  # noqa: PLC0415 - needs scipy, and few kernels have terms
+
+    points = [
+        Point(
+            case.meanings,
+            case.at,
+            {number: sample.us for number, sample in case.times.items()},
+            weight_of(case.best_us),
+        )
+        for case in cases
+    ]
+    terms = Terms(rules, evidence.configs, evidence.device.multiprocessors)
+    return estimates(terms, points, configs, partial(_by_rows, rules.bucket, configs))
+
+
+def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Callable[[Point], Sequence[int]]:
+    """Order configs as a table of these points alone would."""
+    rows: dict[str, dict[tuple[int, ...], TunedRow]] = {}
+    for point in points:
+        us = dict(sorted(((one, point.us[one]) for one in configs if one in point.us), key=itemgetter(1)))
+        if us:
+            rows.setdefault(spell_class(point.meanings), {})[point.at] = TunedRow(
+                point.at, tuple(us), tuple(us.values())
+            )
+    numbers = range(max(configs) + 1)
+    blocks = {
+        name: TuningBlock.of((), rows_of(TunedEntry((), tuple(known.values())), numbers, bucket))
+        for name, known in rows.items()
+    }
+
+    def way(point: Point) -> Sequence[int]:
+        block = blocks.get(spell_class(point.meanings))
+        return () if block is None else ranked(block, tuple(bucket_of(bucket, value) for value in point.at), 0)
+
+    return way
 
 
 def _plain_rows(evidence: Evidence, cases: Sequence[Case], configs: Sequence[int]) -> Iterable[list[float]]:
@@ -229,7 +280,9 @@ def _numbered(one: Portfolio, configs: Sequence[int]) -> Portfolio:
     return Portfolio(tuple(configs[place] for place in one.configs), one.worst, one.mean, one.exact)
 
 
-def _table(evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str]) -> TunedTable:
+def _table(
+    evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str], names: tuple[str, ...]
+) -> TunedTable:
     pool = _pool(evidence, groups)
     numbers = {config: number for number, config in enumerate(pool)}
     entries: dict[str, TunedEntry] = {}
@@ -242,6 +295,13 @@ def _table(evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str
             before = entries[name].rows if name in entries else ()
             if use:
                 entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
+    for group in groups:
+        if group.estimates is not None and group.estimates.decide:
+            for known in dict.fromkeys(case.meanings for case in group.cases):
+                texts = group.estimates.texts(known)
+                costs = tuple(TunedCost(numbers[config], texts[config]) for config in pool if config in texts)
+                name = spell_class(known)
+                entries[name] = replace(entries[name], costs=costs)
     varied = _varied(evidence)
     configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)
     return TunedTable(
@@ -251,6 +311,7 @@ def _table(evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str
         origin=tuple(sorted(origin.items())),
         configs=configs,
         entries=tuple(entries[name] for name in sorted(entries)),
+        names=names if any(entry.costs for entry in entries.values()) else (),
     )
 
 

@@ -82,7 +82,12 @@ def render_tuned(table: TunedTable) -> str:
     """Write a table as TOML."""
     device = {name: getattr(table.device, name) for name in ("name", "arch", "multiprocessors", "memory_bytes")}
     parts = [
-        [f"schema = {SCHEMA}", f"kernel = {_value(table.kernel)}", f"key = {_array(table.key)}"],
+        [
+            f"schema = {SCHEMA}",
+            f"kernel = {_value(table.kernel)}",
+            f"key = {_array(table.key)}",
+            *([f"names = {_array(table.names)}"] if table.names else []),
+        ],
         ["[device]", *_pairs(device)],
         ["[origin]", *_pairs(dict(table.origin))],
         *(_config(number, config) for number, config in enumerate(table.configs)),
@@ -101,8 +106,9 @@ def _config(number: int, config: TunedConfig) -> list[str]:
 def _entry(entry: TunedEntry) -> list[str]:
     axes = [f"{_key(axis)} = {_values(values)}" for axis, values in entry.where]
     where = ["where = { " + ", ".join(axes) + " }"] if axes else []
+    costs = [f"{_INDENT}{{ config = {cost.config}, ps = {_value(cost.ps)} }}," for cost in entry.costs]
     rows = [_INDENT + row + "," for row in _aligned(entry.rows)]
-    return ["[[entry]]", *where, "rows = [", *rows, "]"]
+    return ["[[entry]]", *where, *(["costs = [", *costs, "]"] if costs else []), "rows = [", *rows, "]"]
 
 
 def _aligned(rows: Sequence[TunedRow]) -> Iterable[str]:

@@ -159,11 +159,12 @@ static inline int64_t bucket_of(nj_bucket kind, int64_t value)
     if (kind == NJ_BUCKET_POW2) {
         return value == (int64_t)1 << behind ? value : (int64_t)2 << behind;
     }
-    if (behind < 3) {
+    int kept = kind == NJ_BUCKET_QUARTER_POW2 ? 2 : 4; /* bits that stay, behind the leading one */
+    if (behind <= kept) {
         return value;
     }
-    int64_t quarter = (int64_t)1 << (behind - 2);
-    return (value + quarter / 2) & -quarter;
+    int64_t step = (int64_t)1 << (behind - kept);
+    return (value + (kind == NJ_BUCKET_QUARTER_POW2 ? step / 2 : step - 1)) & -step;
 }
 
 int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj_value *slots)

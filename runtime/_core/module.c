@@ -181,7 +181,7 @@ static PyMethodDef functions[] = {
     {"tuning_columns", nj_tuning_columns, METH_O,
      PyDoc_STR("The three columns of a block's rows; None if they have numbers of more than 18 digits.")},
     {"rank_configs", nj_rank_configs, METH_VARARGS,
-     PyDoc_STR("The configs of a block's rows for a key, the best first; None if there are numbers of more than 18 digits.")},
+     PyDoc_STR("The configs of a block for a key, the best first; None if there are numbers of more than 18 digits.")},
     {"read_launch", nj_read_launch, METH_O,
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
     {"plain_slots", nj_plain_slots, METH_VARARGS,

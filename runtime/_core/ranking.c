@@ -1,6 +1,6 @@
 #include "ranking.h"
 
-#include "json.h"
+#include "costs.h"
 
 #include <math.h>
 
@@ -14,6 +14,7 @@
 enum {
     KEYS_MAX = 8,
     CONFIGS_MAX = 1 << 16,
+    COSTS_MAX = 64,
     NOT_READ = -1,
     NO_MEMORY = -2,
 };
@@ -33,6 +34,7 @@ typedef struct {
     Py_ssize_t count, room;
     int64_t largest;             /* number of a config */
     const unsigned char *equal; /* the configs of the problem with the very key; NULL without one */
+    bool only_equal;            /* whether no other problem is asked for, so that no distance is */
 } nj_ranking;
 
 /* A config on its way to its rank. */
@@ -73,7 +75,7 @@ static bool read_distance(const nj_ranking *it, nj_json *json, double *distance,
             return false;
         }
         *equal &= value == it->exact[i];
-        sum += fabs(logarithm(value) - it->keys[i]);
+        sum += it->only_equal ? 0.0 : fabs(logarithm(value) - it->keys[i]);
     }
     *distance = floor(sum * DISTANCE_STEPS + 0.5) / DISTANCE_STEPS;
     return nj_json_char(json, ']');
@@ -208,6 +210,37 @@ static Py_ssize_t rank(const nj_ranking *it, Py_ssize_t *places, nj_rank *ranks)
     return count;
 }
 
+static PyObject *configs_of(const nj_rank *ranks, Py_ssize_t count)
+{
+    PyObject *order = PyTuple_New(count);
+    for (Py_ssize_t i = 0; order != NULL && i < count; i++) {
+        PyObject *config = PyLong_FromLongLong(ranks[i].config);
+        if (config == NULL) {
+            Py_CLEAR(order);
+            break;
+        }
+        PyTuple_SET_ITEM(order, i, config);
+    }
+    return order;
+}
+
+/* Ranks configs by what they are estimated to take; of equal ones the first stays the first. */
+static PyObject *ranked_by_cost(nj_json json, const nj_cost_facts *facts)
+{
+    nj_rank ranks[COSTS_MAX];
+    Py_ssize_t count = 0;
+    nj_cost cost;
+    int more;
+    while ((more = nj_next_cost(&json, count == 0, facts, &cost)) > 0 && count < COSTS_MAX) {
+        ranks[count++] = (nj_rank){.config = cost.config, .sum = (double)cost.picoseconds};
+    }
+    if (more != 0 || json.at != json.end) {
+        return Py_NewRef(Py_None);
+    }
+    sort(ranks, count);
+    return configs_of(ranks, count);
+}
+
 static PyObject *ranked(const nj_ranking *it)
 {
     size_t most = (size_t)it->largest + 1;
@@ -217,16 +250,7 @@ static PyObject *ranked(const nj_ranking *it)
     if (places == NULL || ranks == NULL) {
         PyErr_NoMemory();
     } else {
-        Py_ssize_t count = rank(it, places, ranks);
-        order = PyTuple_New(count);
-        for (Py_ssize_t i = 0; order != NULL && i < count; i++) {
-            PyObject *config = PyLong_FromLongLong(ranks[i].config);
-            if (config == NULL) {
-                Py_CLEAR(order);
-                break;
-            }
-            PyTuple_SET_ITEM(order, i, config);
-        }
+        order = configs_of(ranks, rank(it, places, ranks));
     }
     PyMem_Free(places);
     PyMem_Free(ranks);
@@ -252,16 +276,26 @@ static int read_key(nj_ranking *it, PyObject *key)
 
 PyObject *nj_rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *rows, *key;
-    if (!PyArg_ParseTuple(args, "SO!:rank_configs", &rows, &PyTuple_Type, &key)) {
+    PyObject *rows, *key, *costs;
+    long long multiprocessors;
+    if (!PyArg_ParseTuple(args, "SO!SL:rank_configs", &rows, &PyTuple_Type, &key, &costs, &multiprocessors)) {
         return NULL;
     }
     const unsigned char *text = (const unsigned char *)PyBytes_AS_STRING(rows);
     nj_json json = {text, text + PyBytes_GET_SIZE(rows)};
-    nj_ranking it = {.end = json.end};
+    nj_ranking it = {.end = json.end, .only_equal = PyBytes_GET_SIZE(costs) > 0};
     int status = read_key(&it, key);
     status = status < 0 ? status : read_problems(&it, &json);
-    PyObject *order = status == 0 ? ranked(&it) : status == NO_MEMORY ? PyErr_NoMemory() : Py_NewRef(Py_None);
+    PyObject *order;
+    if (status != 0) {
+        order = status == NO_MEMORY ? PyErr_NoMemory() : Py_NewRef(Py_None);
+    } else if (it.equal == NULL && it.only_equal) {
+        nj_cost_facts facts = {it.exact, (size_t)it.key_count, multiprocessors};
+        text = (const unsigned char *)PyBytes_AS_STRING(costs);
+        order = ranked_by_cost((nj_json){text, text + PyBytes_GET_SIZE(costs)}, &facts);
+    } else {
+        order = ranked(&it);
+    }
     PyMem_Free(it.problems);
     return order;
 }

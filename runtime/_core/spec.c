@@ -125,8 +125,8 @@ static int read_programs(nj_spec *self, PyObject *programs)
 static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(tuning);
-    if (bucket < NJ_BUCKET_POW2 || bucket > NJ_BUCKET_EXACT) {
-        PyErr_Format(PyExc_ValueError, "expected a bucket of 0 to %d, got %d", NJ_BUCKET_EXACT, bucket);
+    if (bucket < NJ_BUCKET_POW2 || bucket > NJ_BUCKET_SIXTEENTH_POW2) {
+        PyErr_Format(PyExc_ValueError, "expected a bucket of 0 to %d, got %d", NJ_BUCKET_SIXTEENTH_POW2, bucket);
         return -1;
     }
     self->bucket = (nj_bucket)bucket;

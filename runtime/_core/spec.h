@@ -40,6 +40,7 @@ typedef enum {
     NJ_BUCKET_POW2 = 0,
     NJ_BUCKET_QUARTER_POW2 = 1,
     NJ_BUCKET_EXACT = 2,
+    NJ_BUCKET_SIXTEENTH_POW2 = 3,
 } nj_bucket;
 
 #define NJ_FACTORS_MAX 4

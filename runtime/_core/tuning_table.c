@@ -118,9 +118,41 @@ static PyObject *read_rows(nj_reading *it)
     return more == 0 && count > 0 ? PyBytes_FromStringAndSize((const char *)start, it->json.at - start) : NULL;
 }
 
+/* Takes ``[config, expression]``, of another config than those before. */
+static bool read_cost(nj_reading *it, nj_numbers *configs)
+{
+    int64_t *config = &configs->at[configs->count];
+    nj_span ignored;
+    return configs->count++ < USE_MAX - 1 && nj_json_char(&it->json, '[') &&
+           nj_json_count(&it->json, 0, tuning_of(it)->configs - 1, config) && nj_json_char(&it->json, ',') &&
+           nj_json_text(&it->json, NJ_TEXT_MAX, &ignored) && ignored.size > 0 && nj_json_char(&it->json, ']') &&
+           are_distinct(configs);
+}
+
+/* Takes what configs are estimated to take, at least one: their text, which few calls ask for. */
+static PyObject *read_costs(nj_reading *it)
+{
+    const unsigned char *start = it->json.at;
+    nj_numbers configs = {.count = 0};
+    int more = -1;
+    if (nj_json_char(&it->json, '[')) {
+        while ((more = nj_json_item(&it->json, configs.count == 0)) > 0) {
+            if (!read_cost(it, &configs)) {
+                return NULL;
+            }
+        }
+    }
+    return more == 0 && configs.count > 0 ? PyBytes_FromStringAndSize((const char *)start, it->json.at - start) : NULL;
+}
+
 static PyObject *read_block(nj_reading *it)
 {
-    PyObject *values[2] = {nj_json_is(&it->json, "{\"meanings\":") ? read_meanings(it) : NULL};
+    PyObject *values[3] = {NULL};
+    bool estimated = nj_json_is(&it->json, "{\"costs\":");
+    values[2] = estimated ? read_costs(it) : PyBytes_FromStringAndSize("", 0);
+    if (values[2] != NULL && nj_json_is(&it->json, estimated ? ",\"meanings\":" : "{\"meanings\":")) {
+        values[0] = read_meanings(it);
+    }
     if (values[0] != NULL && nj_json_is(&it->json, ",\"rows\":")) {
         values[1] = read_rows(it);
     }
@@ -167,7 +199,8 @@ static PyObject *read_bucket(nj_reading *it)
 {
     nj_span text;
     bool known = nj_json_text(&it->json, NJ_NAME_MAX, &text) &&
-                 (nj_span_is(text, "pow2") || nj_span_is(text, "quarter_pow2") || nj_span_is(text, "exact"));
+                 (nj_span_is(text, "pow2") || nj_span_is(text, "quarter_pow2") || nj_span_is(text, "exact") ||
+                  nj_span_is(text, "sixteenth_pow2"));
     return known ? nj_read_word(it, text) : NULL;
 }
 
@@ -198,7 +231,7 @@ PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y*nnOOO:read_tuning", &raw, &tuning.meanings, &tuning.configs, &table, &block, &device)) {
         return NULL;
     }
-    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 2, &tuning.block) == 0 &&
+    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 3, &tuning.block) == 0 &&
         nj_record_of(device, 4, &tuning.device) == 0) {
         tuning.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
         read = read_tuning(&tuning);

@@ -39,7 +39,11 @@ TABLES[-1]["tuning"] = {
         {
             "blocks": [
                 {"meanings": [0], "rows": [[[1, 2], [1, 0], [0, 30]], [[1, 4], [0], [0]], [[4, 8], [1], [0]]]},
-                {"meanings": [1], "rows": [[[0, 0], [1], [0]]]},
+                {
+                    "costs": [[1, "key0 key1 *"], [0, "multiprocessors"]],
+                    "meanings": [1],
+                    "rows": [[[0, 0], [1], [0]]],
+                },
             ],
             "device": {"arch": "sm_90", "memory_bytes": 150754820096, "multiprocessors": 132, "name": "NVIDIA H200"},
         },

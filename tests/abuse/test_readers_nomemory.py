@@ -40,7 +40,11 @@ def tuning_columns() -> tuple[Any, ...] | None:
 
 
 def rank_configs() -> tuple[Any, ...] | None:
-    return _core.rank_configs(tuning_rows, (302, 7))
+    return _core.rank_configs(tuning_rows, (302, 7), b"", 132)
+
+
+def rank_configs_by_cost() -> tuple[Any, ...] | None:
+    return _core.rank_configs(tuning_rows, (302, 7), tuning_costs, 132)
 
 
 def read_index() -> tuple[Any, ...] | None:
@@ -65,13 +69,26 @@ canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
 rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]
 tuning_rows = canonical(rows)
-blocks = [{"meanings": [*range(40)], "rows": rows}]
+costs = [[number, f"key0 {number} * multiprocessors cdiv()"] for number in range(40)]
+tuning_costs = canonical(costs)
+blocks = [{"costs": costs, "meanings": [*range(40)], "rows": rows}]
 tuning_json = canonical({"bucket": "pow2", "key": ["n", "m"], "tables": [{"blocks": blocks, "device": device}]})
 launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
 
 
 @pytest.mark.parametrize(
-    "read", [read_table, read_tuning, tuning_columns, rank_configs, read_index, read_launch, sum_groups, plain_slots]
+    "read",
+    [
+        read_table,
+        read_tuning,
+        tuning_columns,
+        rank_configs,
+        rank_configs_by_cost,
+        read_index,
+        read_launch,
+        sum_groups,
+        plain_slots,
+    ],
 )
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:
     expected = read()

@@ -278,6 +278,16 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning row of a negative distance": ("size", block("rows", 0, 2)([-1])),
     "a tuning row of a hundred octaves": ("size", block("rows", 0, 2)([100_001])),
     "a tuning row of a distance in words": ("type", block("rows", 0, 2)(["0"])),
+    "tuning costs of no array": ("type", block("costs")({})),
+    "tuning costs of nothing": ("size", block("costs")([])),
+    "a tuning cost of a config alone": ("size", block("costs")([[0]])),
+    "a tuning cost of another config": ("pool", block("costs")([[1 << 19, "key0"]])),
+    "a tuning cost of a config twice": ("duplicate", block("costs")([[0, "key0"], [0, "key0 2 *"]])),
+    "a tuning cost by number": ("type", block("costs")([[0, 1]])),
+    "a tuning cost of no program": ("program", block("costs")([[0, "key0 +"]])),
+    "a tuning cost of an empty program": ("program", block("costs")([[0, ""]])),
+    "a tuning cost of another key": ("program", block("costs")([[0, "key1"]])),
+    "a tuning cost of an argument": ("program", block("costs")([[0, "n"]])),
     "an axis of 65": ("size", at("axes")([{"name": f"a{i}", "is_type": False, "values": [1]} for i in range(65)])),
     "an axis that is a type by number": ("type", at("axes", 0, "is_type")(1)),
 }
@@ -291,6 +301,7 @@ def test_a_broken_rule_is_named(tmp_path: Path, case: str) -> None:
 
 def test_a_tuning_that_keeps_the_rules_is_read(tmp_path: Path) -> None:
     assert outcome(tmp_path, edit_table(PARTS, SCALE, tuning("bucket")("exact"))) is None
+    assert outcome(tmp_path, edit_table(PARTS, SCALE, block("costs")([[0, "key0 multiprocessors cdiv()"]]))) is None
 
 
 @pytest.mark.parametrize("field", HEADER)

@@ -78,7 +78,7 @@ class TestReading:
         ("schem = 2\n", "expected a key of schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
         ("matrx = { A = [1] }\n", "got 'matrx'; did you mean 'matrix'? - at demo.toml:12 $.kernel[0].matrx"),
         ("zebra = 1\n", "got 'zebra' - at demo.toml:12 $.kernel[0].zebra"),
-        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, when, alike, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
+        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, names, terms, when, alike, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
         ('[[kernel.exclude]]\nwhen = "true"\n[[kernel.exclude]]\nwhne = "true"\n', "expected a key of when, got 'whne'; did you mean 'when'? - at demo.toml:15 $.kernel[0].exclude[1].whne"),
         ('[kernel.derived]\nE = { expt = "n", values = [1] }\n', "expected a key of expr, values, got 'expt'; did you mean 'expr'? - at demo.toml:13 $.kernel[0].derived.E.expt"),
         ("[kernel.options]\nnum_warp = 4\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:13 $.kernel[0].options.num_warp"),
@@ -144,7 +144,7 @@ def test_missing_and_mistyped_fields(write_manifest, old, new, expected):
         ('[kernel.derived]\nA = { expr = "n" }\n', "expected a value for 'values', got none - at demo.toml:13 $.kernel[0].derived.A"),
         ('core = ""\n', "expected str of length >= 1, got '' - at demo.toml:12 $.kernel[0].core"),
         ("configs = []\n", "expected array of length >= 1, got [] - at demo.toml:12 $.kernel[0].configs"),
-        ('[kernel.tuning]\nkey = ["n"]\nbucket = "pow3"\n', "expected 'quarter_pow2' or 'pow2' or 'exact', got 'pow3'; did you mean 'pow2'? - at demo.toml:14 $.kernel[0].tuning.bucket"),
+        ('[kernel.tuning]\nkey = ["n"]\nbucket = "pow3"\n', "expected 'quarter_pow2' or 'sixteenth_pow2' or 'pow2' or 'exact', got 'pow3'; did you mean 'pow2'? - at demo.toml:14 $.kernel[0].tuning.bucket"),
         ("[kernel.tuning]\nkey = []\n", "expected array of length >= 1, got [] - at demo.toml:13 $.kernel[0].tuning.key"),
     ],
 )  # fmt: skip

@@ -22,6 +22,7 @@ def test_a_whole_tuning_arrives(write_manifest):
     text = HEAD + (
         'key = ["n", "rows * n"]\nbucket = "pow2"\nwhen = "FLAG == true"\nmax_spill_bytes = 16\n'
         'alike = { dtype = [["fp16", "bf16"]], FLAG = [[true, 1]] }\n'
+        'names = ["n", "area"]\nterms = ["cdiv(area, BLOCK * multiprocessors)", "n"]\n'
         '[[kernel.tuning.space]]\nBLOCK = [32, 64]\nSPLIT = 1\nnum_warps = [4]\nwhen = "BLOCK > 32"\narchs = ["sm_90"]\n'
         '[[kernel.tuning.space]]\nBLOCK = 64\nSPLIT = [1, 2]\nmaxnreg = [64, 128]\nrequires = "n > 1"\n'
     )
@@ -29,6 +30,7 @@ def test_a_whole_tuning_arrives(write_manifest):
     assert tuning is not None
     assert (tuning.key, tuning.bucket, tuning.when) == (["n", "rows * n"], "pow2", "FLAG == true")
     assert (tuning.max_spill_bytes, tuning.alike["dtype"]) == (16, [["fp16", "bf16"]])
+    assert (tuning.names, tuning.terms) == (["n", "area"], ["cdiv(area, BLOCK * multiprocessors)", "n"])
     assert [table["BLOCK"] for table in tuning.space] == [[32, 64], 64]
 
 
@@ -38,6 +40,7 @@ def test_the_defaults(write_manifest):
     assert (tuning.bucket, tuning.when, tuning.alike, tuning.max_spill_bytes, tuning.space) == (
         ("quarter_pow2", "true", {}, 0, [])
     )
+    assert (tuning.names, tuning.terms) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,13 @@ def test_the_defaults(write_manifest):
         (HEAD + 'key = ["4"]\n', "expected an expression over int params, got '4'"),
         (HEAD + 'key = ["n", "n"]\n', "expected each expression once, got ['n', 'n']"),
         (HEAD + f"key = {['n'] * 9}\n", "expected array of length <= 8"),
+        (HEAD + KEY + 'terms = ["n"]\n', "expected 1 names, one for each number of the key, got 0 - at demo.toml:15 $.kernel[0].tuning.names"),
+        (HEAD + KEY + 'names = ["a", "b"]\nterms = ["a"]\n', "expected 1 names, one for each number of the key, got 2 - at demo.toml:17"),
+        (HEAD + KEY + 'names = ["a"]\nterms = ["n"]\n', "expected one of a, multiprocessors, BLOCK, SPLIT, dtype, index, FLAG, got 'n' - at demo.toml:18 $.kernel[0].tuning.terms[0]"),
+        (HEAD + KEY + 'names = ["a"]\nterms = ["a", "a +"]\n', " - at demo.toml:18 $.kernel[0].tuning.terms[1]"),
+        (HEAD + KEY + 'names = ["BLOCK"]\n', "expected a name of its own, got 'BLOCK' again - at demo.toml:17 $.kernel[0].tuning.names[0]"),
+        (HEAD + 'key = ["n", "rows"]\nnames = ["a", "a"]\n', "expected a name of its own, got 'a' again - at demo.toml:17 $.kernel[0].tuning.names[1]"),
+        (HEAD + KEY + 'names = ["multiprocessors"]\n', "expected a name of its own, got 'multiprocessors' again"),
         (HEAD + KEY + "max_spill_bytes = -1\n", "expected int >= 0, got -1 - at demo.toml:17 $.kernel[0].tuning.max_spill_bytes"),
         (HEAD + KEY + 'alike = { dtyp = [["fp16", "bf16"]] }\n', "expected an axis of the matrix, got 'dtyp'; did you mean 'dtype'?"),
         (HEAD + KEY + 'alike = { dtype = [["fp16", "fp32"]] }\n', "expected a value of axis 'dtype', ['fp16', 'bf16'], got 'fp32'"),

@@ -248,8 +248,8 @@ def test_specs_refuse_what_they_cannot_hold() -> None:
         _core.Spec((), (), (program,) * 3000, 0)
     with pytest.raises(ValueError, match="program"):
         _core.Spec((), (), (program, b"x"), 0)
-    for bucket in (-1, 3):
-        with pytest.raises(ValueError, match="bucket of 0 to 2"):
+    for bucket in (-1, 4):
+        with pytest.raises(ValueError, match="bucket of 0 to 3"):
             _core.Spec((), (), (program,), bucket)
 
 

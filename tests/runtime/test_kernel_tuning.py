@@ -136,6 +136,21 @@ def test_each_device_has_the_table_most_like_it(
     assert fakecuda.calls("cuDeviceGetName") == 2
 
 
+def test_estimates_choose_for_the_device_at_hand(
+    open_bundle: Open, half: Any, runs: Callable[..., int], fakecuda: FakeCuda
+) -> None:
+    fakecuda.set_size(1, 4, 24 << 30)
+    # a wave of 2 elements for each multiprocessor, or one of 8 that takes twice as long
+    costs = ((1, "key0 2 multiprocessors * cdiv() 1000000 *"), (2, "key0 8 multiprocessors * cdiv() 2000000 *"))
+    block = TuningBlock.of((0,), (TuningRow((16, 16), (0,), (0,)),), costs)
+    scale = open_bundle(tuned(TuningTable(H200, (block,)))).kernel("scale")
+    assert [runs(scale, n, device=0) for n in (16, 24, 256, 600, 1000)] == [0, 1, 1, 2, 2]
+    assert [runs(scale, n, device=1) for n in (16, 24, 256, 7)] == [0, 2, 2, 1]
+    assert scale.explain(half, 24, 1, device=0).tuning.estimated_us == (1.0, 2.0)
+    assert scale.explain(half, 24, 1, device=1).tuning.estimated_us == (2.0, 3.0)
+    assert scale.explain(half, 16, 1, device=1).tuning.estimated_us == ()
+
+
 def test_one_table_serves_every_device_unasked(open_bundle: Open, runs: Callable[..., int], fakecuda: FakeCuda) -> None:
     fakecuda.set_size(1, 20, 24 << 30)
     scale = open_bundle(tuned(TABLE)).kernel("scale")

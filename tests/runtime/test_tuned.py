@@ -91,7 +91,7 @@ CASES = {
         "[origin]",
         "[orign]",
         (
-            "expected a key of schema, kernel, key, device, origin, config, entry, got 'orign'; did you mean 'origin'?"
+            "expected a key of schema, kernel, key, names, device, origin, config, entry, got 'orign'; did you mean 'origin'?"
             " - at {path} $.orign"
         ),
     ),
@@ -189,6 +189,60 @@ CASES = {
         "us = [412.1, 420]",
         "us = [412.1, nan]",
         "expected 2 positive numbers, one for each config in `use`, got [412.1, nan] - at {path} $.entry[0].rows[0].us",
+    ),
+    "a name too few": (
+        "[device]",
+        'names = ["n"]\n[device]',
+        "expected 2 names, one for each number of the key, got 1 - at {path} $.names",
+    ),
+    "a name that is none": (
+        "[device]",
+        'names = ["n", "2 * n"]\n[device]',
+        "expected a name, got '2 * n' - at {path} $.names[1]",
+    ),
+    "a name that is the device's": (
+        "[device]",
+        'names = ["multiprocessors", "n"]\n[device]',
+        "expected a name, got 'multiprocessors' - at {path} $.names[0]",
+    ),
+    "a name twice": (
+        "[device]",
+        'names = ["n", "n"]\n[device]',
+        "expected each name once, got 'n' - at {path} $.names[1]",
+    ),
+    "no costs": ("rows = [{ at = [1, 1]", "costs = []\nrows = [{ at = [1, 1]", "expected an array that is not empty"),
+    "a cost of what nobody named": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "3 * n" }]\nrows = [{ at = [1, 1]',
+        (
+            "expected multiprocessors: `names` says what the key's numbers are called, got 'n' - at {path}"
+            " $.entry[1].costs[0].ps"
+        ),
+    ),
+    "a cost that is none": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "3 *" }]\nrows = [{ at = [1, 1]',
+        "expected an expression: expected",
+    ),
+    "a cost in words": (
+        "rows = [{ at = [1, 1]",
+        "costs = [{ config = 0, ps = \"'much'\" }]\nrows = [{ at = [1, 1]",
+        "expected an expression of modest length without strings, got \"'much'\" - at {path} $.entry[1].costs[0].ps",
+    ),
+    "a cost of another config": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 2, ps = "3" }]\nrows = [{ at = [1, 1]',
+        "expected 0 to 1, got 2 - at {path} $.entry[1].costs[0].config",
+    ),
+    "a cost twice": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "3" }, { config = 0, ps = "4" }]\nrows = [{ at = [1, 1]',
+        "expected the cost of each config once, got [0, 0] - at {path} $.entry[1].costs",
+    ),
+    "a cost in other units": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, us = "3" }]\nrows = [{ at = [1, 1]',
+        "expected a key of config, ps, got 'us' - at {path} $.entry[1].costs[0].us",
     ),
 }
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import parse
-from nojit.runtime.neighbours import nearest, ranked, ranked_one_by_one
+from nojit.runtime.neighbours import estimates, is_cost, nearest, ranked, ranked_one_by_one
 from nojit.runtime.strict import canonical_json
 from nojit.runtime.table import KernelTable, Tuning
 from nojit.runtime.table_codec import decode_table, encode_table
-from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
-from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, resolve
+from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
+from nojit.runtime.tuning import Lookup, bucket_of, closest_device, key_values, lookup_of, resolve
 from nojit.runtime.tuning_table import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
 
 from tests.support.bundles import kernel
@@ -46,6 +46,12 @@ H100 = TunedDevice("NVIDIA H100 PCIe", "sm_90", 114, 85_000_000_000)
         ("quarter_pow2", 4608, 5120),
         ("quarter_pow2", 4607, 4096),
         ("quarter_pow2", (1 << 63) - 1, 1 << 62),
+        ("sixteenth_pow2", -1, 0),
+        ("sixteenth_pow2", 31, 31),
+        ("sixteenth_pow2", 33, 34),
+        ("sixteenth_pow2", 4097, 4352),
+        ("sixteenth_pow2", 4096, 4096),
+        ("sixteenth_pow2", (1 << 63) - 1, 1 << 62),
         ("exact", 4097, 4097),
         ("exact", -1, 0),
     ],
@@ -65,6 +71,14 @@ def test_a_bucket_lies_in_itself_and_buckets_ascend(kind: str, value: int) -> No
 def test_a_quarter_is_the_nearest_of_its_kind(value: int) -> None:
     quarters = [lead << shift for shift in range(1, 40) for lead in (4, 5, 6, 7)]
     assert abs(bucket_of("quarter_pow2", value) - value) == min(abs(quarter - value) for quarter in quarters)
+
+
+@given(st.integers(1, 4096), st.sampled_from((16, 32, 64, 128, 256)))
+def test_a_sixteenth_has_as_many_tiles(value: int, tile: int) -> None:
+    bucket = bucket_of("sixteenth_pow2", value)
+    assert bucket >= value
+    if value <= 32 * tile:
+        assert -(-bucket // tile) == -(-value // tile)
 
 
 keys = st.tuples(st.integers(0, 1 << 40), st.integers(0, 40))
@@ -110,26 +124,26 @@ def test_the_core_leaves_text_that_is_no_rows_alone(text: bytes) -> None:
 
 def test_a_problem_with_the_same_key_decides_alone() -> None:
     block = rows((64, (0, 1), (0, 1)), (72, (1, 0), (0, 900)))
-    assert ranked(block, (64,)) == (0, 1)
+    assert ranked(block, (64,), 132) == (0, 1)
 
 
 def test_near_problems_decide_together_by_how_far_configs_are_behind() -> None:
     # the nearest one hardly minds, the other one does
     block = rows((64, (0, 1), (0, 1)), (72, (1, 0), (0, 900)))
-    assert ranked(block, (65,)) == (1, 0)
+    assert ranked(block, (65,), 132) == (1, 0)
     far = rows((64, (0, 1), (0, 1)), (1024, (1, 0), (0, 900)))
-    assert ranked(far, (65,)) == (0, 1)
+    assert ranked(far, (65,), 132) == (0, 1)
 
 
 def test_a_config_that_a_near_problem_lacks_counts_as_slow_there() -> None:
     block = rows((64, (0, 1), (0, 1)), (72, (2, 1), (0, 5)))
-    assert ranked(block, (68,)) == (1, 2, 0)
-    assert ranked(block, (65,)) == (1, 0, 2)
+    assert ranked(block, (68,), 132) == (1, 2, 0)
+    assert ranked(block, (65,), 132) == (1, 0, 2)
 
 
 def test_of_configs_that_are_alike_the_nearest_problems_order_decides() -> None:
     block = rows((64, (1, 0), (0, 0)), (72, (0, 1), (0, 0)))
-    assert ranked(block, (65,)) == (1, 0)
+    assert ranked(block, (65,), 132) == (1, 0)
 
 
 _COUNTS = st.integers(0, 40) | st.integers(0, (1 << 62))
@@ -150,9 +164,96 @@ def problems(draw: st.DrawFn) -> tuple[TuningBlock, tuple[int, ...]]:
 @given(problems())
 def test_the_core_ranks_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]]) -> None:
     block, key = drawn
-    order = _core.rank_configs(block.text, key)
+    order = _core.rank_configs(block.text, key, b"", 132)
     # numbers of 19 digits are left to Python
-    assert order == ranked_one_by_one(block, key) or (order is None and re.search(rb"\d{19}", block.text))
+    assert order == ranked_one_by_one(block, key, 132) or (order is None and re.search(rb"\d{19}", block.text))
+
+
+COSTS = [(3, "key0 5 *"), (1, "key0 multiprocessors cdiv() 400 *"), (2, "key0 key0 *"), (0, "1 key0 key0 - //")]
+
+
+def test_estimates_decide_where_no_problem_has_the_key() -> None:
+    block = TuningBlock.of((0,), [TuningRow((64,), (0, 1), (0, 1)), TuningRow((4096,), (2,), (0,))], COSTS)
+    assert ranked(block, (64,), 132) == (0, 1)
+    assert ranked(block, (4096,), 132) == (2,)
+    # 500, 400, 10,000; a division by zero comes last
+    assert ranked(block, (100,), 132) == (1, 3, 2, 0)
+    assert ranked(block, (100,), 16) == (3, 1, 2, 0)
+    assert ranked(block, (4,), 132) == (2, 3, 1, 0)
+    assert estimates(block, (100,), 16) == {3: 500, 1: 2800, 2: 10_000, 0: None}
+    # 10^20 is no int of 64 bits
+    assert ranked(block, (10**10,), 132) == (1, 3, 2, 0)
+
+
+_WORDS = st.sampled_from(
+    (
+        "key0",
+        "key1",
+        "key2",
+        "multiprocessors",
+        "7",
+        "-3",
+        "0",
+        "true",
+        "+",
+        "*",
+        "-",
+        "//",
+        "cdiv()",
+        "min()",
+        "neg()",
+        "==",
+        "x",
+    )
+)
+
+
+@given(problems(), st.data())
+def test_the_core_estimates_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]], data: st.DataObject) -> None:
+    block, key = drawn
+    texts = st.lists(_WORDS, min_size=1, max_size=7).map(" ".join)
+    costs = data.draw(st.dictionaries(st.integers(0, 200), texts, min_size=1, max_size=6))
+    block = TuningBlock.of((0,), block.rows, costs.items())
+    multiprocessors = data.draw(st.integers(0, 200))
+    order = _core.rank_configs(block.text, key, block.costs, multiprocessors)
+    expected = ranked_one_by_one(block, key, multiprocessors)
+    assert order == expected or (order is None and re.search(rb"\d{19}", block.text))
+    assert ranked(block, key, multiprocessors) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("key0 key1 multiprocessors cdiv() +", True),
+        ("key1", True),
+        ("key2", False),
+        ("key0 key1", False),
+        ("n", False),
+        ("key0 +", False),
+        ("key", False),
+    ],
+)
+def test_a_cost_is_an_expression_over_the_key(words: str, right: bool) -> None:
+    assert is_cost(words, 2) is right
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[",
+        b"{}",
+        b"[[]]",
+        b'[["a","1"]]',
+        b"[[0,1]]",
+        b'[[0,"1"]',
+        b'[[0,"1"]] ',
+        b'[[-1,"1"]]',
+        b'[[0,"1",2]]',
+        b'[[0,"\\n"]]',
+    ],
+)
+def test_the_core_ranks_nothing_by_what_is_no_costs(text: bytes) -> None:
+    assert _core.rank_configs(canonical_json([[[1], [0], [0]]]), (7,), text, 132) is None
 
 
 @pytest.mark.parametrize(
@@ -172,16 +273,18 @@ def test_the_core_ranks_as_python_does(drawn: tuple[TuningBlock, tuple[int, ...]
     ],
 )
 def test_the_core_ranks_nothing_that_is_no_rows(text: bytes) -> None:
-    assert _core.rank_configs(text, (7,)) is None
+    assert _core.rank_configs(text, (7,), b"", 132) is None
 
 
 @pytest.mark.parametrize("key", [(), (1,) * 9, (-1,), (1 << 63,)])
 def test_the_core_ranks_nothing_for_what_is_no_key(key: tuple[int, ...]) -> None:
     row = [[*key] or [1], [2], [3]]
-    assert _core.rank_configs(canonical_json([row]), key) is None
+    assert _core.rank_configs(canonical_json([row]), key, b"", 132) is None
 
 
-@pytest.mark.parametrize("arguments", [("[]", (1,)), (b"[]", [1]), (b"[]",)])
+@pytest.mark.parametrize(
+    "arguments", [("[]", (1,), b"", 1), (b"[]", [1], b"", 1), (b"[]",), (b"[]", (1,), "", 1), (b"[]", (1,), b"", "1")]
+)
 def test_the_core_takes_bytes_and_a_tuple(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError):
         _core.rank_configs(*arguments)
@@ -196,7 +299,7 @@ def test_ranked_is_an_order_of_what_near_problems_have(data: st.DataObject) -> N
         listed.append((at, use, tuple(data.draw(st.integers(0, 5000)) for _ in use)))
     key = data.draw(st.integers(0, 4096))
     block = rows(*listed)
-    order = ranked(block, (key,))
+    order = ranked(block, (key,), 132)
     assert len({*order}) == len(order)
     at, use, _ = block.columns()
     assert {*use[nearest(at, (key,))]} <= {*order} <= {0, 1, 2, 3}
@@ -308,6 +411,41 @@ def test_a_tuning_reads_back_as_it_was() -> None:
     table = tuned_kernel(Tuning(("n", "m * 3"), "quarter_pow2"))
     table = replace(table, tuning=Tuning(("n", "m * 3"), "quarter_pow2", (resolve(TUNED, table),)))
     assert decode_table(encode_table(table), "scale", len(table), 1 << 19, "here") == table
+
+
+COSTS_OF_HALVES = (
+    TunedCost(1, "3000000 * rows"),
+    TunedCost(0, "1500000 * cdiv(rows * threes, multiprocessors) + 7000000"),
+)
+ESTIMATED = replace(TUNED, names=("rows", "threes"), entries=(replace(HALVES, costs=COSTS_OF_HALVES),))
+
+
+def test_costs_read_back_as_they_were() -> None:
+    table = tuned_kernel(Tuning(("n", "m * 3"), "sixteenth_pow2"))
+    (block,) = resolve(ESTIMATED, table).blocks
+    assert block.estimates() == [
+        (0, "3000000 key0 *"),
+        (2, "1500000 key0 key1 * multiprocessors cdiv() * 7000000 +"),
+    ]
+    table = replace(table, tuning=Tuning(("n", "m * 3"), "sixteenth_pow2", (resolve(ESTIMATED, table),)))
+    assert decode_table(encode_table(table), "scale", len(table), 1 << 19, "here") == table
+
+
+def test_estimates_are_those_of_the_device_at_hand() -> None:
+    table = tuned_kernel(Tuning(("n", "m * 3"), "sixteenth_pow2"))
+    tuning = Tuning(("n", "m * 3"), "sixteenth_pow2", (resolve(ESTIMATED, table),))
+    meaning = tuning.tables[0].blocks[0].meanings[0]
+    large = lookup_of(tuning, ["here"], lambda: ("NVIDIA H200", 132, 1 << 37))
+    small = lookup_of(tuning, ["here"], lambda: ("a small one", 3, 1 << 34))
+    nobodys = lookup_of(tuning, ["here"])
+    # 9 against 8.5 at 132 multiprocessors, 11.5 at 3
+    assert [one.order(meaning, (3, 3)) for one in (large, small, nobodys)] == [(2, 0), (0, 2), (2, 0)]
+    found = small.decision((3, 3), table, meaning)
+    assert found is not None
+    assert (found.exact, found.estimated_us) == (False, (9.0, 11.5))
+    exact = small.decision((16, 3), table, meaning)
+    assert exact is not None
+    assert (exact.exact, exact.estimated_us) == (True, ())
 
 
 def test_the_preference_is_that_of_the_nearest_row() -> None:

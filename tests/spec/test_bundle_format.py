@@ -95,7 +95,7 @@ def test_the_page_names_exactly_the_fields_that_are_written(table: str, written:
 
 
 def test_the_page_names_the_fields_of_tuning() -> None:
-    block = TuningBlock.of((0,), (TuningRow((4,), (0,), (0,)),))
+    block = TuningBlock.of((0,), (TuningRow((4,), (0,), (0,)),), ((0, "key0"),))
     table = TuningTable(TunedDevice("H", "sm_90", 132, 1 << 37), (block,))
     raw = encode_table(replace(tiny.TABLE, tuning=Tuning(("n",), "pow2", (table,))))
     written = json.loads(raw[4 : 4 + struct.unpack_from("<I", raw)[0]])

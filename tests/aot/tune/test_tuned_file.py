@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.tune.tuned_file import device_slug, render_tuned, write_tuned
 from nojit.runtime.errors import PackageError, TuningError
-from nojit.runtime.tuned import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
+from nojit.runtime.tuned import TunedConfig, TunedCost, TunedDevice, TunedEntry, TunedRow, TunedTable, read_tuned
 from nojit.runtime.values import DType, FunctionRef
 
 DEVICE = TunedDevice("NVIDIA H200", "sm_90", 132, 150754820096)
@@ -53,7 +53,14 @@ def test_any_values_and_names_survive(tmp_path_factory, configs, where, origin) 
     one = table(
         origin=tuple(origin.items()),
         configs=(TunedConfig(tuple(configs.items()), "aligned(x, 16)"),),
-        entries=(TunedEntry(tuple(where.items()), (TunedRow((0, 7), (0,), ()), TunedRow((8, 7), (0,), (0.5,)))),),
+        entries=(
+            TunedEntry(
+                tuple(where.items()),
+                (TunedRow((0, 7), (0,), ()), TunedRow((8, 7), (0,), (0.5,))),
+                (TunedCost(0, "7 * cdiv(m, multiprocessors) + heads"),),
+            ),
+        ),
+        names=("m", "heads"),
     )
     path = tmp_path_factory.mktemp("tuned") / "a.toml"
     path.write_text(render_tuned(one), encoding="utf-8")

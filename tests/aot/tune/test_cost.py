@@ -1,0 +1,136 @@
+"""Costs: fitted to times whose terms are known, and chosen by only where they choose better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nojit.aot.tune.cost import Cost, Point, Terms, fit_costs
+from nojit.aot.tune.database import open_database
+from nojit.aot.tune.evaluate import evaluate
+from nojit.aot.tune.evidence import Evidence, collect
+from nojit.aot.tune.lookup import look_up
+from nojit.aot.tune.records import Config
+from nojit.aot.tune.rules import TuningRules
+from nojit.aot.tune.select import Bounds, Selection, select
+from nojit.aot.tune.tuned_file import write_tuned
+from nojit.runtime.expr import parse
+from nojit.runtime.tuned import read_tuned
+
+from tests.aot.tune.synthetic import write_database
+
+WAVES = "cdiv(cdiv(m, BLOCK_M) * cdiv(n, BLOCK_N), multiprocessors)"
+RULES = TuningRules(bucket="sixteenth_pow2", names=("m", "n"), terms=(WAVES, f"{WAVES} * n"))
+# where the number of waves jumps, so that no problem is like its neighbours
+KEYS = [(m, n) for m in (264, 1056, 2112, 3000, 4224, 6000, 8448) for n in (64, 300, 700, 2100)]
+HELD_OUT = [(m, n) for m in (500, 1500, 2500, 5000, 7000) for n in (130, 450, 1500)]
+
+
+def waves(config: Mapping[str, Any], m: int, n: int) -> int:
+    return math.ceil(math.ceil(m / config["BLOCK_M"]) * math.ceil(n / config["BLOCK_N"]) / 132)
+
+
+def tiled(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+    """Each wave takes as long as its tiles are large, a bit less than that for large ones."""
+    area = config["BLOCK_M"] * config["BLOCK_N"]
+    return 4.0 + waves(config, *key) * (1.0 + 0.001 * config["num_warps"] + key[1] * area**0.8 / 10_000)
+
+
+def evidence(path: Path, use: str = "tune", **facts: Any) -> Evidence:
+    if not path.exists():
+        write_database(path, time=tiled, keys=KEYS, held_out=HELD_OUT, **facts)
+    with open_database(path) as database:
+        (one,) = collect(database, use)
+    return one
+
+
+def chosen(path: Path, rules: TuningRules = RULES, **facts: Any) -> Selection:
+    return select(evidence(path, **facts), rules, Bounds(), {"tool": "nojit tune select 0"})
+
+
+def test_factors_are_those_of_the_times() -> None:
+    config = Config(1, {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}, "")
+    points = [Point((), key, {7: 2.5 + waves(config.settings, *key) * (3 + key[1] / 100)}, 1.0) for key in KEYS]
+    terms = Terms(RULES, {7: config}, 132)
+    costs = fit_costs(terms, points, [7])
+    assert costs is not None
+    assert costs[7].constant == pytest.approx(2_500_000, rel=1e-3)
+    assert costs[7].factors == pytest.approx((3_000_000, 10_000), rel=1e-3)
+    text = costs[7].expression(terms.of(7, ()))
+    estimate = parse(text).evaluate({"m": 1000, "n": 500, "multiprocessors": 132})
+    assert estimate == pytest.approx(1e6 * (2.5 + waves(config.settings, 1000, 500) * 8), rel=1e-3)
+    assert "BLOCK_M" not in text
+
+
+def test_too_few_measurements_give_no_cost() -> None:
+    terms = Terms(RULES, {7: Config(1, {"BLOCK_M": 64, "BLOCK_N": 32}, "")}, 132)
+    assert fit_costs(terms, [Point((), key, {7: 3.0}, 1.0) for key in KEYS[:2]], [7]) is None
+    assert fit_costs(terms, [Point((), key, {8: 3.0}, 1.0) for key in KEYS], [7]) is None
+
+
+def test_a_term_that_cannot_be_computed_gives_no_cost() -> None:
+    rules = TuningRules(names=("m", "n"), terms=("m // (n - n)",))
+    terms = Terms(rules, {7: Config(1, {"BLOCK_M": 64}, "")}, 132)
+    assert fit_costs(terms, [Point((), key, {7: 3.0}, 1.0) for key in KEYS], [7]) is None
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (Cost(5, (0, 3)), "5 + 3 * n"),
+        (Cost(0, (2, 0)), "2 * (m + 1)"),
+        (Cost(0, (0, 0)), "0"),
+        (Cost(7, (0, 0)), "7"),
+    ],
+)
+def test_what_is_nothing_is_not_written(cost: Cost, text: str) -> None:
+    assert cost.expression((parse("m + 1"), parse("n"))) == text
+
+
+def test_costs_decide_where_they_choose_better(tmp_path: Path) -> None:
+    selection = chosen(tmp_path / "db")
+    (group,) = selection.groups
+    assert group.estimates is not None
+    assert group.estimates.by_costs > 0.99 > group.estimates.by_rows
+    (entry,) = selection.table.entries
+    assert sorted(cost.config for cost in entry.costs) == list(range(len(selection.table.configs)))
+    assert selection.table.names == ("m", "n")
+    held_out = evidence(tmp_path / "db", "held_out")
+    path = write_tuned(selection.table, tmp_path / "tuned")
+    found = evaluate(held_out, read_tuned(path), RULES)
+    rows_alone = evaluate(held_out, chosen(tmp_path / "db", TuningRules(bucket="sixteenth_pow2")).table, RULES)
+    assert found.mean_share is not None
+    assert rows_alone.mean_share is not None
+    assert found.mean_share > 0.98
+    assert rows_alone.mean_share < 0.95
+
+
+def test_rows_decide_where_terms_say_nothing(tmp_path: Path) -> None:
+    selection = chosen(tmp_path / "db", TuningRules(bucket="sixteenth_pow2", names=("m", "n"), terms=("1",)))
+    (group,) = selection.groups
+    assert group.estimates is not None
+    assert group.estimates.by_costs < group.estimates.by_rows
+    assert selection.table.entries[0].costs == ()
+    assert selection.table.names == ()
+
+
+def test_each_class_has_its_own_constants(tmp_path: Path) -> None:
+    rules = TuningRules(bucket="sixteenth_pow2", names=("m", "n"), terms=(f"{WAVES} * WIDTH", f"{WAVES} * n * WIDTH"))
+    meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
+    selection = chosen(tmp_path / "db", rules, meanings=meanings)
+    texts = {dict(entry.where)["WIDTH"]: entry.costs[0].ps for entry in selection.table.entries}
+    assert set(texts) == {(2,), (3,)}
+    assert texts[2,] != texts[3,]
+
+
+def test_a_measured_problem_keeps_its_own_order(tmp_path: Path) -> None:
+    selection = chosen(tmp_path / "db")
+    one = next(iter(evidence(tmp_path / "db").problems.values()))
+    found = look_up(selection.table, "sixteenth_pow2", one)
+    assert found is not None
+    row = next(row for row in selection.table.entries[0].rows if row.at == one.key)
+    assert found.exact
+    assert found.use == tuple(selection.table.configs[number] for number in row.use)
