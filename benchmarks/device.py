@@ -111,7 +111,12 @@ def check(bundles: Path) -> list[Run]:
     given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)
     sample = (sys.executable, "benchmarks/prove.py", str(bundles), "--part", "sample")
     return [
-        Run(tool, ("compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *sample), given)
+        # the runtime asks the driver for a parameter behind the last, to see that there is none
+        Run(
+            tool,
+            ("compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "9", *sample),
+            given,
+        )
         for tool in ("memcheck", "racecheck")
     ]
 

@@ -12,7 +12,10 @@ What launches cost is measured by `launch.py` and `cold_start.py`.
 
 A sample of the launches under a checker, with torch's cache of memory off so that it sees each tensor by itself::
 
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python benchmarks/prove.py BUNDLES --part sample
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --report-api-errors no \
+        python benchmarks/prove.py BUNDLES --part sample
+
+(The runtime asks the driver for a parameter behind the last of a kernel, to see that there is none.)
 """
 
 from __future__ import annotations

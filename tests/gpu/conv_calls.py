@@ -121,6 +121,8 @@ class Case:
 _HALVES = (torch.float16, torch.bfloat16)
 # steps of the depth that have channels of one tap and of two, for few results and for many
 _MIXED = ((4, 32, 16, 30, 30), (4, 48, 16, 30, 30), (4, 32, 48, 30, 30), (4, 48, 48, 30, 30), (8, 80, 128, 60, 52))
+# the same by planes of as many positions as 16 divides
+_PLANAR = ((4, 32, 16, 28, 28), (4, 48, 16, 28, 28), (4, 32, 48, 28, 28), (4, 48, 48, 28, 28))
 _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     (WHOLE, 3, {"padding": 1, "stride": 2}),
     (WHOLE, 3, {"padding": "same", "dilation": 2}),
@@ -155,6 +157,8 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, sizes, tf32=tf32, maps=False)
             yield Case(dtype, sizes, tf32=tf32, channels=False)
             yield Case(dtype, sizes, tf32=tf32, offset=1)
+        for sizes in _PLANAR:
+            yield Case(dtype, sizes, tf32=tf32, channels=False)
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)
             yield Case(dtype, RAGGED, tf32=tf32, offset=offset, channels=False)

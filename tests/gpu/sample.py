@@ -1,7 +1,7 @@
 """One launch of every kernel of `launch/`, without Triton and without pytest: short enough to run under a checker.
 
     nojit build tests/gpu/launch --arch sm_90 --profile full --out DIR
-    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python -m tests.gpu.sample DIR [NAME...]
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --report-api-errors no python -m tests.gpu.sample DIR [NAME...]
 
 Says what it launches before it does; exits 1 where a result is wrong.
 """
