@@ -155,10 +155,8 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, WHOLE, channels=channels, tf32=tf32, maps=maps, biased=False)
         for sizes in _MIXED:
             yield Case(dtype, sizes, tf32=tf32, maps=False)
-            yield Case(dtype, sizes, tf32=tf32, channels=False)
             yield Case(dtype, sizes, tf32=tf32, offset=1)
-        for sizes in _PLANAR:
-            yield Case(dtype, sizes, tf32=tf32, channels=False)
+        yield from (Case(dtype, sizes, tf32=tf32, channels=False) for sizes in (*_MIXED, *_PLANAR))
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)
             yield Case(dtype, RAGGED, tf32=tf32, offset=offset, channels=False)
