@@ -167,6 +167,18 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, WHOLE, parts=parts, maps=maps)
 
 
+def _weight_cases() -> Iterator[Case]:
+    """List cases whose weights' gradients are computed over pointers: few results, channels of one tap and of two, by planes."""
+    for (dtype, tf32), channels in itertools.product(_kinds(), (64, 48)):
+        yield Case(dtype, (4, channels, 48, 28, 28), tf32=tf32, channels=False)
+    for dtype, channels in itertools.product(_HALVES, (64, 48)):
+        yield Case(dtype, (4, channels, 16, 28, 28), maps=False)
+        yield Case(dtype, (4, channels, 16, 28, 28), channels=False)
+        yield Case(dtype, (4, channels, 16, 28, 28), offset=1)
+    for dtype, offset in itertools.product(_HALVES, (0, 1)):
+        yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
+
+
 def gradient_cases() -> Iterator[Case]:
     """List cases whose gradients are taken, by every kernel."""
     for dtype, tf32 in _kinds():
@@ -182,15 +194,7 @@ def gradient_cases() -> Iterator[Case]:
         for parts in (1, 3):
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
-    # the gradient of the weight over pointers: few results, tiles of one tap's channels and of two's, by planes
-    for (dtype, tf32), channels in itertools.product(_kinds(), (64, 48)):
-        yield Case(dtype, (4, channels, 48, 28, 28), tf32=tf32, channels=False)
-    for dtype, channels in itertools.product(_HALVES, (64, 48)):
-        yield Case(dtype, (4, channels, 16, 28, 28), maps=False)
-        yield Case(dtype, (4, channels, 16, 28, 28), channels=False)
-        yield Case(dtype, (4, channels, 16, 28, 28), offset=1)
-    for dtype, offset in itertools.product(_HALVES, (0, 1)):
-        yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
+    yield from _weight_cases()
     # wide tiles of the gradient of the input
     for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
         yield Case(dtype, sizes)
