@@ -143,7 +143,7 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
             kernel.spec.name,
             list(kernel.spec.grid),
             repr((kernel.spec.tuning, kernel.source.params, kernel.axes, kernel.derived)),
-            [repr((table.device, table.configs, table.entries)) for table in kernel.tuned],
+            [repr((table.device, table.names, table.configs, table.entries)) for table in kernel.tuned],
         ]
         for kernel in plan.kernels
     ]

@@ -11,7 +11,8 @@ from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.types import FLOATS, NONE
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.tuned import MULTIPROCESSORS
+from nojit.runtime.neighbours import cost_words, is_cost
+from nojit.runtime.tuned import MULTIPROCESSORS, is_name
 
 if TYPE_CHECKING:
     from nojit.aot.manifest import KernelSpec, TuningSpec
@@ -64,25 +65,32 @@ def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
 
 
 def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
-    constexprs = [name for config in kernel.configs for name in constexprs_in(config)]
-    known = tuple(dict.fromkeys((*tuning.names, MULTIPROCESSORS, *constexprs, *kernel.matrix)))
-    if tuning.terms and len(tuning.names) != len(tuning.key):
+    names = tuning.names
+    if (tuning.terms or names) and len(names) != len(tuning.key):
         what = f"expected {len(tuning.key)} names, one for each number of the key"
-        raise ManifestError(what, got=str(len(tuning.names)), where=source.where(f"{place}.names"))
-    for number, name in enumerate(tuning.names):
-        if name in (*tuning.names[:number], MULTIPROCESSORS, *constexprs, *kernel.matrix):
-            got = f"{name!r} again"
-            raise ManifestError("expected a name of its own", got=got, where=source.where(f"{place}.names[{number}]"))
+        raise ManifestError(what, got=str(len(names)), where=source.where(f"{place}.names"))
+    constexprs = [name for config in kernel.configs for name in constexprs_in(config)]
+    for number, name in enumerate(names):
+        if name in (*names[:number], MULTIPROCESSORS, *constexprs, *kernel.matrix) or not is_name(name):
+            where = source.where(f"{place}.names[{number}]")
+            raise ManifestError("expected a name of its own", got=repr(name), where=where)
+    axes = [axis for axis, values in kernel.matrix.items() if all(type(value) is int for value in values)]
+    known = tuple(dict.fromkeys((*names, MULTIPROCESSORS, *constexprs, *axes)))
     for number, text in enumerate(tuning.terms):
-        where = source.where(f"{place}.terms[{number}]")
-        try:
-            names = sorted(expr.parse(text).names)
-        except expr.ExpressionError as error:
-            raise ManifestError(str(error), where=where) from None
-        for name in names:
-            if name not in known:
-                near = did_you_mean(name, known)
-                raise ManifestError(f"expected one of {', '.join(known)}", got=f"{name!r}{near}", where=where)
+        _check_term(text, known, source.where(f"{place}.terms[{number}]"))
+
+
+def _check_term(text: str, known: tuple[str, ...], where: str) -> None:
+    try:
+        term = expr.parse(text)
+    except expr.ExpressionError as error:
+        raise ManifestError(str(error), where=where) from None
+    for name in sorted(term.names):
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise ManifestError(f"expected one of {', '.join(known)}", got=f"{name!r}{near}", where=where)
+    if not is_cost(cost_words(text, known), len(known)):
+        raise ManifestError("expected a number", got=repr(text), where=where)
 
 
 def _is_int(spelling: str) -> bool:

@@ -12,7 +12,7 @@ from nojit.runtime import _core
 from nojit.runtime.expr import INT64_MAX, ExpressionError, run
 from nojit.runtime.tuning_table import TuningBlock
 
-__all__ = ["REACH", "estimates", "nearest", "ranked", "ranked_one_by_one"]
+__all__ = ["REACH", "cost_words", "estimates", "is_cost", "nearest", "ranked", "ranked_one_by_one"]
 
 REACH = 0.3
 """How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
@@ -20,6 +20,10 @@ _SPAN = 4 * REACH
 """Problems farther than that behind the nearest have no say: each would weigh less than 2 %."""
 _ABSENT = 1000
 """How far behind the slowest of a row a config counts that the row does not have: twice its time."""
+# what an expression in postfix ends with that is a bool, or nothing
+_NO_NUMBERS = frozenset(
+    ["==", "!=", "<", "<=", ">", ">=", "and", "or", "not()", "has()", "aligned()", "true", "false", "none"]
+)
 # of a distance in log space, and of a sum: what differs by less is a tie, whatever the last bit of a logarithm is
 _DISTANCE_STEPS = 1e9
 _SUM_STEPS = 1e6
@@ -91,8 +95,25 @@ def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) ->
 
 
 def is_cost(words: str, keys: int) -> bool:
-    """Say whether an expression in postfix is one over so many numbers of a key, and the multiprocessors."""
-    return bool(_core.assemble(words, {}, _names(keys), _no_constant))
+    """Say whether an expression in postfix is a number, over so many numbers of a key and the multiprocessors."""
+    listed = words.split()
+    return (
+        words == " ".join(listed)
+        and not _NO_NUMBERS.intersection(listed[-1:])
+        and bool(_core.assemble(words, {}, _names(keys), _no_constant))
+    )
+
+
+def cost_words(ps: str, names: Sequence[str]) -> str:
+    """Write a cost in postfix, with the places of names in a key instead; empty if it has strings.
+
+    Raises:
+        ExpressionError: it is no expression.
+    """
+    from nojit.runtime.postfix import postfix  # noqa: PLC0415 - bundles have it done
+
+    places = {name: f"key{place}" for place, name in enumerate(names)}
+    return " ".join([places.get(word, word) for word in postfix(ps).split(" ")])
 
 
 def _names(keys: int) -> dict[str, int]:

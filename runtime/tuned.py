@@ -12,11 +12,11 @@ from typing import Any
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import ExpressionError, parse
-from nojit.runtime.postfix import postfix
+from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.record import Record
 from nojit.runtime.strict import TEXT_CHARS_MAX
 from nojit.runtime.target import is_arch
-from nojit.runtime.tuning_table import TunedDevice
+from nojit.runtime.tuning_table import COSTS_MAX, TunedDevice
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "TunedEntry",
     "TunedRow",
     "TunedTable",
+    "is_name",
     "read_tuned",
 ]
 
@@ -35,7 +36,6 @@ SCHEMA = 1
 MULTIPROCESSORS = "multiprocessors"
 """What a cost calls how many the device has."""
 _KEYS_MAX = 8
-_COSTS_MAX = 63
 _INT_MAX = (1 << 63) - 1
 
 
@@ -162,14 +162,15 @@ def _read_names(value: object, keys: int, where: str) -> tuple[str, ...]:
     if len(names) != keys:
         raise TuningError(f"expected {keys} names, one for each number of the key", got=str(len(names)), where=where)
     for number, name in enumerate(names):
-        if name == MULTIPROCESSORS or not _is_name(name):
+        if name == MULTIPROCESSORS or not is_name(name):
             raise TuningError("expected a name", got=repr(name), where=f"{where}[{number}]")
         if name in names[:number]:
             raise TuningError("expected each name once", got=repr(name), where=f"{where}[{number}]")
     return tuple(names)
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Say whether costs can call a number so: neither a number itself, nor a word of the language."""
     try:
         return parse(text).names == {text}
     except ExpressionError:
@@ -246,8 +247,8 @@ def _read_entry(value: dict[str, Any], keys: int, names: Sequence[str], configs:
 
 def _read_costs(value: object, names: Sequence[str], configs: int, where: str) -> tuple[TunedCost, ...]:
     listed = _some(value, dict, where)
-    if len(listed) > _COSTS_MAX:
-        raise TuningError(f"expected at most {_COSTS_MAX} costs", got=str(len(listed)), where=where)
+    if len(listed) > COSTS_MAX:
+        raise TuningError(f"expected at most {COSTS_MAX} costs", got=str(len(listed)), where=where)
     costs = [_read_cost(cost, names, configs, f"{where}[{number}]") for number, cost in enumerate(listed)]
     if len({cost.config for cost in costs}) < len(costs):
         raise TuningError("expected the cost of each config once", got=str([c.config for c in costs]), where=where)
@@ -260,14 +261,14 @@ def _read_cost(value: dict[str, Any], names: Sequence[str], configs: int, where:
     known = (*names, MULTIPROCESSORS)
     try:
         used = parse(ps).names
-        written = postfix(ps)
+        words = cost_words(ps, names)
     except ExpressionError as error:
         raise TuningError(f"expected an expression: {error}", where=f"{where}.ps") from None
     for name in sorted(used.difference(known)):
         what = f"expected {', '.join(known)}: `names` says what the key's numbers are called"
         raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=f"{where}.ps")
-    if not written or len(written) > TEXT_CHARS_MAX // 2:
-        raise TuningError("expected an expression of modest length without strings", got=repr(ps), where=f"{where}.ps")
+    if len(words) > TEXT_CHARS_MAX or not is_cost(words, len(names)):
+        raise TuningError("expected a number, in at most 256 operations", got=repr(ps), where=f"{where}.ps")
     return TunedCost(_count(value["config"], 0, configs - 1, f"{where}.config"), ps)
 
 

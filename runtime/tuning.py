@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import TuningError, did_you_mean
 from nojit.runtime.expr import Expression, ExpressionError, parse
-from nojit.runtime.neighbours import estimates, nearest, ranked
+from nojit.runtime.neighbours import cost_words, estimates, nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
 from nojit.runtime.tuning_table import BEHIND_MAX, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
@@ -214,13 +214,9 @@ def block_of(
     tuned: TunedTable, entry: TunedEntry, meanings: Sequence[int], configs: Sequence[int], bucket: str
 ) -> TuningBlock:
     """Turn an entry of a tuned table into a block; `configs` gives the number of each config of the file."""
-    from nojit.runtime.postfix import postfix  # noqa: PLC0415 - bundles have it done
-
-    places = {name: f"key{place}" for place, name in enumerate(tuned.names)}
     costs: dict[int, str] = {}
     for cost in entry.costs:
-        words = postfix(cost.ps).split(" ")
-        costs.setdefault(configs[cost.config], " ".join([places.get(word, word) for word in words]))
+        costs.setdefault(configs[cost.config], cost_words(cost.ps, tuned.names))
     return TuningBlock.of(meanings, rows_of(entry, configs, bucket), costs.items())
 
 

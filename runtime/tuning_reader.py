@@ -17,7 +17,16 @@ from nojit.runtime.tuning_codec import (
     TABLES_MAX,
     Pools,
 )
-from nojit.runtime.tuning_table import BEHIND_MAX, BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.tuning_table import (
+    BEHIND_MAX,
+    BUCKETS,
+    COSTS_MAX,
+    TunedDevice,
+    Tuning,
+    TuningBlock,
+    TuningRow,
+    TuningTable,
+)
 
 __all__ = ["read_tuning"]
 
@@ -68,7 +77,7 @@ def _read_block(value: Json, keys: int, pools: Pools, where: str) -> TuningBlock
 
 def _read_costs(value: Json, pools: Pools, where: str) -> list[tuple[int, str]]:
     costs = []
-    for item in _some(value, POOL_MAX, where):
+    for item in _some(value, COSTS_MAX, where):
         pair = items(item, 2, where)
         if len(pair) != 2:
             raise refuse("size", "expected a config and an expression", got=f"{len(pair)} items", where=where)

@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json, parse_json
 
-__all__ = ["BEHIND_MAX", "BUCKETS", "TunedDevice", "Tuning", "TuningBlock", "TuningColumns", "TuningRow", "TuningTable"]
+__all__ = [
+    "BEHIND_MAX",
+    "BUCKETS",
+    "COSTS_MAX",
+    "TunedDevice",
+    "Tuning",
+    "TuningBlock",
+    "TuningColumns",
+    "TuningRow",
+    "TuningTable",
+]
 
 TuningColumns: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
 """Of problems, their key values, rounded to their buckets; configs of the kernel's table by number, the best first; how
@@ -17,6 +27,8 @@ far each of these is behind the fastest, in thousandths of an octave."""
 BUCKETS = ("pow2", "quarter_pow2", "exact", "sixteenth_pow2")
 """How key values are rounded (`nojit.runtime.tuning.bucket_of`); a program names a kind by its place here."""
 
+COSTS_MAX = 63
+"""How many configs of a block may have a cost."""
 BEHIND_MAX = 100_000
 """The farthest behind that a config can be: a hundred octaves."""
 

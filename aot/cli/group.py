@@ -49,6 +49,7 @@ _EXTRAS = {
     "msgspec": "build",
     "numpy": "tune",
     "rich": "cli",
+    "scipy": "tune",
     "securesystemslib": "sign",
     "sklearn": "tune",
     "triton": "build",

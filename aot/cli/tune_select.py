@@ -131,6 +131,8 @@ def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
         out.warn(f"{of}: the loss is not kept, the worst problem loses {_percent(group.worst_loss)}")
     if not group.exact:
         out.warn(f"{of}: the search was cut short, a better set may exist")
+    if group.costless:
+        out.warn(f"{of}: no costs, some config was measured at too few problems for which its terms can be computed")
     if group.unserved:
         out.warn(f"{of}: served by no config: {', '.join(group.unserved)}")
 

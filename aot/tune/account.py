@@ -51,6 +51,8 @@ class GroupFacts:
     the kernel has terms, and enough was measured."""
     by_costs: float | None
     """The same of costs. The better of the two decides."""
+    costless: bool
+    """Whether the kernel has terms, and costs could not be fitted."""
     curve: tuple[CurveStep, ...]
 
 
@@ -133,6 +135,7 @@ def _group_facts(evidence: Evidence, group: Group, bounds: Bounds) -> GroupFacts
         unserved=group.unserved,
         by_rows=group.estimates.by_rows if group.estimates else None,
         by_costs=group.estimates.by_costs if group.estimates else None,
+        costless=group.has_terms and group.estimates is None,
         curve=tuple(map(_step, group.curve)),
     )
 

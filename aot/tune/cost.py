@@ -13,11 +13,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+from zlib import crc32
 
 import numpy as np
 from nojit.aot.tune.records import Config
-from nojit.aot.tune.rules import Class, TuningRules
+from nojit.aot.tune.rules import Class, TuningRules, spell_class
+from nojit.runtime.errors import TuningError
 from nojit.runtime.expr import Expression, ExpressionError, parse, substitute
+from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS
 from nojit.runtime.values import DType, FunctionRef
 from scipy.optimize import nnls
@@ -29,12 +32,19 @@ _PS = 1e6
 _FOLDS = 5
 
 
+# a factor that is smaller than so many picoseconds is written as a share of 1024
+_SMALL = 1000
+_SHARE = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """What was measured at one place."""
 
     meanings: Class
     at: tuple[int, ...]
+    rounded: tuple[int, ...]
+    """`at`, as a call's key is rounded."""
     us: Mapping[int, float]
     """What each config took, by number; at least one."""
     weight: float
@@ -44,15 +54,16 @@ class Point:
 class Cost:
     """What a config is estimated to take, in picoseconds."""
 
-    constant: int
-    factors: tuple[int, ...]
+    constant: float
+    factors: tuple[float, ...]
     """Of each term."""
 
     def expression(self, terms: Sequence[Expression]) -> str:
-        """Write the sum; what is 0 is left out."""
-        parts = [str(self.constant)] if self.constant or not any(self.factors) else []
-        parts += [f"{factor} * ({term})" for factor, term in zip(self.factors, terms, strict=True) if factor]
-        return parse(" + ".join(parts)).text
+        """Write the sum in ints; what is 0 is left out."""
+        parts = [_product(factor, term) for factor, term in zip(self.factors, terms, strict=True)]
+        known = [part for part in parts if part]
+        constant = round(self.constant)
+        return parse(" + ".join([str(constant)] * bool(constant or not known) + known)).text
 
 
 Way: TypeAlias = Callable[[Point], Sequence[int]]
@@ -73,28 +84,28 @@ class Terms:
         known = {name: value for name, value in values.items() if not isinstance(value, DType | FunctionRef | tuple)}
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
-    def at(self, config: int, point: Point) -> list[float] | None:
-        """Compute the terms of a config at a place; None where that fails."""
-        names = dict(zip(self.rules.names, point.at, strict=True)) | {MULTIPROCESSORS: self.multiprocessors}
+    def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
+        """Compute the terms of a config for a key; None where that fails."""
+        names = dict(zip(self.rules.names, key, strict=True)) | {MULTIPROCESSORS: self.multiprocessors}
         try:
-            return [_number(term.evaluate(names)) for term in self.of(config, point.meanings)]
+            return [_number(term.evaluate(names)) for term in self.of(config, meanings)]
         except ExpressionError:
             return None
 
 
-def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int]) -> dict[int, Cost] | None:
-    """Fit what each of some configs takes; None if one of them was measured at fewer places than it has factors."""
+def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int]) -> dict[int, Cost]:
+    """Fit what each of some configs takes, but for those that were measured at fewer places than they have factors."""
     costs: dict[int, Cost] = {}
     for config in configs:
-        measured = [(point.us[config], terms.at(config, point)) for point in points if config in point.us]
+        measured = [(p.us[config], terms.at(config, p.meanings, p.at)) for p in points if config in p.us]
         rows = [[1.0 / us, *(value / us for value in values)] for us, values in measured if values is not None]
         if len(rows) <= len(terms.rules.terms):
-            return None
+            continue
         matrix = np.array(rows)
         # they differ by many orders of magnitude
         scale = np.where(matrix.max(axis=0) > 0, matrix.max(axis=0), 1.0)
         factors, _ = nnls(matrix / scale, np.ones(len(rows)))
-        constant, *others = (round(factor) for factor in factors / scale * _PS)
+        constant, *others = (float(factor) for factor in factors / scale * _PS)
         costs[config] = Cost(constant, tuple(others))
     return costs
 
@@ -103,7 +114,7 @@ def way_of(terms: Terms, costs: Mapping[int, Cost]) -> Way:
     """Order configs by what they are estimated to take, the least first; what cannot be computed comes last."""
 
     def estimate(config: int, point: Point) -> float:
-        values = terms.at(config, point)
+        values = terms.at(config, point.meanings, point.rounded)
         cost = costs[config]
         if values is None:
             return math.inf
@@ -129,8 +140,17 @@ class Estimates:
         return self.by_costs > self.by_rows
 
     def texts(self, meanings: Class) -> dict[int, str]:
-        """Write what each config takes, for a class of meanings."""
-        return {config: cost.expression(self.terms.of(config, meanings)) for config, cost in self.costs.items()}
+        """Write what each config takes, for a class of meanings.
+
+        Raises:
+            TuningError: the terms make a longer expression than a bundle can hold.
+        """
+        texts = {config: cost.expression(self.terms.of(config, meanings)) for config, cost in self.costs.items()}
+        names = self.terms.rules.names
+        for text in texts.values():
+            if not is_cost(cost_words(text, names), len(names)):
+                raise TuningError("expected terms that together take at most 256 operations", got=text)
+        return texts
 
 
 def estimates(
@@ -144,32 +164,47 @@ def estimates(
         configs: of the portfolio.
         by_rows: makes the other way to choose.
     """
-
-    def by_costs(others: Sequence[Point]) -> Way | None:
-        fitted = fit_costs(terms, others, configs)
-        return way_of(terms, fitted) if fitted else None
-
     costs = fit_costs(terms, points, configs)
-    shares = [_left_out(points, make) for make in (by_costs, by_rows)]
-    if costs is None or shares[0] is None or shares[1] is None:
-        return None
-    return Estimates(terms, costs, shares[0], shares[1])
+    shares = _left_out(terms, points, configs, by_rows)
+    return Estimates(terms, costs, *shares) if len(costs) == len(configs) and shares else None
 
 
-def _left_out(points: Sequence[Point], make: Callable[[Sequence[Point]], Way | None]) -> float | None:
-    """Make a way of choosing of four fifths of the places, five times, and judge it by the rest: its mean share of the best."""
-    total = weights = 0.0
+def _left_out(
+    terms: Terms, points: Sequence[Point], configs: Sequence[int], by_rows: Callable[[Sequence[Point]], Way]
+) -> tuple[float, float] | None:
+    """Make both ways of choosing of four fifths of the places, five times, and judge them by the rest.
+
+    Returns:
+        How near costs and rows come to the best, as geometric means over the places where both have a choice.
+    """
+    totals, weights = [0.0, 0.0], 0.0
+    folds = [_fold_of(point) for point in points]
     for fold in range(_FOLDS):
-        way = make([point for number, point in enumerate(points) if number % _FOLDS != fold])
-        if way is None:
-            return None
-        for point in points[fold::_FOLDS]:
+        others = [point for point, own in zip(points, folds, strict=True) if own != fold]
+        ways = way_of(terms, fit_costs(terms, others, configs)), by_rows(others)
+        for point in (point for point, own in zip(points, folds, strict=True) if own == fold):
             # what cannot run at a place was not measured there
-            choice = next((config for config in way(point) if config in point.us), None)
-            if choice is not None:
-                total += point.weight * math.log(min(point.us.values()) / point.us[choice])
+            choices = [next((config for config in way(point) if config in point.us), None) for way in ways]
+            us = [point.us[choice] for choice in choices if choice is not None]
+            if len(us) == len(ways):
+                best = min(point.us.values())
+                totals = [
+                    total + point.weight * math.log(best / taken) for total, taken in zip(totals, us, strict=True)
+                ]
                 weights += point.weight
-    return math.exp(total / weights) if weights else None
+    return (math.exp(totals[0] / weights), math.exp(totals[1] / weights)) if weights else None
+
+
+def _fold_of(point: Point) -> int:
+    """Assign a place to a fold by what it is, not by where it stands: grids of places have periods."""
+    return crc32(f"{spell_class(point.meanings)} {point.at}".encode()) % _FOLDS
+
+
+def _product(factor: float, term: Expression) -> str:
+    if factor >= _SMALL:
+        return f"{round(factor)} * ({term})"
+    share = round(factor * _SHARE)
+    return f"{share} * ({term}) // {_SHARE}" if share else ""
 
 
 def _number(value: object) -> float:

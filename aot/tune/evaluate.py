@@ -105,7 +105,7 @@ def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: in
     problem = evidence.problems[number]
     timed = evidence.timed(number)
     best = next(iter(timed), None)
-    found = look_up(table, rules.bucket, problem)
+    found = look_up(table, rules.bucket, problem, evidence.device.multiprocessors)
     configs = [find_config(evidence.configs, one) for one in found.use] if found else []
     place, choice, status = _choice(evidence, number, configs)
     us = timed[choice].us if choice in timed else None
@@ -144,7 +144,7 @@ def repeat(evidence: Evidence, first: Selection, second: Selection, rules: Tunin
         timed = evidence.timed(number)
         chosen = []
         for selection in (first, second):
-            found = look_up(selection.table, rules.bucket, problem)
+            found = look_up(selection.table, rules.bucket, problem, evidence.device.multiprocessors)
             configs = [find_config(evidence.configs, one) for one in found.use] if found else []
             chosen.append(next((config for config in configs if config is not None and config in timed), None))
         one, other = chosen

@@ -32,8 +32,8 @@ def table_for(tables: Sequence[TunedTable], kernel: str, device: TunedDevice) ->
     return fitting[closest_device([table.device for table in fitting], device)] if fitting else None
 
 
-def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
-    """Order the configs of a table for a problem; None if the table does not cover its meaning."""
+def look_up(table: TunedTable, bucket: str, problem: Problem, multiprocessors: int) -> Found | None:
+    """Order the configs of a table for a problem on a device; None if the table does not cover its meaning."""
     entry = next((entry for entry in table.entries if entry.covers(problem.meaning)), None)
     if entry is None:
         return None
@@ -41,7 +41,7 @@ def look_up(table: TunedTable, bucket: str, problem: Problem) -> Found | None:
     key = tuple(bucket_of(bucket, value) for value in problem.key)
     problems, _, _ = block.columns()
     at = problems[nearest(problems, key)]
-    order = ranked(block, key, table.device.multiprocessors)
+    order = ranked(block, key, multiprocessors)
     return Found(at, at == key, tuple(table.configs[number] for number in order))
 
 

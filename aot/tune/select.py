@@ -92,6 +92,8 @@ class Group:
     """How many times of chosen configs are from an early rung, where few samples were taken."""
     estimates: Estimates | None = None
     """What its configs are estimated to take; None if the manifest has no terms, or too little was measured."""
+    has_terms: bool = False
+    """Whether the manifest has terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ def _group(
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
     early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
     estimated = _estimates(evidence, rules, cases, chosen.configs) if rules.terms and chosen.configs else None
-    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early, estimated)
+    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
 
 
 def _estimates(
@@ -234,10 +236,11 @@ def _estimates(
 
     points = [
         Point(
-            case.meanings,
-            case.at,
-            {number: sample.us for number, sample in case.times.items()},
-            weight_of(case.best_us),
+            meanings=case.meanings,
+            at=case.at,
+            rounded=tuple(bucket_of(rules.bucket, value) for value in case.at),
+            us={number: sample.us for number, sample in case.times.items()},
+            weight=weight_of(case.best_us),
         )
         for case in cases
     ]
@@ -262,7 +265,7 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
 
     def way(point: Point) -> Sequence[int]:
         block = blocks.get(spell_class(point.meanings))
-        return () if block is None else ranked(block, tuple(bucket_of(bucket, value) for value in point.at), 0)
+        return () if block is None else ranked(block, point.rounded, 0)
 
     return way
 
@@ -297,10 +300,14 @@ def _table(
                 entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
     for group in groups:
         if group.estimates is not None and group.estimates.decide:
-            for known in dict.fromkeys(case.meanings for case in group.cases):
+            # True and 1 are one key of a dict
+            for name, known in {spell_class(case.meanings): case.meanings for case in group.cases}.items():
                 texts = group.estimates.texts(known)
-                costs = tuple(TunedCost(numbers[config], texts[config]) for config in pool if config in texts)
-                name = spell_class(known)
+                # not of what must not serve the class
+                serving = {number for row in entries[name].rows for number in row.use}
+                costs = tuple(
+                    TunedCost(numbers[one], texts[one]) for one in pool if numbers[one] in serving and one in texts
+                )
                 entries[name] = replace(entries[name], costs=costs)
     varied = _varied(evidence)
     configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)

@@ -139,8 +139,8 @@ def flex_attention_bwd_captured_kernel(
     walk, count = walk_of(
         table_ptr, rows, first, end, left, right, q_len, kv_len, block, BLOCK_M, BLOCK_N, MASK
     )  # fmt: skip
-    # of a row's gradients: 0, but for rounding
-    rest = -tl.load(dlse_ptr + row + rows, mask=rows < q_len, other=0.0)
+    # of a row's gradients: 0, but for rounding; a row that saw nothing has no gradient of its lse, whatever is said
+    rest = -tl.load(dlse_ptr + row + rows, mask=lse < float("inf"), other=0.0)
     first_pull = tl.zeros([BLOCK_M], tl.float32)
     second_pull = tl.zeros([BLOCK_M], tl.float32)
     for number in range(count):

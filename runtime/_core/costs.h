@@ -4,6 +4,9 @@
 
 #include "json.h"
 
+/* How many configs of a block may have a cost. */
+#define NJ_COSTS_MAX 63
+
 /* What the names in such expressions stand for. */
 typedef struct {
     const int64_t *key; /* `key0` and on */

@@ -14,7 +14,6 @@
 enum {
     KEYS_MAX = 8,
     CONFIGS_MAX = 1 << 16,
-    COSTS_MAX = 64,
     NOT_READ = -1,
     NO_MEMORY = -2,
 };
@@ -227,17 +226,23 @@ static PyObject *configs_of(const nj_rank *ranks, Py_ssize_t count)
 /* Ranks configs by what they are estimated to take; of equal ones the first stays the first. */
 static PyObject *ranked_by_cost(nj_json json, const nj_cost_facts *facts)
 {
-    nj_rank ranks[COSTS_MAX];
+    nj_cost costs[NJ_COSTS_MAX], cost;
+    nj_rank ranks[NJ_COSTS_MAX];
     Py_ssize_t count = 0;
-    nj_cost cost;
     int more;
-    while ((more = nj_next_cost(&json, count == 0, facts, &cost)) > 0 && count < COSTS_MAX) {
-        ranks[count++] = (nj_rank){.config = cost.config, .sum = (double)cost.picoseconds};
+    while ((more = nj_next_cost(&json, count == 0, facts, &cost)) > 0 && count < NJ_COSTS_MAX) {
+        Py_ssize_t to = count++;
+        for (; to > 0 && costs[to - 1].picoseconds > cost.picoseconds; to--) {
+            costs[to] = costs[to - 1];
+        }
+        costs[to] = cost;
     }
     if (more != 0 || json.at != json.end) {
         return Py_NewRef(Py_None);
     }
-    sort(ranks, count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        ranks[i].config = costs[i].config;
+    }
     return configs_of(ranks, count);
 }
 

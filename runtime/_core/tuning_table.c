@@ -1,5 +1,6 @@
 #include "tuning_table.h"
 
+#include "costs.h"
 #include "objects.h"
 #include "reading.h"
 
@@ -9,6 +10,8 @@ enum {
     USE_MAX = 64, /* configs of a row that are gone into here */
     BEHIND_MAX = 100000,
 };
+
+_Static_assert(NJ_COSTS_MAX < USE_MAX, "the costs of a block are gone into here");
 
 typedef struct {
     nj_reading reading; /* first: readers of arrays get no more */
@@ -123,7 +126,7 @@ static bool read_cost(nj_reading *it, nj_numbers *configs)
 {
     int64_t *config = &configs->at[configs->count];
     nj_span ignored;
-    return configs->count++ < USE_MAX - 1 && nj_json_char(&it->json, '[') &&
+    return configs->count++ < NJ_COSTS_MAX && nj_json_char(&it->json, '[') &&
            nj_json_count(&it->json, 0, tuning_of(it)->configs - 1, config) && nj_json_char(&it->json, ',') &&
            nj_json_text(&it->json, NJ_TEXT_MAX, &ignored) && ignored.size > 0 && nj_json_char(&it->json, ']') &&
            are_distinct(configs);

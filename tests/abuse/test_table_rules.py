@@ -287,6 +287,8 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning cost of no program": ("program", block("costs")([[0, "key0 +"]])),
     "a tuning cost of an empty program": ("program", block("costs")([[0, ""]])),
     "a tuning cost of another key": ("program", block("costs")([[0, "key1"]])),
+    "a tuning cost that is a truth": ("program", block("costs")([[0, "key0 3 >"]])),
+    "64 tuning costs": ("size", block("costs")([[0, "key0"]] * 64)),
     "a tuning cost of an argument": ("program", block("costs")([[0, "n"]])),
     "an axis of 65": ("size", at("axes")([{"name": f"a{i}", "is_type": False, "values": [1]} for i in range(65)])),
     "an axis that is a type by number": ("type", at("axes", 0, "is_type")(1)),

@@ -146,7 +146,7 @@ def test_what_is_captured_gets_gradients(name):
         flex_attention(*inputs, mod, block_mask, enable_gqa=True)
 
 
-@pytest.mark.parametrize("name", ["alibi", "relative and alibi", "alibi and cap"])
+@pytest.mark.parametrize("name", ["alibi", "relative and alibi", "alibi and cap", "cap and alibi"])
 def test_slopes_get_exact_gradients_from_rounded_outputs(name):
     """An output of 16 bits is off by 0.4 %: what that puts into a row's gradients must not add up over distances."""
     block_mask, function = mask_of("causal at the end", (Q_LEN, KV_LEN))
@@ -155,6 +155,7 @@ def test_slopes_get_exact_gradients_from_rounded_outputs(name):
         "alibi": Alibi(slopes),
         "relative and alibi": Chain(RelativeBias(bias(HEADS, 21)), Alibi(slopes)),
         "alibi and cap": Chain(Alibi(slopes), SoftCap(1.5)),
+        "cap and alibi": Chain(SoftCap(1.5), Alibi(slopes)),
     }
     inputs = [each.to(torch.bfloat16) for each in operands(lengths=(Q_LEN, KV_LEN))]
     out, lse = flex_attention(*inputs, mods[name], block_mask, enable_gqa=True, return_lse=True, deterministic=False)
@@ -163,6 +164,22 @@ def test_slopes_get_exact_gradients_from_rounded_outputs(name):
 
     (found,) = torch.autograd.grad((out, lse), slopes, grads)
     (expected,) = torch.autograd.grad((exact, exact_lse), slopes, [each.double() for each in grads])
+    torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
+
+
+def test_slopes_get_nothing_from_rows_that_see_nothing():
+    block_mask, function = mask_of("rows that see nothing")
+    slopes = bias(2, HEADS).requires_grad_()
+    inputs = operands(lengths=LONG)
+    out, lse = flex_attention(*inputs, Alibi(slopes), block_mask, enable_gqa=True, return_lse=True, deterministic=False)
+    exact, exact_lse = reference.flex_attention(*(each.double() for each in inputs), Alibi(slopes), function)
+    blind = lse == -math.inf
+    assert blind.any()
+    grad, of_lse = torch.randn_like(out), torch.randn_like(lse)
+
+    (found,) = torch.autograd.grad((out, lse), slopes, (grad, of_lse.masked_fill(blind, math.nan)))
+    given = grad.double(), of_lse.masked_fill(blind, 0.0).double()
+    (expected,) = torch.autograd.grad((exact, exact_lse), slopes, given)
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
 
 

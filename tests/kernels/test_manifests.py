@@ -77,6 +77,8 @@ def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
     variants = [*expand_kernel(spec, arch, name).variants, *expand_space(spec, arch, name).variants]
     bitmapped = [variant for variant in variants if dict(variant.axes).get("MASK", "bitmap") == "bitmap"]
     assert bitmapped or arch != "sm_90"
+    plain = {variant.axes for variant in expand_kernel(spec, arch, name).variants if not variant.config.requires}
+    assert {variant.axes for variant in bitmapped} <= plain, "blocks of 64 are served too"
     for variant in bitmapped:
         constexprs = dict(variant.constexprs)
         # a tile of decoding holds rows of several heads, of one block each

@@ -227,7 +227,22 @@ CASES = {
     "a cost in words": (
         "rows = [{ at = [1, 1]",
         "costs = [{ config = 0, ps = \"'much'\" }]\nrows = [{ at = [1, 1]",
-        "expected an expression of modest length without strings, got \"'much'\" - at {path} $.entry[1].costs[0].ps",
+        "expected a number, in at most 256 operations, got \"'much'\" - at {path} $.entry[1].costs[0].ps",
+    ),
+    "a cost that is true": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "multiprocessors == 3" }]\nrows = [{ at = [1, 1]',
+        "expected a number, in at most 256 operations, got 'multiprocessors == 3'",
+    ),
+    "a cost of none": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "none" }]\nrows = [{ at = [1, 1]',
+        "expected a number, in at most 256 operations, got 'none'",
+    ),
+    "a cost that is too deep": (
+        "rows = [{ at = [1, 1]",
+        'costs = [{ config = 0, ps = "' + "3 + (" * 40 + "3" + ")" * 40 + '" }]\nrows = [{ at = [1, 1]',
+        "expected a number, in at most 256 operations, got ",
     ),
     "a cost of another config": (
         "rows = [{ at = [1, 1]",

@@ -231,6 +231,11 @@ def test_the_core_estimates_as_python_does(drawn: tuple[TuningBlock, tuple[int, 
         ("n", False),
         ("key0 +", False),
         ("key", False),
+        ("key0 ", False),
+        ("key0  key1 +", False),
+        ("key0 key1 ==", False),
+        ("none", False),
+        ("", False),
     ],
 )
 def test_a_cost_is_an_expression_over_the_key(words: str, right: bool) -> None:

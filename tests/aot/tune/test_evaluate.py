@@ -89,11 +89,11 @@ def test_repeated_runs_are_compared_by_the_first(tmp_path: Path) -> None:
 
 def test_the_row_is_the_one_that_the_runtime_would_take(tmp_path: Path) -> None:
     table = tuned(write_database(tmp_path / "db"), loss=0.0)
-    assert look_up(table, "quarter_pow2", problem(1, (1000, 64))).at == (1024, 64)
-    assert look_up(table, "quarter_pow2", problem(1, (1000, 64))).exact
-    far = look_up(table, "exact", problem(1, (1000, 64)))
+    assert look_up(table, "quarter_pow2", problem(1, (1000, 64)), 132).at == (1024, 64)
+    assert look_up(table, "quarter_pow2", problem(1, (1000, 64)), 132).exact
+    far = look_up(table, "exact", problem(1, (1000, 64)), 132)
     assert (far.at, far.exact) == ((1024, 64), False)
-    assert look_up(table, "exact", problem(1, (1, 1), meaning={"CAUSAL": False})) is None
+    assert look_up(table, "exact", problem(1, (1, 1), meaning={"CAUSAL": False}), 132) is None
 
 
 def test_another_device_of_the_arch_uses_the_nearest(tmp_path: Path) -> None:
