@@ -89,8 +89,7 @@ def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...], multiprocessors:
 
 def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> dict[int, int | None]:
     """Compute what each config of a block is estimated to take, in picoseconds; None where that cannot be computed."""
-    facts = _names(len(key)) | {"multiprocessors": multiprocessors}
-    facts.update(zip(facts, key, strict=False))
+    facts = dict(zip(_names(len(key)), (*key, multiprocessors), strict=True))
     return {config: _estimate(words, facts) for config, words in block.estimates()}
 
 

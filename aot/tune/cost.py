@@ -19,7 +19,7 @@ import numpy as np
 from nojit.aot.tune.records import Config
 from nojit.aot.tune.rules import Class, TuningRules, spell_class
 from nojit.runtime.errors import TuningError
-from nojit.runtime.expr import Expression, ExpressionError, parse, substitute
+from nojit.runtime.expr import Expression, ExpressionError, Value, parse, substitute
 from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS
 from nojit.runtime.values import DType, FunctionRef
@@ -30,8 +30,6 @@ __all__ = ["Cost", "Estimates", "Point", "Terms", "estimates", "fit_costs"]
 _PS = 1e6
 """Picoseconds in a microsecond."""
 _FOLDS = 5
-
-
 # a factor that is smaller than so many picoseconds is written as a share of 1024
 _SMALL = 1000
 _SHARE = 1024
@@ -60,10 +58,10 @@ class Cost:
 
     def expression(self, terms: Sequence[Expression]) -> str:
         """Write the sum in ints; what is 0 is left out."""
-        parts = [_product(factor, term) for factor, term in zip(self.factors, terms, strict=True)]
-        known = [part for part in parts if part]
         constant = round(self.constant)
-        return parse(" + ".join([str(constant)] * bool(constant or not known) + known)).text
+        parts = [str(constant) if constant else ""]
+        parts += [_product(factor, term) for factor, term in zip(self.factors, terms, strict=True)]
+        return parse(" + ".join(filter(None, parts)) or "0").text
 
 
 Way: TypeAlias = Callable[[Point], Sequence[int]]
@@ -80,17 +78,21 @@ class Terms:
 
     def of(self, config: int, meanings: Class) -> tuple[Expression, ...]:
         """Put what is constant for a config and a class of meanings into the terms."""
-        values = {axis: values[0] for axis, values in meanings} | dict(self.configs[config].settings)
-        known = {name: value for name, value in values.items() if not isinstance(value, DType | FunctionRef | tuple)}
+        known = self._constants(config, meanings)
         return tuple(substitute(parse(term), known) for term in self.rules.terms)
 
     def at(self, config: int, meanings: Class, key: tuple[int, ...]) -> list[float] | None:
         """Compute the terms of a config for a key; None where that fails."""
-        names = dict(zip(self.rules.names, key, strict=True)) | {MULTIPROCESSORS: self.multiprocessors}
+        names = self._constants(config, meanings) | dict(zip(self.rules.names, key, strict=True))
+        names[MULTIPROCESSORS] = self.multiprocessors
         try:
-            return [_number(term.evaluate(names)) for term in self.of(config, meanings)]
+            return [_number(parse(term).evaluate(names)) for term in self.rules.terms]
         except ExpressionError:
             return None
+
+    def _constants(self, config: int, meanings: Class) -> dict[str, Value]:
+        values = {axis: values[0] for axis, values in meanings} | dict(self.configs[config].settings)
+        return {name: value for name, value in values.items() if not isinstance(value, DType | FunctionRef | tuple)}
 
 
 def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int]) -> dict[int, Cost]:

@@ -299,16 +299,10 @@ def _table(
             if use:
                 entries[name] = TunedEntry(case.meanings, tuple(sorted((*before, row), key=lambda row: row.at)))
     for group in groups:
-        if group.estimates is not None and group.estimates.decide:
-            # True and 1 are one key of a dict
-            for name, known in {spell_class(case.meanings): case.meanings for case in group.cases}.items():
-                texts = group.estimates.texts(known)
-                # not of what must not serve the class
-                serving = {number for row in entries[name].rows for number in row.use}
-                costs = tuple(
-                    TunedCost(numbers[one], texts[one]) for one in pool if numbers[one] in serving and one in texts
-                )
-                entries[name] = replace(entries[name], costs=costs)
+        # True and 1 are one key of a dict
+        for name, known in {spell_class(case.meanings): case.meanings for case in group.cases}.items():
+            if name in entries:
+                entries[name] = replace(entries[name], costs=_costs(group, known, entries[name], numbers))
     varied = _varied(evidence)
     configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)
     return TunedTable(
@@ -320,6 +314,16 @@ def _table(
         entries=tuple(entries[name] for name in sorted(entries)),
         names=names if any(entry.costs for entry in entries.values()) else (),
     )
+
+
+def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, int]) -> tuple[TunedCost, ...]:
+    """Write what the configs of a class's entry are estimated to take, in the table's order; nothing if rows decide."""
+    if group.estimates is None or not group.estimates.decide:
+        return ()
+    texts = group.estimates.texts(known)
+    # what must not serve the class is in none of its rows
+    serving = {number for row in entry.rows for number in row.use}
+    return tuple(TunedCost(number, texts[one]) for one, number in numbers.items() if number in serving)
 
 
 def _varied(evidence: Evidence) -> set[str]:

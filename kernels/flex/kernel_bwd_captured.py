@@ -3,9 +3,9 @@
 With g the gradient of modified scores, p * (dout v^T - delta) in the words of `kernel_bwd`: the second modification's share
 is g, and the first's g times the second's derivative. They are added to fp32 tables atomically, in any order.
 
-A row of g sums to the gradient of its lse, but for `delta`, which comes from an output that was rounded. A slope's gradient sums g times a
-distance over rows whose distances are alike, where that error would add up to hundreds of times what rounding is: of each
-slope `subtract_unbalanced` takes back what the row's sum of g has put in.
+A row of g sums to the gradient of its lse, but for `delta`, which comes from an output that was rounded. A slope's gradient
+sums g times a distance over rows whose distances are alike, where that error would add up to hundreds of times what rounding
+is: of each slope `subtract_unbalanced` takes back what the row's sum of g has put in.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
