@@ -142,7 +142,7 @@ def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Seq
         [
             kernel.spec.name,
             list(kernel.spec.grid),
-            repr((kernel.spec.tuning, kernel.source.params, kernel.axes, kernel.derived)),
+            repr((kernel.spec.tuning, kernel.spec.batch, kernel.source.params, kernel.axes, kernel.derived)),
             [repr((table.device, table.names, table.configs, table.entries)) for table in kernel.tuned],
         ]
         for kernel in plan.kernels
@@ -216,6 +216,7 @@ def _contents(plan: Plan, outcome: Outcome) -> Iterator[KernelContent]:
             params=kernel.source.params,
             grid=tuple(kernel.spec.grid),
             tuning=None if tuning is None else Tuning(tuple(tuning.key), tuning.bucket),
+            batch=tuple(kernel.spec.batch),
             axes=kernel.axes,
             derived=kernel.derived,
             variants=variants,

@@ -204,6 +204,7 @@ def definition(table: KernelTable) -> dict[str, Json]:
         "signatures": [list(signature) for signature in table.signatures],
         "grid": list(table.grid),
         "tuning": encode_tuning(table.tuning),
+        "batch": list(table.batch),
         "axes": [
             {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(value) for value in axis.values]}
             for axis in table.axes

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import explain
-from nojit.aot.tuning_rules import check_tuning
+from nojit.aot.tuning_rules import check_batch, check_tuning
 from nojit.runtime.errors import ManifestError, did_you_mean
 
 __all__ = [
@@ -160,6 +160,12 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str,
         Meta(description="Why no variant without hints and `requires` is built; without a reason that is an error."),
     ] = ""
+    batch: Annotated[
+        list[Name],
+        Meta(
+            description="Int params that grow with the batch, such as how many rows there are: with `NOJIT_BATCH_INVARIANT=1` no config is chosen by them."
+        ),
+    ] = []
     tuning: Annotated[TuningSpec | None, Meta(description="How configs are tried, and looked up once tuned.")] = None
 
 
@@ -257,6 +263,7 @@ def _check_kernel(kernel: KernelSpec, place: str, source: ManifestText) -> None:
     check_options(kernel.options, f"{place}.options", source)
     for j, config in enumerate(kernel.configs):
         check_config(config, f"{place}.configs[{j}]", source)
+    check_batch(kernel, f"{place}.batch", source)
     if kernel.tuning is not None:
         check_tuning(kernel, kernel.tuning, place, source)
 

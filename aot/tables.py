@@ -35,6 +35,8 @@ class KernelContent:
     """In the order of expansion, which is the order of preference among configs."""
     tuned: tuple[TunedTable, ...] = ()
     """What was measured on devices of the arch, checked against the manifest."""
+    batch: tuple[str, ...] = ()
+    """Int params that grow with the batch."""
 
 
 class _Pool(Generic[T]):
@@ -103,6 +105,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         launches=tuple(launches.values),
         programs=(),
         columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
+        batch=kernel.batch,
     )
     return _with_tables(replace(table, programs=tuple(map(_program, table.expressions()))), kernel.tuned)
 

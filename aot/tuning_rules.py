@@ -17,7 +17,7 @@ from nojit.runtime.tuned import MULTIPROCESSORS, is_name
 if TYPE_CHECKING:
     from nojit.aot.manifest import KernelSpec, TuningSpec
 
-__all__ = ["check_tuning", "choices"]
+__all__ = ["check_batch", "check_tuning", "choices"]
 
 
 def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
@@ -47,8 +47,28 @@ def choices(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else (value,)
 
 
+def check_batch(kernel: KernelSpec, place: str, source: ManifestText) -> None:
+    """Check that what a manifest says to grow with the batch are int params, each named once.
+
+    Raises:
+        ManifestError: they are not; with the nearest right spelling.
+    """
+    ints = _ints(kernel)
+    for number, name in enumerate(kernel.batch):
+        where = source.where(f"{place}[{number}]")
+        if name not in ints:
+            near = did_you_mean(name, ints)
+            raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
+        if name in kernel.batch[:number]:
+            raise ManifestError("expected each param once", got=repr(name), where=where)
+
+
+def _ints(kernel: KernelSpec) -> tuple[str, ...]:
+    return tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
+
+
 def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
-    ints = tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
+    ints = _ints(kernel)
     for text in tuning.key:
         try:
             names = sorted(expr.parse(text).names)

@@ -81,11 +81,17 @@ class Kernel(_core.Dispatcher):
     """
 
     def __init__(
-        self, name: str, sources: Sequence[Source], overrides: Mapping[Source, TuningSource] | None = None
+        self,
+        name: str,
+        sources: Sequence[Source],
+        overrides: Mapping[Source, TuningSource] | None = None,
+        *,
+        batch_invariant: bool = False,
     ) -> None:
         table = sources[0].table(name)
         self._sources = tuple(sources)
         self._overrides = dict(overrides or {})
+        self._batch_invariant = batch_invariant
         self._lookups: dict[tuple[ImageArch, int | None], Lookup] = {}
         self._params = table.params
         self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
@@ -329,12 +335,18 @@ class Kernel(_core.Dispatcher):
     def _lookup(self, source: Source, device: int | None) -> Lookup | None:
         """Find the kernel's tuning on a device; without a device, that of the first that was measured."""
         known = self._lookups.get((source.image_arch, device))
-        tuning = self._table(source).tuning
-        if known is not None or (tuning is None and not self._overrides):
+        table = self._table(source)
+        tuning = table.tuning
+        if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
             return known
         origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
         if override := self._overrides.get(source):
             tuning, origins = override.tuning, override.origins
+        if self._batch_invariant:
+            from nojit.runtime.invariance import settled  # noqa: PLC0415 - seldom asked for
+
+            tuning = settled(tuning, table, f"sm_{source.arch}")
+            origins = origins or [source.images.file.path]
         if tuning is None:
             return None
         facts = None if device is None else partial(_core.device_facts, device)

@@ -159,7 +159,7 @@ def make_spec(
         interner: gets every value that a key can hold.
         arch: what ``arch`` stands for: 90.
         where: the bundle and kernel, for errors.
-        tuning: what orders the configs on the device; None if nothing was measured.
+        tuning: what orders the configs on the device; None if nothing does.
 
     Raises:
         BundleError: an expression of the table is too long, or asks for a name that is no param.
@@ -173,7 +173,7 @@ def make_spec(
     runtime = {slots[name] for name in asked.params}
     programs = _Programs(table, slots, interner, where)
     made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
-    key = tuple([programs.of(text, {}) for text in (tuning.key if tuning else ())])
+    key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
     return _core.Spec(
         (*_fields(table, asked, interner), *(_MISSING for _ in options)),
         tuple([program for program in made if _loads(program, runtime)]),

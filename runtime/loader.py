@@ -39,6 +39,7 @@ def load(path: str | os.PathLike[str]) -> Bundle:
         FileNotFoundError: nothing is there, or the folder holds no bundle, or none has this name.
         BundleError: a file is no whole, unaltered bundle, or two of a folder hold the same kernel for one arch.
         BundleTrustError: ``NOJIT_TRUST`` asks for a signature, and a file has none, or not a right one.
+        SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
         TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
     """
     place = os.fsdecode(path)
@@ -86,6 +87,7 @@ class Bundle:
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
             self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
+            self._batch_invariant = bool(os.environ.get("NOJIT_BATCH_INVARIANT")) and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
         except BaseException:
@@ -112,7 +114,9 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                kernel = self._kernels.setdefault(name, Kernel(name, self._sources_of(name), self._overrides.get(name)))
+                sources, overrides = self._sources_of(name), self._overrides.get(name)
+                made = Kernel(name, sources, overrides, batch_invariant=self._batch_invariant)
+                kernel = self._kernels.setdefault(name, made)
         return kernel
 
     def _sources_of(self, name: str) -> list[Source]:
@@ -187,6 +191,12 @@ def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | Non
     from nojit.runtime.twins import with_twins  # noqa: PLC0415 - seldom set
 
     return with_twins(files, places, accept)
+
+
+def _batch_invariant() -> bool:
+    from nojit.runtime.invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
+
+    return is_batch_invariant()
 
 
 def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:

@@ -43,6 +43,7 @@ TABLE_FIELDS = (
     "params",
     "grid",
     "tuning",
+    "batch",
     "axes",
     "derived",
     "signatures",
@@ -204,6 +205,8 @@ class KernelTable(Record):
     """Each of `expressions` in postfix (`nojit.runtime.postfix`), so that none is parsed at a launch."""
     columns: dict[str, array[int]]
     """Rows sorted by the key columns; each `COLUMNS` name has one integer per row."""
+    batch: tuple[str, ...] = ()
+    """Int params that grow with the batch: how many rows, say, and nothing of what is in them."""
 
     __slots__ = ("_param_types",)
 

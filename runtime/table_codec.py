@@ -38,6 +38,7 @@ def encode_table(table: KernelTable) -> bytes:
             "params": [_param_json(param) for param in table.params],
             "grid": list(table.grid),
             "tuning": tuning_codec.encode_tuning(table.tuning),
+            "batch": list(table.batch),
             "axes": [
                 {"name": axis.name, "is_type": axis.is_type, "values": [encode_value(v) for v in axis.values]}
                 for axis in table.axes
@@ -95,7 +96,7 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     fields = _core.read_table(raw, rows, image_count, is_type, _tagged_value)
     if fields is None:
         return None
-    axes, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
+    axes, batch, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
     programs, signatures, tuning, types = rest
     try:
         tuned = None if tuning is None else tuning_codec.whole_tuning(tuning, len(meanings), len(configs))
@@ -103,7 +104,9 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
         return None
     facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
     columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)
-    table = KernelTable(kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns)
+    table = KernelTable(
+        kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns, batch
+    )
     table.know_param_types(types)
     return table if len(table.expressions()) == len(programs) else None
 

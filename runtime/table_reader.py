@@ -52,7 +52,9 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
     Raises:
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
-    params, grid, tuning, axes, derived, signatures, meanings, configs, *rest = fields(value, TABLE_FIELDS, where)
+    params, grid, tuning, batch, axes, derived, signatures, meanings, configs, *rest = fields(
+        value, TABLE_FIELDS, where
+    )
     hint_sets, derived_values, layouts, launches, programs = rest
     known = _decode_params(params, where)
     pools = (len(items(meanings, POOL_MAX, where)), len(items(configs, POOL_MAX, where)))
@@ -71,6 +73,7 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
         Launches(items(launches, POOL_MAX, where), items(layouts, POOL_MAX, where), where),
         tuple([text(program, where) for program in items(programs, POOL_MAX, where)]),
         columns,
+        name_list(items(batch, SMALL_MAX, where), where),
     )
     if len(table.programs) != len(table.expressions()):
         raise refuse("size", f"expected {len(table.expressions())} programs", got=len(table.programs), where=where)
@@ -173,6 +176,9 @@ def _check_names(table: KernelTable, where: str) -> None:
     """
     _each_once([param.name for param in table.params], "param", where)
     _each_once([axis.name for axis in table.axes], "axis", where)
+    _each_once([*table.batch], "param of the batch", where)
+    if strangers := set(table.batch).difference(table.runtime_params()):
+        raise refuse("param", "expected a batch of this kernel's runtime params", got=sorted(strangers), where=where)
     for config in table.configs:
         _each_once([name for name, _ in config.options], "option of a config", where)
     hinted: set[str] = set()

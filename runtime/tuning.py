@@ -49,11 +49,11 @@ class TuningDecision(Record):
     """What a tuning table says of one call."""
 
     device: str
-    """The device that was measured."""
+    """The device that was measured; empty if none was."""
     source: str
     """Where the table came from: the bundle, or a file."""
     at: tuple[int, ...]
-    """The key values of the row that decides."""
+    """The key values of the row that decides; none with ``NOJIT_BATCH_INVARIANT``, where one order serves all sizes."""
     exact: bool
     """Whether the call lies in that row's buckets; else the row is the nearest, and estimates decide, or others that are
     near have a say."""

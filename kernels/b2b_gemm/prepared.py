@@ -15,6 +15,7 @@ from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
@@ -45,9 +46,14 @@ def _unfit(operands: Operands, out: Tensor | None) -> bool:
 
 
 def chosen(operands: Operands, assoc: str) -> str:
-    """Say which product comes first: for ``"auto"``, the one after which fewer elements are loaded."""
+    """Say which product comes first: for ``"auto"``, the one after which fewer elements are loaded.
+
+    With ``NOJIT_BATCH_INVARIANT`` always the left one, for the other rounds differently.
+    """
     if assoc != "auto":
         return assoc
+    if is_batch_invariant():
+        return "left"
     a, _, c = operands
     (rows, depth), (middle, cols) = a.shape, c.shape
     return "left" if _loads(rows, depth, middle, cols) <= _loads(cols, middle, depth, rows) else "right"

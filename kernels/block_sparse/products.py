@@ -24,6 +24,7 @@ from nojit.kernels.block_sparse.mapped import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain, precision
 from nojit.kernels.memos import DIRECT, Caller
+from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = [
@@ -195,11 +196,14 @@ def run_dsd(
 def strips_of(
     tables: Sequence[Tensor], own: Sizes, turned: bool, shape: Sequence[int], deterministic: bool
 ) -> tuple[tuple[Tensor, ...], Cuts]:
-    """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`."""
+    """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`.
+
+    With ``NOJIT_BATCH_INVARIANT`` as for a batch of one, for a sum of parts rounds differently.
+    """
     tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
     height, slots, longest, total = own.strips_of(turned)
     batch, _, _, width = shape
-    pieces = batch * -(-width // BLOCK_N)
+    pieces = (1 if is_batch_invariant() else batch) * -(-width // BLOCK_N)
     if longest * SHARE * PROGRAMS <= total * pieces:
         tasks, slots = whole, 0
     elif not deterministic:

@@ -16,6 +16,7 @@ from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import processors
 from nojit.kernels.memos import Recording, new_contiguous
+from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
@@ -71,8 +72,11 @@ class Sum:
 
 
 def parts_of(tiles: int, depth: int, device_processors: int) -> int:
-    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost."""
-    if not tiles:
+    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost.
+
+    One with ``NOJIT_BATCH_INVARIANT``, for a sum of parts rounds differently.
+    """
+    if not tiles or is_batch_invariant():
         return 1
 
     def gain(parts: int) -> float:

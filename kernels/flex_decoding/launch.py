@@ -17,6 +17,7 @@ from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
 from nojit.kernels.maps import processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
@@ -77,7 +78,9 @@ def part_width(v_dim: int) -> int:
 
 
 def splits_for(one: Decoding) -> int:
-    """Choose the number of splits of a call."""
+    """Choose the number of splits of a call; with ``NOJIT_BATCH_INVARIANT``, as for one sequence that sees all keys."""
+    if is_batch_invariant():
+        return splits_of(one.pairs // max(one.sizes.batch, 1), max(one.sizes.kv_len, KEYS), processors(one.q))
     return splits_of(one.pairs, max(one.seen, KEYS), processors(one.q))
 
 

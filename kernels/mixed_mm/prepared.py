@@ -16,6 +16,7 @@ from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
+from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
@@ -125,7 +126,8 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     may = may_run or runs
     a = operands[0]
     if whole.lies_by_rows and not _unfit(operands, out):
-        if whole.rows <= FEW and whole.groups_are(FEW_GROUP) and may("mixed_mm_few", a):
+        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and not is_batch_invariant()
+        if few and may("mixed_mm_few", a):
             return whole.few()
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
         if maps is not None:

@@ -92,7 +92,7 @@ class Spec:
         cls,
         params: tuple[tuple[tuple[str, ...], bool, bool] | tuple[int, int], ...],
         programs: tuple[bytes, ...],
-        tuning: tuple[bytes, ...] = (),
+        tuning: tuple[bytes, ...] | None = None,
         bucket: int = 2,
         table: Any = ...,
         arch: int = 0,

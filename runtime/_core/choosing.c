@@ -112,11 +112,11 @@ static bool next_meant(nj_choice *choice, nj_run_of_rows *rows)
     return false;
 }
 
-/* Whether the order of configs can matter: there are several, and something was measured. */
+/* Whether the order of configs can matter: there are several, and something orders them. */
 static bool has_order(nj_choice *choice)
 {
     nj_run_of_rows rows = {.end = 0};
-    return choice->it->spec->tuning_count > 0 && next_meant(choice, &rows) && next_meant(choice, &rows);
+    return choice->it->spec->tuning != NULL && next_meant(choice, &rows) && next_meant(choice, &rows);
 }
 
 /* Goes through all rows; -1 with an exception raised. */

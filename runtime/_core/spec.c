@@ -124,6 +124,10 @@ static int read_programs(nj_spec *self, PyObject *programs)
 
 static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
 {
+    if (!PyTuple_Check(tuning)) {
+        PyErr_Format(PyExc_TypeError, "expected a tuple of programs, or None, got %s", Py_TYPE(tuning)->tp_name);
+        return -1;
+    }
     Py_ssize_t count = PyTuple_GET_SIZE(tuning);
     if (bucket < NJ_BUCKET_POW2 || bucket > NJ_BUCKET_SIXTEENTH_POW2) {
         PyErr_Format(PyExc_ValueError, "expected a bucket of 0 to %d, got %d", NJ_BUCKET_SIXTEENTH_POW2, bucket);
@@ -149,10 +153,10 @@ static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
 static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"params", "programs", "tuning", "bucket", "table", "arch", NULL};
-    PyObject *params, *programs, *tuning = NULL, *table = NULL;
+    PyObject *params, *programs, *tuning = Py_None, *table = NULL;
     int bucket = NJ_BUCKET_EXACT;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|O!iOi:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
-                                     &programs, &PyTuple_Type, &tuning, &bucket, &table, &self->arch)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|OiOi:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
+                                     &programs, &tuning, &bucket, &table, &self->arch)) {
         return -1;
     }
     self->table = Py_XNewRef(table);
@@ -176,7 +180,7 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
     for (Py_ssize_t i = 0; i < self->program_count; i++) {
         self->fields[self->argument_count + i].kind = NJ_FIELD_CONSTEXPR;
     }
-    if (read_programs(self, programs) < 0 || (tuning != NULL && read_tuning(self, tuning, bucket) < 0)) {
+    if (read_programs(self, programs) < 0 || (tuning != Py_None && read_tuning(self, tuning, bucket) < 0)) {
         return -1;
     }
     return lay_out(self);

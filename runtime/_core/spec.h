@@ -56,7 +56,7 @@ typedef struct {
     PyObject_HEAD
     Py_ssize_t argument_count;
     Py_ssize_t program_count;
-    Py_ssize_t tuning_count;
+    Py_ssize_t tuning_count; /* 0 too where one order serves every key */
     nj_tuning_key *tuning;
     nj_bucket bucket;
     nj_field *fields; /* arguments, then programs */

@@ -14,6 +14,7 @@ enum {
 /* The fields of a table, in their order. */
 enum {
     AXES,
+    BATCH,
     CONFIGS,
     DERIVED,
     DERIVED_VALUES,
@@ -34,6 +35,7 @@ static const struct {
     Py_ssize_t most;
 } arrays[] = {
     [AXES] = {"{\"axes\":", nj_table_axis, NJ_PAIRS_MAX},
+    [BATCH] = {",\"batch\":", nj_read_name, PARAMS_MAX},
     [CONFIGS] = {",\"configs\":", nj_table_config, NJ_POOL_MAX},
     [DERIVED] = {",\"derived\":", nj_table_derived, NJ_PAIRS_MAX},
     [DERIVED_VALUES] = {",\"derived_values\":", nj_table_derived_values, NJ_POOL_MAX},
@@ -60,7 +62,7 @@ static PyObject *read_document(nj_reading *it)
     whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
             nj_json_char(&it->json, '}') && it->json.at == it->json.end;
     whole = whole && it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
-            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
+            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_batch_is_known(it, fields.at[BATCH]) && nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
             nj_items_add(&fields, nj_param_types(it, fields.at[SIGNATURES])) == 0;
     return nj_items_end(&fields, whole);
 }

@@ -18,6 +18,21 @@ bool nj_hints_are_known(const nj_reading *it, PyObject *hint_sets)
     return known;
 }
 
+bool nj_batch_is_known(const nj_reading *it, PyObject *names)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        bool known = PyDict_GetItemWithError(it->params, name) == NJ_RUNTIME;
+        for (Py_ssize_t j = 0; known && j < i; j++) {
+            known = PyUnicode_Compare(PyTuple_GET_ITEM(names, j), name) != 0;
+        }
+        if (!known) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Whether a name is a constexpr's that was not given before. */
 static bool gives_value(const nj_reading *it, PyObject *name, PyObject *given, Py_ssize_t *still_needed)
 {

@@ -7,6 +7,9 @@
 /* Whether every hint is of a runtime param, or of a member of one. */
 bool nj_hints_are_known(const nj_reading *it, PyObject *hint_sets);
 
+/* Whether the names of the batch are runtime params, each once. */
+bool nj_batch_is_known(const nj_reading *it, PyObject *names);
+
 /* Whether each constexpr gets one value, from the meaning, the config, an expression or its default. */
 bool nj_constexprs_are_valued(const nj_reading *it, PyObject *configs);
 

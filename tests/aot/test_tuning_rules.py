@@ -43,6 +43,26 @@ def test_the_defaults(write_manifest):
     assert (tuning.names, tuning.terms) == ([], [])
 
 
+def test_what_grows_with_the_batch(write_manifest):
+    batch = HEAD.replace("[kernel.tuning]", 'batch = ["rows", "n"]\n[kernel.tuning]')
+    assert load_manifest(write_manifest(batch + KEY)).kernel[0].batch == ["rows", "n"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ('["row"]', "expected an int param (n, rows), got 'row'; did you mean 'rows'? - at demo.toml:15 $.kernel[0].batch[0]"),
+        ('["n", "scale"]', "expected an int param (n, rows), got 'scale' - at demo.toml:15 $.kernel[0].batch[1]"),
+        ('["n", "rows", "n"]', "expected each param once, got 'n' - at demo.toml:15 $.kernel[0].batch[2]"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
+    path = write_manifest(HEAD.replace("[kernel.tuning]", f"batch = {names}\n[kernel.tuning]") + KEY)
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(path)
+    assert str(caught.value) == expected.replace("demo.toml", str(path))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

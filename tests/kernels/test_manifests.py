@@ -10,12 +10,14 @@ import pytest
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import KernelSpec, load_manifest
 from nojit.aot.space import expand_space
+from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.runtime.expr import parse
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 MANIFESTS = [load_manifest(path) for path in sorted((ROOT / "manifests").glob("*.toml"))]
 KERNELS = {spec.name: spec for manifest in MANIFESTS for spec in manifest.kernel}
+TUNED = read_folder(ROOT / "manifests")
 
 
 def signature(spec: KernelSpec) -> tuple[list[str], list[str]]:
@@ -88,3 +90,28 @@ def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
             requires = variant.config.requires
             if not requires or parse(requires).evaluate(values):
                 assert all(block % tile == 0 for tile in tiles), f"{variant.label()} at blocks of {block}"
+
+
+@pytest.mark.parametrize("name", [name for name, spec in KERNELS.items() if spec.batch])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
+    spec = KERNELS[name]
+    tables = [check_tuned(table, spec) for table in TUNED if table.kernel == name and table.device.arch == arch]
+    expanded = expand_tuned(spec, arch, name, "full", tables) if tables else expand_kernel(spec, arch, name)
+    asked: dict[object, set[bool]] = {}
+    for variant in expanded.variants:
+        requires = variant.config.requires
+        asks = bool(requires) and not parse(requires).names.isdisjoint(spec.batch)
+        asked.setdefault((variant.axes, variant.signature), set()).add(asks)
+    # no more than a tile of rows, always: operators ask others when the batch must not matter
+    expected = {True} if name == "mixed_mm_few" else {False}
+    assert all(expected <= seen for seen in asked.values())
+
+
+def test_what_counts_rows_is_named_as_growing_with_the_batch():
+    """Rows of products, and whatever is called a batch: what a `requires` must not ask for by another name."""
+    for name, spec in KERNELS.items():
+        counts = {param for param in spec.params if param in {"batch", "m_len", "kv_batch", "boxes_n"}}
+        # of a layout: rows of blocks
+        counts -= {"m_len"} if name.startswith("block_sparse") else set()
+        assert counts <= {*spec.batch}, name

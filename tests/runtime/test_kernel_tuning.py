@@ -7,14 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from nojit.runtime import Bundle, TuningError, loader
+from nojit.runtime import Bundle, SettingError, TuningError, loader
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.table import Tuning, TuningTable
 from nojit.runtime.tuning import TuningDecision
@@ -41,10 +41,14 @@ THREADS = (32, 64, 128)
 
 
 def tuned(
-    *tables: TuningTable, name: str = "scale", key: tuple[str, ...] = ("n", "n * m"), **facts: Any
+    *tables: TuningTable,
+    name: str = "scale",
+    key: tuple[str, ...] = ("n", "n * m"),
+    configs: Sequence[Mapping[str, Any]] = CONFIGS,
+    **facts: Any,
 ) -> SyntheticKernel:
     tuning = Tuning(key, "quarter_pow2", tables) if key else None
-    return kernel(name, PARAMS, matrix={"dtype": ["fp16", "fp32"]}, configs=CONFIGS, tuning=tuning, **facts)
+    return kernel(name, PARAMS, matrix={"dtype": ["fp16", "fp32"]}, configs=configs, tuning=tuning, **facts)
 
 
 Open = Callable[..., Bundle]
@@ -346,3 +350,97 @@ def test_the_order_of_calls_does_not_matter(open_bundle: Open, runs: Callable[..
         scale = Kernel("scale", open_bundle(tuned(TABLE)).kernel("scale")._sources)
         said.add(tuple(sorted((n, runs(scale, n)) for n in order)))
     assert len(said) == 1
+
+
+# one config for each meaning, whatever the batch
+
+
+@pytest.fixture
+def invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for results that do not depend on the batch."""
+    monkeypatch.setenv("NOJIT_BATCH_INVARIANT", "1")
+
+
+NUMBERS = (1, 16, 17, 100, 4096, 1 << 40)
+
+
+@pytest.mark.usefixtures("invariant")
+def test_one_config_serves_every_size(open_bundle: Open, runs: Callable[..., int], resolved: list[int]) -> None:
+    # behind in sum: the first never measured where the others are, the second 1000 in one row, the third nothing but there
+    rows = (
+        TuningRow((0, 0), (2, 1), (0, 30)),
+        TuningRow((16, 16), (1, 2), (0, 500)),
+        TuningRow((4096, 4096), (2, 0), (0, 50)),
+    )
+    scale = open_bundle(tuned(TuningTable(H200, (TuningBlock.of((0,), rows),)))).kernel("scale")
+    assert {runs(scale, n) for n in NUMBERS} == {2}
+    assert {runs(scale, n, dtype="float32") for n in NUMBERS} == {0}, "not measured: the table's order"
+    assert len(resolved) == 2, "sizes are no longer asked about"
+    assert runs(scale, 16, BLOCK=128) == 1, "what the caller says goes first"
+
+
+@pytest.mark.usefixtures("invariant")
+@pytest.mark.parametrize("key", [(), ("n", "n * m")])
+def test_what_asks_about_the_batch_comes_last(
+    open_bundle: Open, runs: Callable[..., int], key: tuple[str, ...]
+) -> None:
+    asks = [{**CONFIGS[0], "requires": "n > 64"}, {**CONFIGS[1], "requires": "m > 1"}, CONFIGS[2]]
+    scale = open_bundle(tuned(key=key, configs=asks, batch=["n"])).kernel("scale")
+    assert {runs(scale, n) for n in NUMBERS} == {2}
+    assert {runs(scale, n, 2) for n in NUMBERS} == {1}, "m does not grow with the batch"
+
+
+def test_without_the_variable_the_batch_decides_as_ever(open_bundle: Open, runs: Callable[..., int]) -> None:
+    asks = [{**CONFIGS[0], "requires": "n > 64"}, *CONFIGS[1:]]
+    scale = open_bundle(tuned(configs=asks, batch=["n"])).kernel("scale")
+    assert [runs(scale, n) for n in (16, 100)] == [1, 0]
+
+
+@pytest.mark.usefixtures("invariant")
+def test_what_asks_about_the_batch_serves_what_nothing_else_does(open_bundle: Open, runs: Callable[..., int]) -> None:
+    asks = [{**CONFIGS[0], "requires": "n > 64"}, {**CONFIGS[1], "requires": "m == 2"}]
+    scale = open_bundle(tuned(configs=asks, batch=["n"])).kernel("scale")
+    assert [runs(scale, 100, 2), runs(scale, 100, 1)] == [1, 0]
+
+
+@pytest.mark.usefixtures("invariant")
+def test_measured_configs_that_ask_about_the_batch_come_behind_others(
+    open_bundle: Open, runs: Callable[..., int]
+) -> None:
+    asks = [CONFIGS[0], CONFIGS[1], {**CONFIGS[2], "requires": "n > 0"}]
+    scale = open_bundle(tuned(TABLE, configs=asks, batch=["n"])).kernel("scale")
+    # the third is best twice, but asks; the others are as far behind as one another
+    assert {runs(scale, n) for n in NUMBERS} == {0}
+
+
+@pytest.mark.usefixtures("invariant")
+def test_explain_says_that_no_size_decides(open_bundle: Open, half: Any) -> None:
+    bundle = open_bundle(tuned(TABLE))
+    why = bundle.kernel("scale").explain(half, 3900, 1, arch="sm_90")
+    assert why.key == {}
+    assert (why.tuning.device, why.tuning.source, why.tuning.at) == ("NVIDIA H200", bundle.files[0].path, ())
+    assert why.tuning.order[0].startswith(f"BLOCK={why.config['BLOCK']} ")
+
+
+@pytest.mark.usefixtures("invariant")
+def test_another_device_has_one_order_too(
+    open_bundle: Open, runs: Callable[..., int], override: Callable[..., list[Path]], fakecuda: FakeCuda
+) -> None:
+    override(text_of(block=128), text_of(device=SMALL, block=256))
+    fakecuda.set_size(1, 20, 24 << 30)
+    scale = open_bundle(tuned()).kernel("scale")
+    assert [{runs(scale, n, device=device) for n in NUMBERS} for device in (0, 1)] == [{1}, {2}]
+
+
+@pytest.mark.parametrize(("said", "ran"), [("0", 1), ("", 1)])
+def test_the_variable_can_say_no(
+    open_bundle: Open, runs: Callable[..., int], monkeypatch: pytest.MonkeyPatch, said: str, ran: int
+) -> None:
+    monkeypatch.setenv("NOJIT_BATCH_INVARIANT", said)
+    assert runs(open_bundle(tuned(TABLE)).kernel("scale"), 16) == ran
+
+
+def test_the_variable_is_0_or_1(open_bundle: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOJIT_BATCH_INVARIANT", "true")
+    with pytest.raises(SettingError, match="expected 0 or 1, got 'true' - at NOJIT_BATCH_INVARIANT"):
+        open_bundle(tuned(TABLE))

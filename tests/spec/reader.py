@@ -21,6 +21,7 @@ _INDEX_FIELDS = ["inputs", "kernels", "min_driver", "name", "target", "toolchain
 _KERNEL_FIELDS = ["groups", "images", "name", "payload_bytes", "table", "variants"]
 _TABLE_FIELDS = [
     "axes",
+    "batch",
     "configs",
     "derived",
     "derived_values",

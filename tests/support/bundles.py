@@ -102,6 +102,7 @@ def kernel(
     grid: Sequence[str] = (),
     launch: Mapping[str, Any] | None = None,
     tuning: Tuning | None = None,
+    batch: Sequence[str] = (),
     on: TargetInfo = SM_90,
 ) -> SyntheticKernel:
     """Expand a kernel: every meaning with every config, hint set and truth of the derived constexprs.
@@ -118,6 +119,7 @@ def kernel(
         grid: expressions.
         launch: facts of `Launch` that every variant shares, ``shared_bytes`` say.
         tuning: meanings and configs are numbered as they come.
+        batch: params that grow with the batch.
         on: the target.
     """
     matrix, derived, defaults = matrix or {}, derived or {}, defaults or {}
@@ -139,6 +141,7 @@ def kernel(
         launches=(),
         programs=(),
         columns={column: array("I") for column in COLUMNS},
+        batch=tuple(batch),
     )
     programs = tuple(map(postfix, table.expressions()))
     return _with_rows(replace(table, programs=programs), dict(launch or {}), on)

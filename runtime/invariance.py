@@ -1,0 +1,87 @@
+"""One order of configs for each meaning, so that results do not depend on the batch: ``NOJIT_BATCH_INVARIANT=1``.
+
+A sum rounds differently with another tile, or cut into other parts. Whoever wants the same answer to a prompt alone and among
+others pays for it with configs that suit no size best.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from nojit.runtime.errors import SettingError
+from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.table import Config, KernelTable
+from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+
+__all__ = ["VARIABLE", "is_batch_invariant", "settled"]
+
+VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
+_UNMEASURED: Final = 1000
+"""How far behind the slowest of a row a config counts that the row does not have, in thousandths of an octave."""
+
+
+def is_batch_invariant() -> bool:
+    """Say whether results must not depend on the batch, as the environment has it at this moment.
+
+    Raises:
+        SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
+    """
+    said = os.environ.get(VARIABLE) or "0"
+    if said not in {"0", "1"}:
+        raise SettingError("expected 0 or 1", got=repr(said), where=VARIABLE)
+    return said == "1"
+
+
+def settled(tuning: Tuning | None, table: KernelTable, arch: str) -> Tuning:
+    """Return a tuning that orders the configs of each meaning in one way, whatever the sizes of a call.
+
+    Configs whose ``requires`` asks for nothing that grows with the batch come first; the others serve what those cannot. Of
+    either, what was measured comes first, by how far it is behind the best in the mean over all problems; then the rest, in the
+    table's order.
+
+    Args:
+        tuning: what was measured, if anything was.
+        table: the kernel's variants, which say what grows with the batch.
+        arch: the target's, for a table that stands for every device where nothing was measured.
+    """
+    measured = tuning.tables if tuning is not None else ()
+    tables = measured or (TuningTable(TunedDevice("", arch, 0, 0), ()),)
+    return Tuning((), "exact", tuple([TuningTable(each.device, tuple(_blocks(each, table))) for each in tables]))
+
+
+def _blocks(measured: TuningTable, table: KernelTable) -> Iterator[TuningBlock]:
+    free = [not _asks(config, table.batch) for config in table.configs]
+    listed = {meaning for block in measured.blocks for meaning in block.meanings}
+    rest = tuple([meaning for meaning in range(len(table.meanings)) if meaning not in listed])
+    for meanings, best in [*((block.meanings, _mean_order(block)) for block in measured.blocks), (rest, ())]:
+        if meanings:
+            rank = {config: place for place, config in enumerate(best)}
+            order = sorted(
+                range(len(table.configs)), key=lambda config: (not free[config], rank.get(config, len(rank)), config)
+            )
+            yield TuningBlock.of(meanings, [TuningRow((), tuple(order), (0,) * len(order))])
+
+
+def _asks(config: Config, names: Sequence[str]) -> bool:
+    """Say whether a config may run or not by one of some params."""
+    if not config.requires:
+        return False
+    try:
+        return not parse(config.requires).names.isdisjoint(names)
+    except ExpressionError:
+        # whoever checks the table says so; a call never finds it true
+        return True
+
+
+def _mean_order(block: TuningBlock) -> list[int]:
+    """Order the configs of a block by how far each is behind the best, in the mean over its problems."""
+    _, use, behinds = block.columns()
+    sums = dict.fromkeys([config for row in use for config in row], 0)
+    for row, behind in zip(use, behinds, strict=True):
+        known = dict(zip(row, behind, strict=True))
+        absent = max(behind, default=0) + _UNMEASURED
+        for config in sums:
+            sums[config] += known.get(config, absent)
+    return sorted(sums, key=lambda config: (sums[config], config))
