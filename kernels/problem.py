@@ -21,6 +21,7 @@ from torch import Tensor
 
 __all__ = [
     "DRAWN",
+    "NAMED",
     "USES",
     "Launch",
     "Roles",
@@ -40,6 +41,8 @@ T = TypeVar("T")
 DRAWN: Final = ("held_out", "fresh")
 """The uses whose problems are drawn by a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
+NAMED: Final = 4.0
+"""How much a shape of a known model weighs beside one that was drawn."""
 FRESH: Final = 4
 """Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
 # for each problem that fills a gap: more would only go to the edges
@@ -87,7 +90,10 @@ class Work:
 
 
 class TuningProblem(Protocol):
-    """One call shape of one kernel."""
+    """One call shape of one kernel.
+
+    It may have a ``weight`` too, a number above 0: how much it counts beside others when configs are chosen; 1 without it.
+    """
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
-from nojit.aot.tune.schema import SCHEMA, VERSION
+from nojit.aot.tune.schema import SCHEMA, UPGRADES, VERSION
 from nojit.runtime.errors import NojitError
 from nojit.runtime.strict import canonical_json
 from nojit.runtime.values import Value, decode_value, encode_value
@@ -67,17 +67,29 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file; refuse a file that is another program's, or another version's."""
+    """Make the tables in an empty file, or bring an older version's up to date; refuse what is another program's, or newer."""
     connection.execute("PRAGMA foreign_keys = ON")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not version and not tables:
         # one transaction: a process that is killed here leaves an empty file
         connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+    elif tables and version in UPGRADES:
+        _upgrade(connection)
     elif version != VERSION or not tables:
         raise NojitError(
             f"expected a database of measurements, version {VERSION}", got=f"version {version}", where=str(path)
         )
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring an older version's tables up to date, in one transaction; another process may have done so by then."""
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for before in range(version, VERSION):
+        connection.execute(UPGRADES[before])
+        connection.execute(f"PRAGMA user_version = {before + 1}")
+    connection.execute("COMMIT")
 
 
 class Database:
@@ -137,17 +149,21 @@ class Database:
         return number
 
     def add_problem(self, problem: Problem) -> int:
-        """Find or add a problem; return its number.
+        """Find or add a problem, with the weight that it has now; return its number.
 
         Raises:
             NojitError: the database knows another problem by this name.
         """
         row = _problem_row(problem)
         names = ("kernel", "use", "name", "dtype")
-        if self._find("problem", row) is None and self._find("problem", {name: row[name] for name in names}):
+        number = self._find("problem", {name: value for name, value in row.items() if name != "weight"})
+        if number is not None:
+            self._connection.execute("UPDATE problem SET weight = ? WHERE id = ?", (problem.weight, number))
+            return number
+        if self._find("problem", {name: row[name] for name in names}):
             what = f"expected problem {problem.name!r} ({problem.use}, {problem.dtype}) to be what it was"
             raise NojitError(what, got="other sizes or another meaning: use another file", where=str(self.path))
-        return self._add("problem", row)
+        return self._insert("problem", row)
 
     def add_config(self, config: Config) -> int:
         """Find or add a config; return its number."""

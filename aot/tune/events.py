@@ -37,6 +37,7 @@ class Listed:
     shape_class: str
     dtype: str
     sizes: Mapping[str, Size]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

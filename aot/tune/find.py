@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,14 @@ def _file(path: Path) -> ModuleType:
     return module
 
 
+def _weight(problem: Any) -> float:
+    weight = getattr(problem, "weight", 1.0)
+    if type(weight) not in (int, float) or not 0 < weight < math.inf:
+        where = f"problem {problem.name!r} of kernel {problem.kernel}"
+        raise NojitError("expected a weight above 0", got=repr(weight), where=where)
+    return float(weight)
+
+
 def _found(module: ModuleType, problem: Any, use: str) -> Found:
     listed = Listed(
         kernel=problem.kernel,
@@ -100,6 +109,7 @@ def _found(module: ModuleType, problem: Any, use: str) -> Found:
         shape_class=problem.shape_class,
         dtype=problem.dtype,
         sizes=dict(problem.sizes),
+        weight=_weight(problem),
     )
     roles = getattr(module, "ROLES", {}).get(problem.kernel)
     kinds = ("tunables", "numerics", "semantics")

@@ -91,6 +91,7 @@ class Log:
                     sizes=listed.sizes,
                     moved_bytes=opened.moved_bytes,
                     flops=opened.flops,
+                    weight=listed.weight,
                 )
             )
             self._configs = tuple(

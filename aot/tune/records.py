@@ -86,6 +86,8 @@ class Problem:
     moved_bytes: int
     """What has to be read and written at least."""
     flops: int
+    weight: float = 1.0
+    """How much it counts beside others, whatever time it takes: more for a shape that is known to matter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SCHEMA", "VERSION"]
+__all__ = ["SCHEMA", "UPGRADES", "VERSION"]
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Its ``PRAGMA user_version``."""
 
 SCHEMA: Final = """
@@ -51,6 +51,7 @@ CREATE TABLE problem (
     sizes TEXT NOT NULL,
     moved_bytes INTEGER NOT NULL,
     flops INTEGER NOT NULL,
+    weight REAL NOT NULL DEFAULT 1,
     UNIQUE (kernel, use, name, dtype)
 );
 CREATE TABLE config (
@@ -85,3 +86,6 @@ CREATE TABLE pruned (
     reason TEXT NOT NULL
 );
 """
+
+UPGRADES: Final = {1: "ALTER TABLE problem ADD COLUMN weight REAL NOT NULL DEFAULT 1"}
+"""What makes a file of a version one of the next, nothing lost."""

@@ -64,6 +64,13 @@ class Case:
     """Of the problems."""
     times: Mapping[int, Sample]
     """By config, the geometric mean over the problems; without configs that must not serve the class."""
+    importance: float = 1.0
+    """The greatest of the problems' own weights."""
+
+    @property
+    def weight(self) -> float:
+        """How much it counts: its importance times what its best time says."""
+        return self.importance * weight_of(self.best_us)
 
     @property
     def best_us(self) -> float:
@@ -105,7 +112,7 @@ class Selection:
 
 
 def weight_of(best_us: float) -> float:
-    """Say how much a problem counts, by its best time."""
+    """Say how much a problem counts by its best time, beside its own weight."""
     return math.pow(best_us, _WEIGHT_POWER)
 
 
@@ -160,7 +167,8 @@ def cases_of(
         names = tuple(evidence.problems[number].name for number in members)
         keys = {evidence.problems[number].key for number in members}
         if times:
-            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times))
+            importance = max(evidence.problems[number].weight for number in members)
+            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times, importance))
         else:
             unserved += names
     return tuple(cases), tuple(unserved)
@@ -177,23 +185,23 @@ def _barred(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
 
 def _times(evidence: Evidence, problems: Sequence[int], barred: set[int]) -> dict[int, Sample]:
     """Combine the times of problems that share a row: relative to each one's best, by the problems' weights."""
-    found: dict[int, list[tuple[Sample, float]]] = {}
+    found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
         timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in barred}
         if timed:
             bests.append(min(sample.us for sample in timed.values()))
             for config, sample in timed.items():
-                found.setdefault(config, []).append((sample, bests[-1]))
+                weight = evidence.problems[problem].weight * weight_of(bests[-1])
+                found.setdefault(config, []).append((sample, sample.us / bests[-1], weight))
     scale = _mean(bests, [1.0] * len(bests)) if bests else 0.0
     return {config: _combined(ones, scale) for config, ones in sorted(found.items())}
 
 
-def _combined(ones: Sequence[tuple[Sample, float]], scale: float) -> Sample:
-    """Combine samples of one config, each given with the best time of its problem."""
-    costs = [sample.us / best for sample, best in ones]
-    us = scale * _mean(costs, [weight_of(best) for _, best in ones])
-    samples = [sample for sample, _ in ones]
+def _combined(ones: Sequence[tuple[Sample, float, float]], scale: float) -> Sample:
+    """Combine samples of one config, each given with its time over the best of its problem, and the problem's weight."""
+    samples, costs, weights = zip(*ones, strict=True)
+    us = scale * _mean(costs, weights)
     return Sample(
         us=us,
         noise=max(sample.noise for sample in samples),
@@ -216,7 +224,7 @@ def _group(
     if not cases:
         return Group(dtypes, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
     costs = [[case.cost(config) for config in configs] for case in cases]
-    weights = [weight_of(case.best_us) for case in cases]
+    weights = [case.weight for case in cases]
     plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
     # who serves one of them loses nothing there: any weight would do
     curve = tuple(
@@ -240,7 +248,7 @@ def _estimates(
             at=case.at,
             rounded=tuple(bucket_of(rules.bucket, value) for value in case.at),
             us={number: sample.us for number, sample in case.times.items()},
-            weight=weight_of(case.best_us),
+            weight=case.weight,
         )
         for case in cases
     ]
@@ -348,7 +356,7 @@ def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
             able = [config for config in group.chosen.configs if config in case.times]
             for config in able:
                 if _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us)):
-                    wins[config] += weight_of(case.best_us)
+                    wins[config] += case.weight
     return sorted(
         wins, key=lambda config: (-round(wins[config], _DIGITS), _spelling(evidence.configs[config].settings), config)
     )

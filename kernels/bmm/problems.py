@@ -13,7 +13,7 @@ from nojit.kernels.bmm.prepared import prepare
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.maps import OTHERS
-from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.problem import NAMED, Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from torch import Tensor
 
 __all__ = ["ROLES", "GemmProblem", "problems"]
@@ -62,6 +62,11 @@ class GemmProblem:
         """The sizes of the call."""
         one = self.shape
         return {"batch": one.batch, "m": one.m, "n": one.n, "k": one.k, "trans_b": one.trans_b}
+
+    @property
+    def weight(self) -> float:
+        """How much it counts: shapes of models more than what was drawn."""
+        return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the part of the result that is looked at, in fp32."""

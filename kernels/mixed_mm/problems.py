@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from nojit.kernels.mixed_mm import reference
 from nojit.kernels.mixed_mm.prepared import prepare
-from nojit.kernels.problem import Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
+from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 
@@ -72,6 +72,11 @@ class MixedProblem:
         """The sizes of the call."""
         rows, cols, depth = self.shape
         return {"m": rows, "n": cols, "k": depth}
+
+    @property
+    def weight(self) -> float:
+        """How much it counts: shapes of models more than what was drawn."""
+        return NAMED if self.shape in TUNED[self.kernel] else 1.0
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the part of the result that is looked at, in fp32."""

@@ -12,7 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.maps import OTHERS
-from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.problem import NAMED, Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from nojit.kernels.scaled_mm.prepared import Operands, prepare
 from nojit.kernels.scaled_mm.reference import spread
 from nojit.kernels.scaled_mm.scales import DEEP
@@ -71,6 +71,11 @@ class ScaledProblem:
         """The sizes of the call."""
         one = self.shape
         return {"m": one.m, "n": one.n, "k": one.k, "fast": self.fast, "blocks": self.blocks}
+
+    @property
+    def weight(self) -> float:
+        """How much it counts: shapes of models more than what was drawn."""
+        return NAMED if self.shape in TUNED else 1.0
 
     def prepare(self, device: str) -> Work:
         """Make random operands, and the part of the result that is looked at, in fp32."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.aot.tune.schema import VERSION
 from nojit.runtime.errors import NojitError
 from nojit.runtime.values import DType
 
@@ -137,10 +138,35 @@ def test_an_empty_file_is_not_filled_by_who_reads(tmp_path: Path) -> None:
         assert database.runs() == {}
 
 
+def test_a_file_of_version_1_becomes_one_of_now(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with open_database(path, create=True) as database:
+        fill(database)
+        known = database.problems()
+    with sqlite3.connect(path) as other:
+        other.execute("ALTER TABLE problem DROP COLUMN weight")
+        other.execute("PRAGMA user_version = 1")
+    other.close()
+    with open_database(path) as database:
+        assert database.problems() == known
+        assert {one.weight for one in known.values()} == {1.0}
+    with sqlite3.connect(path) as other:
+        assert other.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    other.close()
+
+
+def test_a_problem_may_come_to_weigh_more(tmp_path: Path) -> None:
+    with open_database(tmp_path / "t.db", create=True) as database:
+        fill(database)
+        (number, one), *_ = database.problems().items()
+        assert database.add_problem(replace(one, weight=4.0)) == number
+        assert database.problems()[number].weight == 4.0
+
+
 def test_what_breaks_while_it_is_read_is_named(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "odd.db") as other:
         other.execute("CREATE TABLE own (x)")
-        other.execute("PRAGMA user_version = 1")
+        other.execute(f"PRAGMA user_version = {VERSION}")
     other.close()
     with pytest.raises(NojitError, match="got no such table: device"), open_database(tmp_path / "odd.db") as database:
         database.devices()

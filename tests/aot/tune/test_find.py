@@ -36,6 +36,22 @@ def test_a_file(tmp_path: Path) -> None:
     path.write_text(textwrap.dedent(source), encoding="utf-8")
     (found,) = find_problems([f"{path}:bars"])
     assert (found.listed.kernel, found.listed.use, found.listed.sizes, found.roles) == ("add", "bars", {"n": 3}, {})
+    assert found.listed.weight == 1.0
+
+
+@pytest.mark.parametrize("weight", ["2", "0.5", "0", "-1.0", "float('nan')", "float('inf')", "True", "'4'"])
+def test_weights_are_numbers_above_0(tmp_path: Path, weight: str) -> None:
+    path = tmp_path / "mine.py"
+    facts = f"name='a', kernel='add', shape_class='c', dtype='fp32', sizes={{}}, weight={weight}"
+    path.write_text(
+        f"from types import SimpleNamespace\ndef problems(use):\n    return [SimpleNamespace({facts})]\n",
+        encoding="utf-8",
+    )
+    if weight in {"2", "0.5"}:
+        assert find_problems([str(path)])[0].listed.weight == float(weight)
+        return
+    with pytest.raises(NojitError, match=r"expected a weight above 0, got .* - at problem 'a' of kernel add"):
+        find_problems([str(path)])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nojit.aot.tune.select import Bounds, Selection, select
 from nojit.aot.tune.tuned_file import write_tuned
 from nojit.runtime.tuned import TunedTable, read_tuned
 
-from tests.aot.tune.synthetic import H200, measurement, plain_time, settings, write_database
+from tests.aot.tune.synthetic import H200, KEYS, measurement, plain_time, settings, write_database
 
 BOUNDS = Bounds()
 RULES = TuningRules(alike={"dtype": [["bf16", "fp16"]]})
@@ -123,6 +124,25 @@ def test_what_takes_long_weighs_more(tmp_path: Path) -> None:
     narrow = Bounds(loss=0.0, configs=1)
     table = chosen(write_database(tmp_path / "db", time=time), narrow).table
     assert dict(table.configs[0].settings)["BLOCK_M"] != 64
+
+
+def test_what_is_said_to_matter_weighs_more(tmp_path: Path) -> None:
+    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+        # of two configs, one is 10 % behind at two problems, the other at a third one: all take as long
+        wide = config["BLOCK_M"] == 64
+        return 100.0 * (1.1 if wide == (key[0] != 4096) else 1.0)
+
+    path = write_database(tmp_path / "t.db", time=time, keys=KEYS[1:], configs=settings()[3:5])
+
+    def best() -> object:
+        (config,) = chosen(path, Bounds(loss=0.0, configs=1)).table.configs
+        return dict(config.settings)["BLOCK_M"]
+
+    assert best() == 32
+    with open_database(path) as database:
+        (last,) = [one for one in database.problems(use="tune").values() if one.key[0] == 4096]
+        database.add_problem(replace(last, weight=4.0))
+    assert best() == 64
 
 
 def test_a_later_rung_counts_and_an_early_one_is_told(tmp_path: Path) -> None:
