@@ -144,6 +144,8 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 }
 _DRAWN: Final = {"tune": 70, "held_out": 16, "fresh": 16}
 """How many are drawn for each use, of each of `_KINDS`; ``tune`` has those that are listed too."""
+_MORE: Final = 90
+"""How many more for ``tune`` of masks that are lists of blocks, whose best tile depends on more."""
 _KINDS: Final = (("none", "causal"), tuple(_MODS))
 """Masks of the kernels that read spans, and of those that read lists of blocks."""
 
@@ -154,8 +156,9 @@ def _tuned() -> list[Shape]:
     for masks in _KINDS:
         listed = [one for one in PROBLEMS["tune"] if one.mask in masks]
         draw = partial(_draw, masks=masks)
+        counts = {"tune": _DRAWN["tune"] + (_MORE if masks == tuple(_MODS) else 0)}
         found += listed_and_drawn(
-            "tune", f"flex_decoding/{masks[0]}", listed, draw, counts=_DRAWN, key=lambda one: one.name
+            "tune", f"flex_decoding/{masks[0]}", listed, draw, counts=counts, key=lambda one: one.name
         )
     return found
 
