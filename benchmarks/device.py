@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -40,6 +41,9 @@ FAMILIES = (
     "flex",
     "flex_decoding",
 )
+
+# how many parts racecheck takes, which slows kernels down most
+RACES = 6
 
 # of `tests/gpu/test_jit_equality.py`
 EQUAL = (
@@ -110,14 +114,12 @@ def check(bundles: Path) -> list[Run]:
     """List runs under compute-sanitizer; torch's cache of memory would hide what lies beside a tensor."""
     given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)
     sample = (sys.executable, "benchmarks/prove.py", str(bundles), "--part", "sample")
+    # the runtime asks the driver for a parameter behind the last, to see that there is none
+    sanitizer = ("compute-sanitizer", "--report-api-errors", "no", "--error-exitcode", "9")
     return [
-        # the runtime asks the driver for a parameter behind the last, to see that there is none
-        Run(
-            tool,
-            ("compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "9", *sample),
-            given,
-        )
-        for tool in ("memcheck", "racecheck")
+        Run(f"{tool} {part}", (*sanitizer, "--tool", tool, *sample, "--share", part), given)
+        for tool, parts in (("memcheck", 1), ("racecheck", RACES))
+        for part in (f"{number}/{parts}" for number in range(1, parts + 1))
     ]
 
 
@@ -139,7 +141,7 @@ def _pytest() -> tuple[str, ...]:
 
 def follow(run: Run, folder: Path, limit: float) -> Outcome:
     """Run a command to its end or the limit, its output in a file."""
-    path = folder / f"{run.name.replace(' ', '_')}.log"
+    path = folder / f"{re.sub(r'[ /]', '_', run.name)}.log"
     started = time.monotonic()
     with path.open("w") as log:
         try:

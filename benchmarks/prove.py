@@ -34,6 +34,9 @@ from types import ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+# calls of each family that are launched under a checker: as many, or a few more
+SAMPLE = 40
+
 
 class _PathsWithoutTriton(PathFinder):
     """Finds what is installed, but not triton: as on a machine that does not have it."""
@@ -82,20 +85,29 @@ def without_triton(bundles: str) -> int:
     return wrong
 
 
-def sample(bundles: str) -> int:
-    """Launch a sixth of the calls, every config that serves each, and compare nothing: for compute-sanitizer."""
+def sample(bundles: str, first: int, parts: int) -> int:
+    """Launch some calls of every family, every config that serves each, and compare nothing: for compute-sanitizer.
+
+    Args:
+        bundles: a folder of them.
+        first: which part of these calls to launch, from 0.
+        parts: of how many.
+    """
     import torch
     from nojit import runtime
     from nojit.kernels import library
 
-    from tests.gpu import calls
+    from tests.gpu.families import FAMILIES
     from tests.gpu.replay import Steered
 
     steered = Steered(runtime.load(bundles))
     with library.override(steered, devices=frozenset({"cuda"})):
-        for call in list(calls.all_calls())[::6]:
-            for _ in steered.rounds():
-                call.run()
+        for name, family in FAMILIES.items():
+            print(name, flush=True)
+            listed = list(family.calls())
+            for call in listed[:: max(len(listed) // SAMPLE, 1)][first::parts]:
+                for _ in steered.rounds():
+                    call.run()
     torch.cuda.synchronize()
     for name, tally in sorted(steered.tallies.items()):
         print(f"{name:28s} {len(tally.rows):4d} of {tally.variants} variants, {tally.launches} launches")
@@ -141,11 +153,15 @@ def main() -> None:
     parser.add_argument("bundles")
     parser.add_argument("--skip-jit", action="store_true", help="leave out the comparison with Triton")
     parser.add_argument("--part", choices=["no-triton", "jit", "sample"], help=argparse.SUPPRESS)
+    parser.add_argument("--share", default="1/1", help="of --part sample, the second of four parts: 2/4")
     given = parser.parse_args()
     if given.part == "no-triton":
         sys.exit(1 if without_triton(given.bundles) else 0)
     if given.part == "sample":
-        sys.exit(sample(given.bundles))
+        first, parts = map(int, given.share.split("/"))
+        if not 1 <= first <= parts:
+            parser.error(f"--share: expected a part of some, 2/4 say, got {given.share}")
+        sys.exit(sample(given.bundles, first - 1, parts))
     if given.part == "jit":
         sys.exit(1 if against_triton() else 0)
     failed = []
