@@ -122,6 +122,8 @@ def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> Non
     if tuning is not None:
         pairs.append(("tuning", f"by {', '.join(tuning.key)}, {tuning.bucket} buckets"))
         pairs += [("tuned for", _tuned_for(table)) for table in tuning.tables]
+    if table.batch:
+        pairs.append(("batch", ", ".join(table.batch)))
     out.facts(pairs)
     out.line()
 
@@ -139,7 +141,9 @@ def _config(config: Config) -> str:
 def _tuned_for(table: TuningTable) -> str:
     problems = counted(sum(len(block.rows) for block in table.blocks), "problem")
     meanings = counted(sum(len(block.meanings) for block in table.blocks), "meaning")
-    return f"{table.device.name}: {problems} of {meanings}"
+    costly = sum(len(block.meanings) for block in table.blocks if block.costs)
+    costs = f"; elsewhere costs decide for {costly} of them" if costly else ""
+    return f"{table.device.name}: {problems} of {meanings}{costs}"
 
 
 def _show_variants(out: Output, variants: Iterable[VariantFacts]) -> None:
