@@ -19,7 +19,7 @@ from nojit.runtime.errors import KernelNotFoundError
 if TYPE_CHECKING:
     from nojit.runtime.loader import Bundle
 
-__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "override"]
+__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override"]
 
 
 class Kernel(Protocol):
@@ -43,6 +43,8 @@ class Source:
     provider: Provider
     devices: frozenset[str]
     """Device types, in torch's words, that its kernels run on."""
+    batch_invariant: bool | None = False
+    """Whether results must not depend on the batch; None until the environment is asked, once."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     def kernel(self, name: str) -> Kernel:
@@ -110,7 +112,7 @@ def _open(paths: tuple[Path, ...]) -> Bundle:
 class _Current:
     """The source in use; replaced as a whole, so that a reader sees one or the other."""
 
-    source = Source(_from_bundles, frozenset({"cuda"}))
+    source = Source(_from_bundles, frozenset({"cuda"}), batch_invariant=None)
 
 
 CURRENT: Final = _Current()
@@ -131,9 +133,33 @@ def devices() -> frozenset[str]:
     return CURRENT.source.devices
 
 
+def is_batch_invariant() -> bool:
+    """Say whether results must not depend on the batch: what operators ask where they would choose, or cut sums, by it.
+
+    Raises:
+        SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
+    """
+    said = CURRENT.source.batch_invariant
+    return _said_by_the_environment() if said is None else said
+
+
+@cache
+def _said_by_the_environment() -> bool:
+    from nojit.runtime.invariance import is_batch_invariant as said  # noqa: PLC0415 - as above
+
+    return said()
+
+
 @contextmanager
-def override(provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"})) -> Iterator[None]:
+def override(
+    provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"}), batch_invariant: bool = False
+) -> Iterator[None]:
     """Take kernels from `provider`, for tensors on `devices`, until the block ends.
+
+    Args:
+        provider: gives kernels by name.
+        devices: types of devices, in torch's words, that its kernels run on.
+        batch_invariant: whether results must not depend on the batch.
 
     Raises:
         ValueError: `devices` is empty.
@@ -141,7 +167,7 @@ def override(provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"})
     if not devices:
         raise ValueError("devices: expected at least one device type, got none")
     before = CURRENT.source
-    CURRENT.source = Source(provider, devices)
+    CURRENT.source = Source(provider, devices, batch_invariant)
     try:
         yield
     finally:

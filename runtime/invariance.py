@@ -15,9 +15,9 @@ from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.table import Config, KernelTable
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
-__all__ = ["VARIABLE", "is_batch_invariant", "settled"]
+__all__ = ["is_batch_invariant", "settled"]
 
-VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
+_VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
 _UNMEASURED: Final = 1000
 """How far behind the slowest of a row a config counts that the row does not have, in thousandths of an octave."""
 
@@ -28,9 +28,9 @@ def is_batch_invariant() -> bool:
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
     """
-    said = os.environ.get(VARIABLE) or "0"
+    said = os.environ.get(_VARIABLE) or "0"
     if said not in {"0", "1"}:
-        raise SettingError("expected 0 or 1", got=repr(said), where=VARIABLE)
+        raise SettingError("expected 0 or 1", got=repr(said), where=_VARIABLE)
     return said == "1"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
-from nojit.aot.tune.schema import SCHEMA, UPGRADES, VERSION
+from nojit.aot.tune.schema import SCHEMA, TABLES, UPGRADES, VERSION
 from nojit.runtime.errors import NojitError
 from nojit.runtime.strict import canonical_json
 from nojit.runtime.values import Value, decode_value, encode_value
@@ -50,7 +50,7 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
     with _told(place):
         connection = sqlite3.connect(place, timeout=_PATIENCE_S, isolation_level=None)
         try:
-            _prepare(connection, place)
+            _prepare(connection, place, writes=create)
         except BaseException:
             connection.close()
             raise
@@ -66,20 +66,27 @@ def _told(path: Path) -> Iterator[None]:
         raise NojitError("expected a database of measurements", got=str(error), where=str(path)) from error
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file, or bring an older version's up to date; refuse what is another program's, or newer."""
+def _prepare(connection: sqlite3.Connection, path: Path, *, writes: bool) -> None:
+    """Make the tables in an empty file, and bring an older version's up to date for who writes; refuse any other file."""
     connection.execute("PRAGMA foreign_keys = ON")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if not version and not tables:
         # one transaction: a process that is killed here leaves an empty file
         connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-    elif tables and version in UPGRADES:
-        _upgrade(connection)
+    elif version in UPGRADES and _is_ours(connection):
+        if writes:
+            _upgrade(connection)
     elif version != VERSION or not tables:
         raise NojitError(
             f"expected a database of measurements, version {VERSION}", got=f"version {version}", where=str(path)
         )
+
+
+def _is_ours(connection: sqlite3.Connection) -> bool:
+    """Say whether the file has all tables of the tuner."""
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return tables >= TABLES
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
@@ -164,6 +171,14 @@ class Database:
             what = f"expected problem {problem.name!r} ({problem.use}, {problem.dtype}) to be what it was"
             raise NojitError(what, got="other sizes or another meaning: use another file", where=str(self.path))
         return self._insert("problem", row)
+
+    def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
+        """Say what a problem weighs; one that is not there stays away."""
+        self._connection.execute(
+            "UPDATE problem SET weight = ? WHERE use = ? AND name = ? AND dtype = ? "
+            "AND kernel = (SELECT id FROM kernel WHERE name = ?)",
+            (weight, use, name, dtype, kernel),
+        )
 
     def add_config(self, config: Config) -> int:
         """Find or add a config; return its number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Candidate, Fault, Listed, Measured, Opened
@@ -66,6 +66,12 @@ class Log:
             else:
                 identity = Candidate(config.settings, config.requires, item.image).identity
                 self._faults.setdefault(name, set()).add(identity)
+
+    def weigh(self, problems: Iterable[Listed]) -> None:
+        """Write down what problems weigh now, of those that are known."""
+        with self._database.transaction():
+            for one in problems:
+                self._database.weigh(*_name(one), weight=one.weight)
 
     def knows(self, listed: Listed, rung: int) -> bool:
         """Say whether a problem was measured up to a rung."""

@@ -68,6 +68,7 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
         log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
         wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
         asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
+        log.weigh(hello.problems[place] for place in asked)
         todo = [place for place in asked if not log.knows(hello.problems[place], wanted)]
         known = len(asked) - len(todo)
         view.begin(hello.device, len(todo), known)

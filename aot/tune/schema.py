@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SCHEMA", "UPGRADES", "VERSION"]
+__all__ = ["SCHEMA", "TABLES", "UPGRADES", "VERSION"]
 
 VERSION: Final = 2
 """Its ``PRAGMA user_version``."""
@@ -87,5 +87,7 @@ CREATE TABLE pruned (
 );
 """
 
+TABLES: Final = frozenset({"device", "run", "kernel", "problem", "config", "measurement", "pruned"})
+"""Their names; those of every version so far."""
 UPGRADES: Final = {1: "ALTER TABLE problem ADD COLUMN weight REAL NOT NULL DEFAULT 1"}
 """What makes a file of a version one of the next, nothing lost."""

@@ -64,13 +64,13 @@ class Case:
     """Of the problems."""
     times: Mapping[int, Sample]
     """By config, the geometric mean over the problems; without configs that must not serve the class."""
-    importance: float = 1.0
-    """The greatest of the problems' own weights."""
+    own_weight: float = 1.0
+    """The greatest of the problems' own."""
 
     @property
     def weight(self) -> float:
-        """How much it counts: its importance times what its best time says."""
-        return self.importance * weight_of(self.best_us)
+        """How much it counts: its own weight times what its best time says."""
+        return self.own_weight * weight_of(self.best_us)
 
     @property
     def best_us(self) -> float:
@@ -167,8 +167,8 @@ def cases_of(
         names = tuple(evidence.problems[number].name for number in members)
         keys = {evidence.problems[number].key for number in members}
         if times:
-            importance = max(evidence.problems[number].weight for number in members)
-            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times, importance))
+            own = max(evidence.problems[number].weight for number in members)
+            cases.append(Case(known, keys.pop() if len(keys) == 1 else key, names, times, own))
         else:
             unserved += names
     return tuple(cases), tuple(unserved)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of
 from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "facts_of_call", "prepare"]
@@ -52,7 +52,7 @@ def chosen(operands: Operands, assoc: str) -> str:
     """
     if assoc != "auto":
         return assoc
-    if is_batch_invariant():
+    if library.is_batch_invariant():
         return "left"
     a, _, c = operands
     (rows, depth), (middle, cols) = a.shape, c.shape
@@ -115,6 +115,8 @@ def prepare(
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and not _unfit(operands, out) and (maps_run or takes_maps)(first)
+    # the caller's rows are columns now, and whether they are few must not matter
+    fits = fits and not (turned and library.is_batch_invariant())
     maps = _maps_of(factors, result, first.element_size()) if fits else None
     named: dict[str, Any] = {"FUNCTION": function}
     if maps is not None:

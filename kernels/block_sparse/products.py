@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.block_sparse import mapped
 from nojit.kernels.block_sparse.mapped import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain, precision
 from nojit.kernels.memos import DIRECT, Caller
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = [
@@ -198,12 +198,12 @@ def strips_of(
 ) -> tuple[tuple[Tensor, ...], Cuts]:
     """Choose the tables of a layout or of its transpose, and say what is cut in a product of `shape`.
 
-    With ``NOJIT_BATCH_INVARIANT`` as for a batch of one, for a sum of parts rounds differently.
+    Where results must not depend on the batch, all sums are cut that may be.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
     height, slots, longest, total = own.strips_of(turned)
     batch, _, _, width = shape
-    pieces = (1 if is_batch_invariant() else batch) * -(-width // BLOCK_N)
+    pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
     if longest * SHARE * PROGRAMS <= total * pieces:
         tasks, slots = whole, 0
     elif not deterministic:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
@@ -176,8 +177,8 @@ class _Whole:
 
     @property
     def splits(self) -> int:
-        """How many parts the depth is cut into: sums of integers are not."""
-        if self.a.dtype == torch.int8:
+        """How many parts the depth is cut into: sums of integers are not, nor those that must not depend on the batch."""
+        if self.a.dtype == torch.int8 or library.is_batch_invariant():
             return 1
         return splits_of(*self.sizes, self.processors)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.bmm.prepared import prepare
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
@@ -16,7 +17,6 @@ from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import processors
 from nojit.kernels.memos import Recording, new_contiguous
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
@@ -72,11 +72,8 @@ class Sum:
 
 
 def parts_of(tiles: int, depth: int, device_processors: int) -> int:
-    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost.
-
-    One with ``NOJIT_BATCH_INVARIANT``, for a sum of parts rounds differently.
-    """
-    if not tiles or is_batch_invariant():
+    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost."""
+    if not tiles:
         return 1
 
     def gain(parts: int) -> float:
@@ -104,7 +101,9 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
     """Launch a sum; `out` is all that it writes, or every so many-th position of a tensor."""
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
-    if one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None:
+    cuttable = one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None
+    # a sum of parts rounds differently
+    if cuttable and not library.is_batch_invariant():
         splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, processors(x))
     if splits == 1:
         for first, sizes in pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT):

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launches import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, merged, positions_of, strides_of
@@ -145,7 +146,7 @@ def launch_mapped(
         return False
     splits, partial, target, element_bytes = 1, None, out, x.element_size()
     pixel = merged(positions_of(out), strides_of(out)[2:])
-    if one.groups == 1 and pixel is not None:
+    if one.groups == 1 and pixel is not None and not library.is_batch_invariant():
         splits = parts_of(-(-boxes.rows // TILE) * -(-one.n_len // TILE), one.depth, count)
     width = padded_width(one.n_len)
     if splits > 1:

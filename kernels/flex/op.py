@@ -22,7 +22,6 @@ from nojit.kernels.flex.masks import BlockMask, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables, rebuilt_tables
 from nojit.kernels.memos import Memo, Recording, new_memo
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["flex_attention"]
@@ -126,7 +125,7 @@ def flex_attention(
 def _is_decoding(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Say whether so few queries meet so many keys that the keys are to be shared out among programs.
 
-    With ``NOJIT_BATCH_INVARIANT`` the number of sequences does not count, nor, so that it need not, that of heads.
+    Where results must not depend on the batch, how many sequences and heads there are does not count.
     """
     try:
         batch, heads, q_len, _ = query.shape
@@ -137,7 +136,7 @@ def _is_decoding(query: Tensor, key: Tensor, value: Tensor) -> bool:
         return False
     if trained or kv_len < MIN_DECODED_KEYS:
         return False
-    shared = 0 < q_len < MAX_SHARED and batch * heads < FEW_PROGRAMS and not is_batch_invariant()
+    shared = 0 < q_len < MAX_SHARED and batch * heads < FEW_PROGRAMS and not library.is_batch_invariant()
     return bool(0 < q_len <= MAX_DECODED or shared)
 
 

@@ -17,7 +17,6 @@ from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
 from nojit.kernels.maps import processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
@@ -77,11 +76,18 @@ def part_width(v_dim: int) -> int:
     return -(-(v_dim + 1) // UNIT) * UNIT
 
 
-def splits_for(one: Decoding) -> int:
-    """Choose the number of splits of a call; with ``NOJIT_BATCH_INVARIANT``, as for one sequence that sees all keys."""
-    if is_batch_invariant():
-        return splits_of(one.pairs // max(one.sizes.batch, 1), max(one.sizes.kv_len, KEYS), processors(one.q))
-    return splits_of(one.pairs, max(one.seen, KEYS), processors(one.q))
+def splits_for(one: Decoding, *, alone: bool = False) -> int:
+    """Choose the number of splits of a call.
+
+    Args:
+        one: the call.
+        alone: choose as for one of its sequences, whatever blocks of keys the others see.
+    """
+    pairs, seen = one.pairs, one.seen
+    if alone:
+        pairs //= max(one.sizes.batch, 1)
+        seen = one.sizes.kv_len if one.mask.words.mode == "bitmap" else seen
+    return splits_of(pairs, max(seen, KEYS), processors(one.q))
 
 
 @cache

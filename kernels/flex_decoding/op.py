@@ -217,7 +217,8 @@ def _run(
     if out.numel():
         factor = 1.0 / math.sqrt(sizes.head_dim) if scale is None else scale
         one = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
-        launch_decoding(one, out, lse, splits_for(one) if splits is None else splits, options, caller)
+        chosen = splits_for(one, alone=library.is_batch_invariant()) if splits is None else splits
+        launch_decoding(one, out, lse, chosen, options, caller)
     return out if lse is None else (out, lse)
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from nojit.runtime.invariance import is_batch_invariant
-
 __all__ = ["padded_width", "splits_of"]
 
 TILE: Final = 64
@@ -21,12 +19,7 @@ UNIT: Final = 16
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
-    """Choose the number of parts: one, unless the tiles leave more than two thirds of the processors idle.
-
-    One with ``NOJIT_BATCH_INVARIANT`` too, for a sum of parts rounds differently.
-    """
-    if is_batch_invariant():
-        return 1
+    """Choose the number of parts: one, unless the tiles leave more than two thirds of the processors idle."""
     tiles = batch * -(-rows // TILE) * -(-cols // TILE)
     if not tiles or 3 * tiles > processors:
         return 1

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
-from nojit.runtime.invariance import is_batch_invariant
 from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
@@ -126,7 +126,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     may = may_run or runs
     a = operands[0]
     if whole.lies_by_rows and not _unfit(operands, out):
-        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and not is_batch_invariant()
+        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and not library.is_batch_invariant()
         if few and may("mixed_mm_few", a):
             return whole.few()
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
@@ -224,7 +224,8 @@ class _Whole:
     def pointed(self) -> Prepared:
         """Prepare it for the kernel over pointers of any strides."""
         a, b, scales, zeros = self.operands
-        parts = splits_of(1, self.rows, self.cols, self.depth, self.count)
+        uncut = library.is_batch_invariant()
+        parts = 1 if uncut else splits_of(1, self.rows, self.cols, self.depth, self.count)
         width = padded_width(self.cols)
         groups = [(0, 0) if value is None else value.stride() for value in (scales, zeros)]
         strides = (*a.stride(), *b.stride(), *groups[0], *groups[1], *self.result.strides[1:])

@@ -180,8 +180,8 @@ class _Whole:
 
     @property
     def splits(self) -> int:
-        """How many parts the depth is cut into."""
-        return splits_of(1, *self.sizes, self.processors)
+        """How many parts the depth is cut into: one, where results must not depend on the batch."""
+        return 1 if library.is_batch_invariant() else splits_of(1, *self.sizes, self.processors)
 
     @property
     def bias_stride(self) -> int:

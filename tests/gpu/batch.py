@@ -16,6 +16,7 @@ from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_s
 from nojit.kernels.bmm import bmm, mm
 from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.flex import create_block_mask, flex_attention
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
@@ -78,6 +79,11 @@ def attention() -> Mapping[str, Case]:
     layout[:, :, 0] = 1
     sparse = BlockLayout(layout, 32)
     weights, values = normal(16, int(layout.sum()), 32, 32), normal(16, 4, 512, 64)
+    column = torch.rand(1, 32, 32).lt(0.1).long()
+    column[:, :, 0] = column[:, 0, :] = 1
+    one_head = BlockLayout(column, 64)
+    tokens, few = normal(1, 1, MOST, 2048), normal(1, int(column.sum()), 64, 64)
+    mask = create_block_mask(lambda b, h, q, kv: (q - kv) % 3 == 0, None, None, 1000, 1000, "cuda")
     return {
         "decoding": (64, lambda count: flex_decoding(q[:count], k[:count], v[:count], enable_gqa=True)),
         "decoding with lengths": (
@@ -90,7 +96,21 @@ def attention() -> Mapping[str, Case]:
             16,
             lambda count: block_sparse_matmul(weights[:count], values[:count], sparse, "dsd"),
         ),
+        "block-sparse dds": (
+            MOST,
+            lambda rows: block_sparse_matmul(tokens[:, :, :rows], few, one_head, "dds")[0, 0],
+        ),
+        "flex attention, a bitmap": (16, lambda count: flex_attention(*(e[:count] for e in prompt), block_mask=mask)),
+        "flex attention, gradients of q, keys shared": (16, lambda count: shared_gradient(prompt, count)),
     }
+
+
+def shared_gradient(prompt: list[torch.Tensor], count: int) -> torch.Tensor:
+    """Return the gradients of queries that share keys."""
+    q = prompt[0][:count].clone().requires_grad_()
+    flex_attention(q, prompt[1][:1], prompt[2][:1], block_mask=None).backward(prompt[1][:count])
+    assert q.grad is not None
+    return q.grad
 
 
 def others() -> Mapping[str, Case]:

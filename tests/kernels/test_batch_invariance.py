@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+from nojit.kernels import library
 from nojit.kernels.b2b_gemm.prepared import chosen
+from nojit.kernels.b2b_gemm.prepared import prepare as prepare_b2b
+from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.block_sparse.products import strips_of
 from nojit.kernels.bmm.prepared import prepare as prepare_bmm
-from nojit.kernels.conv.launches import parts_of
+from nojit.kernels.flex import flex_attention
 from nojit.kernels.flex.call import NO_MOD
 from nojit.kernels.flex.op import _is_decoding
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
 from nojit.kernels.flex_decoding.masks import band_of_words
-from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.mixed_mm.prepared import prepare as prepare_mixed
 from nojit.kernels.scaled_mm.prepared import Operands
 from nojit.kernels.scaled_mm.prepared import prepare as prepare_scaled
@@ -20,11 +23,15 @@ from nojit.kernels.scaled_mm.prepared import prepare as prepare_scaled
 ROWS = (1, 2, 8, 16, 17, 64, 65, 200, 1000)
 
 
+def nothing(name):
+    raise AssertionError(f"{name}: nothing is launched here")
+
+
 @pytest.fixture(params=[False, True], ids=["as ever", "invariant"])
-def invariant(request, monkeypatch):
+def invariant(request):
     """Whether results must not depend on the batch."""
-    monkeypatch.setenv("NOJIT_BATCH_INVARIANT", str(int(request.param)))
-    return request.param
+    with library.override(nothing, batch_invariant=request.param):
+        yield request.param
 
 
 def check(found, invariant):
@@ -67,9 +74,26 @@ def test_back_to_back_products(invariant):
     check([chosen((torch.zeros(rows, 64), b, c), "auto") for rows in (1, 16, 100_000)], invariant)
 
 
-def test_depths(invariant):
-    check([splits_of(batch, 16, 512, 8192, 132) for batch in (1, 4, 64)], invariant)
-    check([parts_of(tiles, 8192, 132) for tiles in (1, 40, 4000)], invariant)
+def test_back_to_back_products_from_the_right(invariant):
+    half = {"dtype": torch.float16}
+    b, c = torch.zeros(64, 64, **half), torch.zeros(64, 64, **half).t()
+    found = []
+    for rows in (8, 64, 72, 128, 136, 200):
+        a, out = torch.zeros(rows, 64, **half), torch.zeros(64, rows, **half).t()
+        found.append(prepare_b2b((a, b, c), out, ("none", 1.0, "right"), lambda _: True).kernel)
+    check(found, invariant)
+
+
+def test_dense_times_sparse(invariant):
+    layout = torch.zeros(1, 128, 128, dtype=torch.long)
+    layout[0, :, 0] = 1
+    layout[0, ::7, ::3] = 1
+    tables, sizes = BlockLayout(layout, 64).packing(torch.device("cpu"), torch.float16)
+    found = []
+    for batch, rows in ((1, 64), (1, 2048), (1, 16384), (16, 2048)):
+        _, cuts = strips_of(tables, sizes, True, (batch, 1, 8192, rows), True)
+        found.append(cuts.slots > 0)
+    check(found, invariant)
 
 
 def test_decoding(invariant):
@@ -77,10 +101,29 @@ def test_decoding(invariant):
     for batch in (1, 3, 16, 64):
         q, k = torch.zeros(batch, 32, 1, 64), torch.zeros(batch, 8, 4096, 64)
         sizes = Sizes(batch, 32, 8, 1, 4096, 64, 64, 0)
-        found.append(splits_for(Decoding(q, k, k, None, None, band_of_words(False, None, None), NO_MOD, sizes, 1.0)))
+        one = Decoding(q, k, k, None, None, band_of_words(False, None, None), NO_MOD, sizes, 1.0)
+        found.append(splits_for(one, alone=invariant))
     check(found, invariant)
 
 
 def test_who_decodes(invariant):
     keys = torch.zeros(1, 8, 4096, 64)
     check([_is_decoding(torch.zeros(batch, 8, 100, 64), keys, keys) for batch in (1, 64)], invariant)
+
+
+def test_gradients_of_shared_keys(invariant):
+    """A batch of one shares its keys with nobody, yet takes the kernels of those that do."""
+    launched = []
+
+    def provide(name):
+        return lambda *_, **__: launched.append(name)
+
+    found = []
+    with library.override(provide, batch_invariant=invariant):
+        for batch in (1, 2):
+            launched.clear()
+            q = torch.zeros(batch, 2, 64, 64, requires_grad=True)
+            k, v = (torch.zeros(1, 2, 64, 64, requires_grad=True) for _ in range(2))
+            flex_attention(q, k, v).sum().backward()
+            found.append(tuple(sorted({name for name in launched if "_bwd_d" in name})))
+    check(found, invariant)

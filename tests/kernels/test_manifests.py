@@ -108,10 +108,25 @@ def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
     assert all(expected <= seen for seen in asked.values())
 
 
-def test_what_counts_rows_is_named_as_growing_with_the_batch():
-    """Rows of products, and whatever is called a batch: what a `requires` must not ask for by another name."""
+OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
+              "mixed_mm_few", "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
+"""Kernels whose columns are those of weights, or of their gradients, however they are called."""
+NO_BATCH = {
+    # how deep sums are, and what belongs to weights
+    "k_len", "middle_len", "c_len", "groups", "group_size", "width", "taps_d", "taps_h", "taps_w",
+    # a sequence's or an image's own lengths, and layouts
+    "q_len", "pack", "block", "max_row_blocks", "out_d", "out_h", "out_w", "boxes_d", "boxes_h", "boxes_w",
+    # the device, and what operators make 1
+    "programs", "splits",
+}  # fmt: skip
+
+
+def test_whatever_rules_of_configs_ask_for_is_the_batch_or_is_known_not_to_be():
     for name, spec in KERNELS.items():
-        counts = {param for param in spec.params if param in {"batch", "m_len", "kv_batch", "boxes_n"}}
-        # of a layout: rows of blocks
-        counts -= {"m_len"} if name.startswith("block_sparse") else set()
-        assert counts <= {*spec.batch}, name
+        spaces = spec.tuning.space if spec.tuning else ()
+        texts = [config["requires"] for config in (*spec.configs, *spaces) if config.get("requires")]
+        ints = {param for param, kind in spec.params.items() if kind in {"i32", "i64"}}
+        asked = {param for text in texts for param in parse(text).names & ints if not param.startswith("stride_")}
+        known = NO_BATCH | ({"n_len"} if name in OF_WEIGHTS else set()) | {*spec.batch}
+        # element by element: nothing is summed up
+        assert asked <= known or spec.source.startswith("nojit.kernels.pointwise"), name

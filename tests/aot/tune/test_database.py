@@ -138,21 +138,47 @@ def test_an_empty_file_is_not_filled_by_who_reads(tmp_path: Path) -> None:
         assert database.runs() == {}
 
 
-def test_a_file_of_version_1_becomes_one_of_now(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    with open_database(path, create=True) as database:
-        fill(database)
-        known = database.problems()
+def make_old(path: Path) -> None:
+    """Make a file what version 1 wrote."""
     with sqlite3.connect(path) as other:
         other.execute("ALTER TABLE problem DROP COLUMN weight")
         other.execute("PRAGMA user_version = 1")
     other.close()
+
+
+def version_of(path: Path) -> int:
+    with sqlite3.connect(path) as other:
+        (version,) = other.execute("PRAGMA user_version").fetchone()
+    other.close()
+    return int(version)
+
+
+def test_a_file_of_version_1_is_read_as_it_is_and_written_as_one_of_now(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with open_database(path, create=True) as database:
+        fill(database)
+        known = database.problems()
+    make_old(path)
+    before = path.read_bytes()
     with open_database(path) as database:
         assert database.problems() == known
         assert {one.weight for one in known.values()} == {1.0}
+    assert path.read_bytes() == before
+    with open_database(path, create=True) as database:
+        assert database.problems() == known
+    assert version_of(path) == VERSION
+
+
+def test_another_programs_file_of_version_1_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "odd.db"
     with sqlite3.connect(path) as other:
-        assert other.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        other.execute("CREATE TABLE problem (x)")
+        other.execute("PRAGMA user_version = 1")
     other.close()
+    before = path.read_bytes()
+    with pytest.raises(NojitError, match="expected a database of measurements, version 2, got version 1"):
+        open_database(path, create=True)
+    assert path.read_bytes() == before
 
 
 def test_a_problem_may_come_to_weigh_more(tmp_path: Path) -> None:
@@ -161,6 +187,10 @@ def test_a_problem_may_come_to_weigh_more(tmp_path: Path) -> None:
         (number, one), *_ = database.problems().items()
         assert database.add_problem(replace(one, weight=4.0)) == number
         assert database.problems()[number].weight == 4.0
+        database.weigh("add", one.use, one.name, one.dtype, weight=2.0)
+        assert database.problems()[number].weight == 2.0
+        database.weigh("another", one.use, one.name, one.dtype, weight=3.0)
+        assert database.problems()[number].weight == 2.0
 
 
 def test_what_breaks_while_it_is_read_is_named(tmp_path: Path) -> None:
