@@ -41,7 +41,7 @@ T = TypeVar("T")
 DRAWN: Final = ("held_out", "fresh")
 """The uses whose problems are drawn by a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
-NAMED: Final = 4.0
+NAMED: Final = 3.0
 """How much a shape of a known model weighs beside one that was drawn."""
 FRESH: Final = 4
 """Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
