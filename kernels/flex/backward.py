@@ -66,10 +66,8 @@ def launch_backward(
     """
     q, k, v = operands
     dq, dk, dv = gradients
-    own_keys = q.shape[0] == k.shape[0]
-    if k.shape[0] == 1 and library.is_batch_invariant():
-        # a batch of one takes the kernels of those that share its keys
-        own_keys = False
+    # whether keys are shared a batch of one does not tell: where that must not matter, none goes this way
+    own_keys = q.shape[0] == k.shape[0] and not library.is_batch_invariant()
     if mod.function is None and tables.mode == "band" and own_keys:
         mask = _flash_mask(tables, q.shape[2], k.shape[2])
         flash.launch_backward(grads, operands, results, gradients, scale, mask, deterministic)

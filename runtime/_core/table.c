@@ -62,7 +62,8 @@ static PyObject *read_document(nj_reading *it)
     whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
             nj_json_char(&it->json, '}') && it->json.at == it->json.end;
     whole = whole && it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
-            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_batch_is_known(it, fields.at[BATCH]) && nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
+            nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_batch_is_known(it, fields.at[BATCH]) &&
+            nj_constexprs_are_valued(it, fields.at[CONFIGS]) &&
             nj_items_add(&fields, nj_param_types(it, fields.at[SIGNATURES])) == 0;
     return nj_items_end(&fields, whole);
 }

@@ -101,14 +101,15 @@ def attention() -> Mapping[str, Case]:
             lambda rows: block_sparse_matmul(tokens[:, :, :rows], few, one_head, "dds")[0, 0],
         ),
         "flex attention, a bitmap": (16, lambda count: flex_attention(*(e[:count] for e in prompt), block_mask=mask)),
-        "flex attention, gradients of q, keys shared": (16, lambda count: shared_gradient(prompt, count)),
+        "flex attention, gradients of q": (16, lambda count: gradient(prompt, count, count)),
+        "flex attention, gradients of q, keys shared": (16, lambda count: gradient(prompt, count, 1)),
     }
 
 
-def shared_gradient(prompt: list[torch.Tensor], count: int) -> torch.Tensor:
-    """Return the gradients of queries that share keys."""
+def gradient(prompt: list[torch.Tensor], count: int, keys: int) -> torch.Tensor:
+    """Return the gradients of so many sequences' queries."""
     q = prompt[0][:count].clone().requires_grad_()
-    flex_attention(q, prompt[1][:1], prompt[2][:1], block_mask=None).backward(prompt[1][:count])
+    flex_attention(q, prompt[1][:keys], prompt[2][:keys]).backward(prompt[1][:count])
     assert q.grad is not None
     return q.grad
 

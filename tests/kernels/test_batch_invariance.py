@@ -111,8 +111,8 @@ def test_who_decodes(invariant):
     check([_is_decoding(torch.zeros(batch, 8, 100, 64), keys, keys) for batch in (1, 64)], invariant)
 
 
-def test_gradients_of_shared_keys(invariant):
-    """A batch of one shares its keys with nobody, yet takes the kernels of those that do."""
+def test_gradients_of_shared_keys_and_of_own_ones(invariant):
+    """A batch of one shares its keys with nobody, or with all: nothing tells which."""
     launched = []
 
     def provide(name):
@@ -120,10 +120,10 @@ def test_gradients_of_shared_keys(invariant):
 
     found = []
     with library.override(provide, batch_invariant=invariant):
-        for batch in (1, 2):
+        for batch, keys in ((1, 1), (2, 1), (2, 2)):
             launched.clear()
             q = torch.zeros(batch, 2, 64, 64, requires_grad=True)
-            k, v = (torch.zeros(1, 2, 64, 64, requires_grad=True) for _ in range(2))
+            k, v = (torch.zeros(keys, 2, 64, 64, requires_grad=True) for _ in range(2))
             flex_attention(q, k, v).sum().backward()
             found.append(tuple(sorted({name for name in launched if "_bwd_d" in name})))
     check(found, invariant)
