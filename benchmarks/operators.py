@@ -41,6 +41,7 @@ def calls() -> dict[str, Callable[[], Any]]:
     x, y = random(1024), random(1024)
     q, k, v = (random(1, 2, 64, 64) for _ in range(3))
     m, batch = random(64, 64), random(2, 64, 64)
+    others = [random(64, 64) for _ in range(3)]
     small, one = m.to(torch.float8_e4m3fn), torch.ones((), device="cuda")
     turned = small.t()
     packed = torch.zeros(32, 64, device="cuda", dtype=torch.uint8)
@@ -56,9 +57,9 @@ def calls() -> dict[str, Callable[[], Any]]:
         "mm": lambda: mm(m, m),
         "bmm": lambda: bmm(batch, batch),
         "baddbmm, gelu": lambda: baddbmm(m, batch, batch, activation="gelu"),
-        "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
+        "mm_plus_mm": lambda: mm_plus_mm(m, *others),
         "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
-        "b2b_gemm, gelu": lambda: b2b_gemm(m, m, m, activation="gelu"),
+        "b2b_gemm, gelu": lambda: b2b_gemm(m, *others[:2], activation="gelu"),
         "scaled_mm": lambda: scaled_mm(small, turned, one, one),
         "block_sparse_softmax": lambda: block_sparse_softmax(s, layout, scale=0.125),
         "block_sparse_matmul, sdd": lambda: block_sparse_matmul(a, a, layout, "sdd", trans_b=True),
