@@ -56,15 +56,19 @@ def check_batch(kernel: KernelSpec, place: str, source: ManifestText) -> None:
     ints = _ints(kernel)
     for number, name in enumerate(kernel.batch):
         where = source.where(f"{place}[{number}]")
-        if name not in ints:
-            near = did_you_mean(name, ints)
-            raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
+        _check_int(name, ints, where)
         if name in kernel.batch[:number]:
             raise ManifestError("expected each param once", got=repr(name), where=where)
 
 
 def _ints(kernel: KernelSpec) -> tuple[str, ...]:
     return tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
+
+
+def _check_int(name: str, ints: tuple[str, ...], where: str) -> None:
+    if name not in ints:
+        near = did_you_mean(name, ints)
+        raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
 
 
 def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
@@ -77,9 +81,7 @@ def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
         if not names:
             raise ManifestError("expected an expression over int params", got=repr(text), where=where)
         for name in names:
-            if name not in ints:
-                near = did_you_mean(name, ints)
-                raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
+            _check_int(name, ints, where)
     if len(set(tuning.key)) != len(tuning.key):
         raise ManifestError("expected each expression once", got=repr(tuning.key), where=where)
 

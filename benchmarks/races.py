@@ -1,6 +1,9 @@
 """Read what racecheck reported, and leave out what Triton's own hand-over between warps makes it report.
 
     python benchmarks/races.py BUNDLE LOG... [--nvdisasm PATH]
+    python benchmarks/races.py BUNDLE --run compute-sanitizer --tool racecheck ...
+
+The second runs the command, shows what it prints, and reads that; it fails where the command does.
 
 A kernel that is specialized by warps tells its workers what to do through bytes in shared memory: all warps meet at barrier 1
 between the write and the read. racecheck reports these as hazards, for the two sides wait at other instructions. A report is
@@ -94,10 +97,18 @@ def main() -> int:
     """Read, sort, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=Path)
-    parser.add_argument("logs", type=Path, nargs="+")
+    parser.add_argument("logs", type=Path, nargs="*")
     parser.add_argument("--nvdisasm", default=shutil.which("nvdisasm") or "nvdisasm")
+    parser.add_argument("--run", nargs=argparse.REMAINDER, default=[])
     given = parser.parse_args()
-    texts = {path: path.read_text(errors="replace") for path in given.logs}
+    if bool(given.logs) == bool(given.run):
+        parser.error("expected logs, or --run and a command")
+    texts = {str(path): path.read_text(errors="replace") for path in given.logs}
+    status = 0
+    if given.run:
+        done = subprocess.run(given.run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        status, texts["the command"] = done.returncode, done.stdout.decode(errors="replace")
+        print(texts["the command"])
     cut = [path for path, text in texts.items() if "RACECHECK SUMMARY" not in text]
     counted = collections.Counter(report for text in texts.values() for report in reports(text))
     with runtime.load(given.bundle) as bundle:
@@ -108,7 +119,7 @@ def main() -> int:
         print(f"{path} did not end")
     known = sum(counted.values()) - sum(counted[report] for report in left)
     print(f"{known} reports of hand-overs between warps, {len(left)} places of other hazards")
-    return 1 if left or cut else 0
+    return 1 if left or cut or status else 0
 
 
 if __name__ == "__main__":

@@ -12,14 +12,13 @@ from typing import Final
 
 from nojit.runtime.errors import SettingError
 from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.neighbours import behind_in_sum
 from nojit.runtime.table import Config, KernelTable
 from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
 __all__ = ["is_batch_invariant", "settled"]
 
 _VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
-_UNMEASURED: Final = 1000
-"""How far behind the slowest of a row a config counts that the row does not have, in thousandths of an octave."""
 
 
 def is_batch_invariant() -> bool:
@@ -78,10 +77,5 @@ def _asks(config: Config, names: Sequence[str]) -> bool:
 def _mean_order(block: TuningBlock) -> list[int]:
     """Order the configs of a block by how far each is behind the best, in the mean over its problems."""
     _, use, behinds = block.columns()
-    sums = dict.fromkeys([config for row in use for config in row], 0)
-    for row, behind in zip(use, behinds, strict=True):
-        known = dict(zip(row, behind, strict=True))
-        absent = max(behind, default=0) + _UNMEASURED
-        for config in sums:
-            sums[config] += known.get(config, absent)
+    sums = behind_in_sum([(1.0, row, behind) for row, behind in zip(use, behinds, strict=True)])
     return sorted(sums, key=lambda config: (sums[config], config))

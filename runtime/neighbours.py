@@ -12,7 +12,7 @@ from nojit.runtime import _core
 from nojit.runtime.expr import INT64_MAX, ExpressionError, run
 from nojit.runtime.tuning_table import TuningBlock
 
-__all__ = ["REACH", "cost_words", "estimates", "is_cost", "nearest", "ranked", "ranked_one_by_one"]
+__all__ = ["REACH", "behind_in_sum", "cost_words", "estimates", "is_cost", "nearest", "ranked", "ranked_one_by_one"]
 
 REACH = 0.3
 """How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's."""
@@ -76,15 +76,22 @@ def ranked_one_by_one(block: TuningBlock, key: tuple[int, ...], multiprocessors:
     if len(near) == 1:
         return first
     sums = dict.fromkeys(first, 0.0)
-    for _, place in near:
-        sums.update(dict.fromkeys(use[place], 0.0))
-    for farther, place in near:
-        weight = exp(-farther / REACH)
-        behind = dict(zip(use[place], behinds[place], strict=True))
+    sums.update(behind_in_sum([(exp(-farther / REACH), use[place], behinds[place]) for farther, place in near]))
+    return tuple(sorted(sums, key=lambda config: floor(sums[config] * _SUM_STEPS + 0.5)))
+
+
+def behind_in_sum(rows: Sequence[tuple[float, Sequence[int], Sequence[int]]]) -> dict[int, float]:
+    """Add up how far each config is behind the best of rows: a weight, its configs, and how far each of them is behind.
+
+    A config that only some rows have counts elsewhere as an octave behind the row's slowest.
+    """
+    sums = dict.fromkeys([config for _, use, _ in rows for config in use], 0.0)
+    for weight, use, behinds in rows:
+        behind = dict(zip(use, behinds, strict=True))
         absent = max(behind.values()) + _ABSENT
         for config in sums:
             sums[config] += weight * behind.get(config, absent)
-    return tuple(sorted(sums, key=lambda config: floor(sums[config] * _SUM_STEPS + 0.5)))
+    return sums
 
 
 def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> dict[int, int | None]:
