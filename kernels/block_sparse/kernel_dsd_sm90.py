@@ -158,7 +158,8 @@ def _sum(
     before = -1
     for entry in range(first, last):
         here = halves & (1 + OWN)
-        halves = gl.load(halves_ptr + (entry + 1) * 2)
+        # never behind `last`, and the minimum is no code: Triton 3.6 and 3.7 do not carry what only bounds a loop within a loop
+        halves = gl.load(halves_ptr + gl.minimum(entry + 1, last) * 2)
         for _ in range(0, block, BOX):
             if here != 0:
                 stage = used % STAGES

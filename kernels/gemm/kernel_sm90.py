@@ -147,7 +147,9 @@ def multiply_steps(
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
-    for number in range(used, used + count):
+    # not range(used, used + count): Triton 3.6 and 3.7 do not carry what only bounds a loop within a loop
+    for step in range(count):
+        number = used + step
         stage = number % TILE[3]
         a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
         if TRANS[0]:

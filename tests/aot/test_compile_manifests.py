@@ -1,11 +1,12 @@
 """Every kernel of the project compiles, once per choice of types, with the Triton that is installed.
 
 Run with the oldest supported Triton too, in an environment of its own: imports pytest, nojit.aot and the standard
-library alone.
+library alone. What the loops of warp-specialized kernels carry is recorded, and the same with each: see `tests.support.loops`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from nojit.aot.manifest import load_manifest
 from nojit.aot.source import SourcePlace, check_variant
 from nojit.aot.space import expand_space
 from nojit.aot.variant import Variant
+
+from tests.support.loops import RECORDED, compile_and_count
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 ARCHS = ("sm_80", "sm_90")
@@ -41,20 +44,21 @@ def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
 
 
 SAMPLES = tuple(samples())
+LOOPS = json.loads(RECORDED.read_text())
 
 
 def test_every_manifest_is_here():
     assert {place.where.split()[0] for _, place, _ in SAMPLES} == {path.name for path in MANIFESTS.glob("*.toml")}
+    assert set(LOOPS) <= {name for name, _, _ in SAMPLES}
 
 
-@pytest.mark.parametrize(
-    ("place", "variant"), [sample[1:] for sample in SAMPLES], ids=[sample[0] for sample in SAMPLES]
-)
-def test_compiles(place, variant):
+@pytest.mark.parametrize(("name", "place", "variant"), SAMPLES, ids=[sample[0] for sample in SAMPLES])
+def test_compiles(name, place, variant):
     # here, so that collecting the tests needs no Triton
-    from nojit.aot.compiler import compile_variant, describe
+    from nojit.aot.compiler import describe
 
     check_variant(variant, describe(place), place.where)
-    compiled = compile_variant(variant, place)
+    compiled, carried = compile_and_count(variant, place)
     assert compiled.registers > 0
     assert compiled.launch.symbol.encode() in compiled.image
+    assert carried == LOOPS.get(name), f"python -m tests.support.loops records them anew; {place.spelling}"
