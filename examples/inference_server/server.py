@@ -33,7 +33,7 @@ from nojit import runtime
 from starlette import requests, responses
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 BODY_BYTES = 1 << 20
 """Longer bodies are refused unread."""
@@ -132,24 +132,36 @@ class Server:
         return Starlette(routes=routes, lifespan=self._serving, exception_handlers={RefusedError: refuse})
 
     @asynccontextmanager
-    async def _serving(self, _: Starlette) -> AsyncIterator[None]:
+    async def _serving(self, app: Starlette) -> AsyncIterator[None]:
         # loads what streaming a response needs, which would else keep the first one waiting
         await anyio.lowlevel.checkpoint()
         with self._engine.model.backend.ready():
             self._engine.start()
             try:
                 if self._warm:
-                    await self._warm_up()
+                    await self._warm_up(app)
                 yield
             finally:
                 self._engine.stop()
 
-    async def _warm_up(self) -> None:
-        request, updates = ask((0,) * self._warm, 2, 0.0)
-        self._engine.submit(request)
-        lines = [line async for line in stream(updates)]
-        if "error" in lines[-1]:
-            raise RuntimeError(f"no answer to the first prompt: {lines[-1]}")
+    async def _warm_up(self, app: Starlette) -> None:
+        """Answer a request by the whole way but the network, so that the first one meets nothing for the first time."""
+        asked = [{"type": "http.request", "body": json.dumps({"prompt": [0] * self._warm, "max_tokens": 2}).encode()}]
+        answered: list[Message] = []
+
+        async def receive() -> Message:
+            # whoever listens to a stream waits for the client to go away
+            return asked.pop() if asked else await asyncio.Future()
+
+        async def send(message: Message) -> None:
+            answered.append(message)
+
+        await app(
+            {"type": "http", "method": "POST", "path": "/generate", "query_string": b"", "headers": []}, receive, send
+        )
+        said = b"".join(message.get("body", b"") for message in answered)
+        if b'"done"' not in said:
+            raise RuntimeError(f"no answer to the first prompt: {said.decode()}")
 
     @property
     def healthy(self) -> bool:
