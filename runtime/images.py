@@ -135,12 +135,15 @@ class Source(Record):
     image_arch: ImageArch
     arch: int
     """What ``arch`` stands for in expressions: 90."""
+    name: str
+    """Its path and arch, for errors."""
 
     @staticmethod
     def of(images: Images) -> Source:
         """Describe a file by its target."""
         target = images.file.index.target
-        return Source(images, parse_image_arch(target.image_arch), arch_number(target.arch))
+        image_arch = parse_image_arch(target.image_arch)
+        return Source(images, image_arch, arch_number(target.arch), f"{images.file.path} ({image_arch})")
 
     def table(self, kernel: str) -> KernelTable:
         """Read the variants of a kernel."""
@@ -148,10 +151,10 @@ class Source(Record):
 
     def where(self, kernel: str) -> str:
         """Name a kernel in it, for errors."""
-        return f"{self} kernel {kernel}"
+        return f"{self.name} kernel {kernel}"
 
     def __str__(self) -> str:
-        return f"{self.images.file.path} ({self.image_arch})"
+        return self.name
 
 
 def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) -> Source:

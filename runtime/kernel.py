@@ -92,7 +92,8 @@ class Kernel(_core.Dispatcher):
         self._sources = tuple(sources)
         self._overrides = dict(overrides or {})
         self._batch_invariant = batch_invariant
-        self._lookups: dict[tuple[ImageArch, int | None], Lookup] = {}
+        self._homes: dict[int, tuple[Source, KernelTable]] = {}
+        self._lookups: dict[int | ImageArch, Lookup] = {}
         self._params = table.params
         self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
         self._interner = Interner()
@@ -124,8 +125,9 @@ class Kernel(_core.Dispatcher):
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
         source = self._source_for(self._capability(arch, ordinal))
-        lookup = self._lookup(source, ordinal if arch is None else None)
-        return explain(self._table(source), self._call_facts(source, facts), lookup)
+        table = self._table(source)
+        lookup = self._lookup(source, table, ordinal if arch is None else None)
+        return explain(table, self._call_facts(source, facts), lookup)
 
     def choices(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
         """List every variant that could serve a call, the best first: what a tuner tries. Launches and loads nothing.
@@ -191,8 +193,7 @@ class Kernel(_core.Dispatcher):
     def load_variants(self, device: int | None, only: Only | None) -> int:
         """Do as `preload`, where `only` may name what no variant has."""
         ordinal = _core.current_device() if device is None else device
-        source = self._source_for(_core.device_capability(ordinal))
-        table = self._table(source)
+        source, table = self._home(ordinal)
         rows = rows_to_load(table, only)
         for row in rows:
             source.images.function(table, row, ordinal).load(ordinal)
@@ -205,7 +206,7 @@ class Kernel(_core.Dispatcher):
             NoMatchingVariantError: there are none for it.
         """
         ordinal = _core.current_device() if device is None else device
-        return self._table(self._source_for(_core.device_capability(ordinal)))
+        return self._home(ordinal)[1]
 
     def fits(self, device: int | None = None) -> bool:
         """Say whether some bundle of the kernel runs on a device; on the current one if None."""
@@ -216,8 +217,8 @@ class Kernel(_core.Dispatcher):
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none."""
-        source = self._or_miss(device, lambda: self._source_for(_core.device_capability(device)))
-        table, lookup = self._table(source), self._lookup(source, device)
+        source, table = self._or_miss(device, lambda: self._home(device))
+        lookup = self._lookup(source, table, device)
         tuning = None if lookup is None or lookup.table is None else lookup.tuning
         with self._lock:
             return make_spec(table, self._options, self._interner, source.arch, source.where(self.name), tuning=tuning)
@@ -227,11 +228,11 @@ class Kernel(_core.Dispatcher):
         return self._plan_of(device, self._or_miss(device, lambda: self._best(device, facts)))
 
     def _best(self, device: int, facts: Facts) -> int:
-        source = self._source_for(_core.device_capability(device))
-        call = self._call_facts(source, facts)
+        source, table = self._home(device)
+        call = call_facts(facts, table, source.arch)
         # the reasons of a kind of call were told when the JIT made the first one
         explained = self._stand_in is None or not self._stand_in.knows(call)
-        return best(self._table(source), call, self._lookup(source, device), explained=explained)
+        return best(table, call, self._lookup(source, table, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
         """Choose something for a call, and count the call if nothing serves it."""
@@ -270,13 +271,12 @@ class Kernel(_core.Dispatcher):
 
     def _prefer(self, device: int, meaning: int, key: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning by what was measured; those left out follow in the table's order."""
-        lookup = self._lookup(self._source_for(_core.device_capability(device)), device)
+        lookup = self._lookup(*self._home(device), device)
         return () if lookup is None else lookup.order(meaning, key)
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         """Make the plan of a row of a device's table, once."""
-        source = self._source_for(_core.device_capability(device))
-        table = self._table(source)
+        source, table = self._home(device)
         began_ns, known = perf_counter_ns(), True
         with self._lock:
             plan = self._plans.get((device, row))
@@ -307,6 +307,14 @@ class Kernel(_core.Dispatcher):
 
     # the slow path
 
+    def _home(self, device: int) -> tuple[Source, KernelTable]:
+        """Return the bundle that serves a device, and its variants; found once."""
+        home = self._homes.get(device)
+        if home is None:
+            source = self._source_for(_core.device_capability(device))
+            home = self._homes[device] = (source, self._table(source))
+        return home
+
     def _source_for(self, capability: int) -> Source:
         return closest_source(self._sources, capability, self.name)
 
@@ -332,11 +340,10 @@ class Kernel(_core.Dispatcher):
             )
         return table
 
-    def _lookup(self, source: Source, device: int | None) -> Lookup | None:
+    def _lookup(self, source: Source, table: KernelTable, device: int | None) -> Lookup | None:
         """Find the kernel's tuning on a device; without a device, that of the first that was measured."""
-        known = self._lookups.get((source.image_arch, device))
-        table = self._table(source)
-        tuning = table.tuning
+        place = source.image_arch if device is None else device
+        known, tuning = self._lookups.get(place), table.tuning
         if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
             return known
         origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
@@ -350,7 +357,7 @@ class Kernel(_core.Dispatcher):
         if tuning is None:
             return None
         facts = None if device is None else partial(_core.device_facts, device)
-        return self._lookups.setdefault((source.image_arch, device), lookup_of(tuning, origins, facts))
+        return self._lookups.setdefault(place, lookup_of(tuning, origins, facts))
 
     def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
         return call_facts(facts, self._table(source), source.arch)

@@ -208,7 +208,7 @@ class KernelTable(Record):
     batch: tuple[str, ...] = ()
     """Int params that grow with the batch: how many rows, say, and nothing of what is in them."""
 
-    __slots__ = ("_param_types",)
+    __slots__ = ("_by_expression", "_param_types")
 
     def __len__(self) -> int:
         return len(self.columns["image"])
@@ -224,7 +224,11 @@ class KernelTable(Record):
 
     def programs_by_expression(self) -> dict[str, str]:
         """Return the program of each expression; none of a table that has none."""
-        return dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
+        known: dict[str, str] | None = getattr(self, "_by_expression", None)
+        if known is None:
+            known = dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
+            object.__setattr__(self, "_by_expression", known)
+        return known
 
     def runtime_params(self) -> tuple[str, ...]:
         """Return the params that signatures type, in order."""
