@@ -83,8 +83,9 @@ print(json.dumps([step / 1e6 for step in steps]))
 _DRIVER = """
 import ctypes, json, os, sys, time
 from nojit import runtime
-file = next(file for file in runtime.load(sys.argv[1]).files if "vector_add" in file.kernels)
-table = file.table("vector_add")
+bundle = runtime.load(sys.argv[1])
+table = bundle.kernel("vector_add").variants()
+file = next(file for file in bundle.files if "vector_add" in file.kernels and file.table("vector_add") is table)
 launch = table.launches[table.columns["launch"][0]]
 image, symbol = file.image("vector_add", table.columns["image"][0]), launch.symbol.encode()
 driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
