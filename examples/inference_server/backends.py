@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,12 +42,15 @@ class Backend:
     """Does what comes before the first request, and undoes it."""
 
 
-def make_backend(name: str, device: torch.device, manifests: Path = MANIFESTS) -> Backend:
-    """Return the backend ``nojit``, ``torch`` or ``jit``; the last one needs Triton, a compiler and the manifests."""
+def make_backend(name: str, device: torch.device, manifests: Path = MANIFESTS, *, dim: int = 128) -> Backend:
+    """Return the backend ``nojit``, ``torch`` or ``jit``; the last one needs Triton, a compiler and the manifests.
+
+    What is made ready is for a model in bf16 with heads of width `dim`.
+    """
     if name == "torch":
         return _torch()
     if name == "nojit":
-        return replace(_nojit(), ready=lambda: preloaded(device))
+        return replace(_nojit(), ready=lambda: preloaded(device, dim))
     return replace(_nojit(), name="jit", ready=lambda: _jit(manifests, device))
 
 
@@ -91,20 +95,35 @@ def _nojit() -> Backend:
     )
 
 
+def launched(dim: int) -> Mapping[str, Any]:
+    """Say which variants a model launches that has heads of width `dim`: values of constexprs, of the kernels that have them."""
+    # widths are rounded up to what is built: from 16 on, for decoding from 64
+    width = max(16, 1 << (dim - 1).bit_length())
+    widths = {width, max(width, 64)}
+    return {
+        "dtype": "bf16",
+        "TRANS_A": False,
+        "EPILOGUE": False,
+        "SCORE_MOD": None,
+        "PAGED": False,
+        "BLOCK_D": widths,
+        "BLOCK_DV": widths,
+    }
+
+
 @contextmanager
-def preloaded(device: torch.device) -> Iterator[int]:
-    """Load every image of the model's kernels into the driver; give how many.
+def preloaded(device: torch.device, dim: int) -> Iterator[int]:
+    """Load the images that the model launches into the driver; give how many.
 
     Raises:
-        KernelNotFoundError: no bundle at hand holds one of them.
+        KernelNotFoundError: no bundle at hand holds one of the kernels.
         NoMatchingVariantError: one has nothing for the device.
     """
     from nojit.kernels import library  # noqa: PLC0415 - as above
 
     hopper = torch.cuda.get_device_capability(device)[0] == 9
     names = EVERYWHERE + (ON_HOPPER if hopper else ELSEWHERE)
-    # what has no dtype of its own is loaded whole
-    yield sum(library.get(name).load_variants(device.index or 0, {"dtype": "bf16"}) for name in names)
+    yield sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
 
 
 def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:

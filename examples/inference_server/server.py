@@ -239,9 +239,8 @@ def main() -> None:
         os.environ["NOJIT_BUNDLES"] = given.bundles
     device = torch.device(given.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    model = Decoder(
-        SMALL if given.small else Shape(), make_backend(given.backend, device, given.manifests), device, dtype
-    )
+    shape = SMALL if given.small else Shape()
+    model = Decoder(shape, make_backend(given.backend, device, given.manifests, dim=shape.dim), device, dtype)
     server = Server(Engine(model, given.queue), Launches() if given.count_launches else None, given.warm)
     uvicorn.run(server.app(), host=given.host, port=given.port, log_level="warning")
 

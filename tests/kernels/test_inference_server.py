@@ -120,7 +120,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from types import SimpleNamespace
 import torch
-from backends import EVERYWHERE, MANIFESTS, ON_HOPPER, make_backend
+from backends import EVERYWHERE, MANIFESTS, ON_HOPPER, launched, make_backend
 from jit import JitKernels, triton_arguments
 from model import Decoder, Shape
 from nojit.kernels import library, maps
@@ -128,19 +128,23 @@ from nojit.kernels import library, maps
 facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
 maps.has_maps, maps._facts = lambda device: True, lambda device: facts
 kernels, asked = JitKernels(MANIFESTS, 90), set()
+shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
+loaded = launched(shape.dim)
 
 def provide(name):
     kernel = kernels(name)
 
     def launch(*args, **constexprs):
         asked.add(name)
+        for key in constexprs.keys() & loaded.keys():
+            several = isinstance(loaded[key], set)
+            assert constexprs[key] in (loaded[key] if several else [loaded[key]]), (name, key, constexprs[key])
         chosen = kernel._choose(args, constexprs)
         assert min(chosen.grid) > 0
         assert not any(isinstance(each, maps.Described) for each in triton_arguments(args, chosen))
 
     return launch
 
-shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
 with library.override(provide):
     model = Decoder(shape, make_backend("nojit", torch.device("cpu")), torch.device("cpu"), torch.bfloat16)
     for length in (1, 17, 512):
