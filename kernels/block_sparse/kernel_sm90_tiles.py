@@ -56,7 +56,9 @@ def box(of_map, tile, number):
 @gluon.jit
 def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
     """View the first rows of a tile, if it has one panel, or its first panels."""
-    return reinterpret(tile, tile.dtype, [HEIGHT, WIDTH], tile.layout)
+    # Triton 3.8 views memory as no less of it than there is
+    COUNT: gl.constexpr = tile.shape[0] * tile.shape[1] // (HEIGHT * WIDTH)
+    return reinterpret(tile, tile.dtype, [COUNT, HEIGHT, WIDTH], tile.layout).index(0)
 
 
 @gluon.jit
