@@ -1,7 +1,9 @@
 # Two commands set everything up on a machine with Python >= 3.11 and gcc: `make build`, then `make test`.
 PYTHON ?= python3
 VENV ?= .venv
-VENV36 ?= .venv36
+# another than what constraints.txt pins
+TRITON ?= 3.6.0
+VENV_TRITON := .venv-triton-$(TRITON)
 JOBS ?= $(shell nproc)
 # of which `make wheels` makes wheels; artifacts/full is what `make bundles` builds
 BUNDLES ?= artifacts
@@ -13,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles test test-kernels test-rooms test-fast test-triton36 test-python test-debug lint format types bench sanitize wheels clean
+.PHONY: build bundles test test-kernels test-rooms test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -39,9 +41,9 @@ test-rooms: $(VENV)/.test ## all other tests
 test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
-test-triton36: $(VENV36)/.test ## one variant per kernel and dtype with the oldest Triton that is supported
-	$(VENV36)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
-	$(VENV36)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
+test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
+	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
+	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
 
 test-python: .venv-$(TAG)/.test ## the runtime's tests on the Python that PYTHON names, without torch and Triton
 	$(<D)/bin/python -m pytest -p no:cacheprovider -m "not gpu and not triton and not slow" tests/runtime tests/abuse
@@ -82,9 +84,9 @@ $(VENV)/.test: $(VENV)/.build
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	touch $@
 
-$(VENV36)/.test: $(SOURCES)
-	$(PYTHON) -m venv $(VENV36)
-	$(VENV36)/bin/python -m pip --disable-pip-version-check install "triton==3.6.0" "numpy<2.4" pytest pytest-xdist hypothesis pyelftools -e ".[build]"
+$(VENV_TRITON)/.test: $(SOURCES)
+	$(PYTHON) -m venv $(VENV_TRITON)
+	$(VENV_TRITON)/bin/python -m pip --disable-pip-version-check install "triton==$(TRITON)" "numpy<2.4" pytest pytest-xdist hypothesis pyelftools -e ".[build]"
 	touch $@
 
 # no constraints but for zstandard: the newest hypothesis has no wheel for each Python
@@ -94,4 +96,4 @@ $(VENV36)/.test: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV36) .venv-cpython-* build dist artifacts/*.nojit artifacts/*.report.json artifacts/full
+	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist artifacts/*.nojit artifacts/*.report.json artifacts/full
