@@ -9,6 +9,7 @@ by, and says nothing of it; a kernel of several tiles then waits for ever, or su
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -27,7 +28,6 @@ def compile_and_count(variant: Variant, place: SourcePlace) -> tuple[CompiledVar
     """Compile a variant, and count what each of its loops carries, in the order in which they begin; None if it is no Gluon."""
     import triton
     from nojit.aot.compiler import compile_variant
-    from triton.experimental.gluon._runtime import GluonASTSource
 
     counts: list[int] | None = None
     compile_ = triton.compile
@@ -37,12 +37,17 @@ def compile_and_count(variant: Variant, place: SourcePlace) -> tuple[CompiledVar
         # within the scope of knobs that `compile_variant` opens
         triton.knobs.compilation.store_binary_only = False
         compiled = compile_(source, **named)
-        if isinstance(source, GluonASTSource):
+        if _is_gluon(place):
             counts = carried(compiled.asm["ttgir"])
         return compiled
 
     with mock.patch.object(triton, "compile", count):
         return compile_variant(variant, place), counts
+
+
+def _is_gluon(place: SourcePlace) -> bool:
+    module, _, name = place.spelling.rpartition(":")
+    return bool(getattr(importlib.import_module(module), name).is_gluon())
 
 
 def carried(code: str) -> list[int]:
@@ -61,10 +66,8 @@ def main() -> None:
     """Record the counts of every sample."""
     from tests.aot.test_compile_manifests import SAMPLES
 
-    counts = {
-        name: compile_and_count(variant, place)[1] for name, place, variant in SAMPLES if "sm90" in place.spelling
-    }
-    lines = [f"  {json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items() if count is not None]
+    counts = {name: compile_and_count(variant, place)[1] for name, place, variant in SAMPLES if _is_gluon(place)}
+    lines = [f"  {json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items()]
     RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
