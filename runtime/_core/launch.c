@@ -74,7 +74,7 @@ static nj_outcome prepare_and_enqueue(void *facts)
 {
     const nj_plan *plan = ((nj_enqueuing *)facts)->plan;
     nj_launch *launch = ((nj_enqueuing *)facts)->launch;
-    nj_outcome outcome = has_lost_limits(plan) ? nj_plan_prepare(plan) : NJ_SUCCESS;
+    nj_outcome outcome = has_lost_limits(plan) ? nj_plan_prepare(plan, false) : NJ_SUCCESS;
     if (outcome.call != NULL) {
         return outcome;
     }
@@ -85,15 +85,30 @@ static nj_outcome prepare_and_enqueue(void *facts)
     return outcome;
 }
 
+/* Another library may have reset the device and retained its context again before we met the loss: what the driver then
+ * refuses is a launch beyond limits that nobody has raised. Once more with the limits raised, if that can be it. */
+static __attribute__((noinline, cold)) nj_outcome enqueue_anew(nj_enqueuing *enqueuing, nj_outcome failed)
+{
+    bool beyond = failed.code == CUDA_ERROR_INVALID_VALUE || failed.code == CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (!enqueuing->plan->limited || !beyond) {
+        return failed;
+    }
+    nj_outcome outcome = nj_plan_prepare(enqueuing->plan, true);
+    return outcome.call == NULL ? prepare_and_enqueue(enqueuing) : outcome;
+}
+
 static int run(const nj_plan *plan, nj_launch *launch)
 {
     nj_enqueuing enqueuing = {plan, launch};
     nj_outcome outcome = nj_do_on_device(plan->device, prepare_and_enqueue, &enqueuing);
-    int status = nj_check(outcome, plan->device, plan->label);
-    if (status == 0) {
-        nj_device_note(plan->device, plan->label, launch->grid);
+    if (outcome.call != NULL) {
+        outcome = enqueue_anew(&enqueuing, outcome);
+        if (nj_check(outcome, plan->device, plan->label) < 0) {
+            return -1;
+        }
     }
-    return status;
+    nj_device_note(plan->device, plan->label, launch->grid);
+    return 0;
 }
 
 static int run_hooked(const nj_plan *plan, const nj_signature *signature, nj_launch *launch)

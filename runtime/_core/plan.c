@@ -153,23 +153,23 @@ static nj_outcome raise_shared(const nj_plan *plan, int bytes, nj_limits *limits
     return outcome;
 }
 
-/* In a new context to what every plan of the function needs: each sees only that the limits were raised since. */
-static nj_outcome raise_limits(const nj_plan *plan, bool renewed, nj_limits *limits)
+/* Where they are lost, to what every plan of the function needs: each sees only that the limits were raised since. */
+static nj_outcome raise_limits(const nj_plan *plan, bool lost, nj_limits *limits)
 {
     nj_outcome outcome = NJ_SUCCESS;
     int bytes = (int)plan->shared_bytes > limits->shared_bytes ? (int)plan->shared_bytes : limits->shared_bytes;
-    if (bytes > STATIC_SHARED_BYTES_MAX && (renewed || bytes > limits->shared_bytes)) {
+    if (bytes > STATIC_SHARED_BYTES_MAX && (lost || bytes > limits->shared_bytes)) {
         outcome = raise_shared(plan, bytes, limits);
     }
     bool wide = limits->wide || plan->num_ctas > PORTABLE_CLUSTER_MAX;
-    if (outcome.call == NULL && wide && (renewed || !limits->wide)) {
+    if (outcome.call == NULL && wide && (lost || !limits->wide)) {
         outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
         limits->wide |= outcome.call == NULL;
     }
     return outcome;
 }
 
-nj_outcome nj_plan_prepare(const nj_plan *plan)
+nj_outcome nj_plan_prepare(const nj_plan *plan, bool lost)
 {
     nj_outcome outcome = NJ_SUCCESS;
     if (!plan->limited) {
@@ -178,7 +178,7 @@ nj_outcome nj_plan_prepare(const nj_plan *plan)
     NJ_BEGIN_LOCKED(plan->function);
     nj_limits *limits = &plan->function->limits[plan->ordinal];
     unsigned int epoch = atomic_load(&plan->device->epoch);
-    outcome = raise_limits(plan, atomic_load(&limits->epoch) != epoch, limits);
+    outcome = raise_limits(plan, lost || atomic_load(&limits->epoch) != epoch, limits);
     if (outcome.call == NULL) {
         atomic_store(&limits->epoch, epoch);
     }
@@ -228,7 +228,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
     set_attributes(self, cooperative, pdl);
     self->limited = self->shared_bytes > STATIC_SHARED_BYTES_MAX || self->num_ctas > PORTABLE_CLUSTER_MAX;
     self->device = nj_device_ready(self->ordinal);
-    return self->device == NULL ? -1 : nj_check(nj_plan_prepare(self), self->device, label);
+    return self->device == NULL ? -1 : nj_check(nj_plan_prepare(self, false), self->device, label);
 }
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -83,8 +83,9 @@ int nj_plan_init(PyObject *module);
 /* Copies a program out of bytes that a Python `compile` made; 0, or -1 with ValueError raised. */
 int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program);
 
-/* Raises the limits that a launch like this needs, where nobody has yet in the device's present context. */
-nj_outcome nj_plan_prepare(const nj_plan *plan);
+/* Raises the limits that a launch like this needs, where nobody has yet in the device's present context; `lost` says that
+ * they must be raised anew. */
+nj_outcome nj_plan_prepare(const nj_plan *plan, bool lost);
 
 /* Enqueues the kernel; 0, or -1 with an exception raised. A zero in `grid` launches nothing. */
 int nj_plan_launch(nj_plan *plan, const nj_signature *signature, nj_call *call, const int64_t grid[3]);

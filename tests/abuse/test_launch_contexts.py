@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Callable
 from types import ModuleType
@@ -102,6 +103,48 @@ def test_every_variant_raises_its_limits_again_in_a_new_context(make: Make, fake
     finally:
         fakecuda.violations()
     assert fakecuda.last_launch().ints()[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("configs", "launch"),
+    [([{"num_warps": 4}], {"shared_bytes": 60_000}), ([{"num_warps": 4, "num_ctas": 16}], {})],
+    ids=["shared memory", "wide cluster"],
+)
+@pytest.mark.parametrize("pushed", [True, False], ids=["pushed by us", "current already"])
+def test_limits_are_raised_again_where_somebody_else_renewed_the_context(
+    make: Make, fakecuda: FakeCuda, configs: list[dict[str, int]], launch: dict[str, int], pushed: bool
+) -> None:
+    add = make({"n": "i32"}, configs=configs, launch=launch)
+    if not pushed:
+        fakecuda.make_current(0)
+    add[(1,)](1)
+    raised = fakecuda.calls("cuKernelSetAttribute")
+    for n in (2, 3):
+        fakecuda.lose_context(0)
+        assert fakecuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(ctypes.c_void_p()), 0) == 0
+        for _ in range(2):
+            add[(1,)](n)
+        assert fakecuda.last_launch().ints()[0] == n
+        # the launch that went beyond the limits
+        assert len(fakecuda.violations()) == 1
+        assert fakecuda.calls("cuKernelSetAttribute") == n * raised
+    assert fakecuda.launch_count() == 5
+
+
+def test_what_is_refused_with_its_limits_raised_stays_refused(make: Make, fakecuda: FakeCuda) -> None:
+    plain, shared = make({"n": "i32"}), make({"n": "i32"}, name="shared", launch={"shared_bytes": 60_000})
+    for kernel, tries in ((plain, 1), (shared, 2)):
+        kernel[(1,)](1)
+        before = fakecuda.calls("cuLaunchKernel")
+        for call in range(tries):
+            fakecuda.fail("cuLaunchKernel", 1, call=call)
+        with pytest.raises(DriverError, match="cuLaunchKernel failed, got CUDA_ERROR_INVALID_VALUE"):
+            kernel[(1,)](1)
+        assert fakecuda.calls("cuLaunchKernel") == before + tries
+    fakecuda.fail("cuLaunchKernel", 1, call=0)
+    fakecuda.fail("cuKernelSetAttribute", 2, call=0)
+    with pytest.raises(DriverError, match="cuKernelSetAttribute failed, got CUDA_ERROR_OUT_OF_MEMORY"):
+        shared[(1,)](1)
 
 
 FIRST_USES: dict[str, Callable[[Kernel, Any], object]] = {
