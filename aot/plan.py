@@ -13,7 +13,7 @@ from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.options import TUNABLE
 from nojit.aot.report import Pruned
-from nojit.aot.source import KernelSource, SourcePlace, check_variant
+from nojit.aot.source import KernelSource, SourcePlace, check_params, check_variant
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
@@ -225,6 +225,7 @@ def _planned(expanded: Sequence[_Expanded], compiler: Compiler) -> tuple[Planned
 def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
     spec, place = expanded.entry.spec, expanded.entry.place
     source = compiler.describe(place)
+    check_params(source, place.where)
     for variant in expanded.expansion.variants:
         check_variant(variant, source, place.where)
     _check_names(spec, source, place.where)

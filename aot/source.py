@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.options import OPTIONS
+from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Missing, Param
 
-__all__ = ["KernelSource", "SourcePlace", "check_variant"]
+__all__ = ["KernelSource", "SourcePlace", "check_params", "check_variant"]
+
+# what a call passes by name beside the params
+_BESIDE = (*TUNABLE, "stream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,18 @@ class SourcePlace:
     """Where the manifest lies."""
     where: str
     """The manifest entry, for messages."""
+
+
+def check_params(source: KernelSource, where: str) -> None:
+    """Refuse a function with a param of a name that means something else in a call or in a config.
+
+    Raises:
+        ManifestError: it has one.
+    """
+    for param in source.params:
+        if param.name in _BESIDE:
+            what = f"expected {source.name} to have no param of a name that calls keep ({', '.join(_BESIDE)})"
+            raise ManifestError(what, got=repr(param.name), where=where)
 
 
 def check_variant(variant: Variant, source: KernelSource, where: str) -> None:

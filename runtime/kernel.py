@@ -107,7 +107,10 @@ class Kernel(_core.Dispatcher):
             else (param.name, param.constexpr, param.default)
             for param in table.params
         )
-        super().__init__(name, params, self._options, self._interner.strings)
+        try:
+            super().__init__(name, params, self._options, self._interner.strings)
+        except ValueError as error:
+            raise BundleError(str(error), where=self._sources[0].where(name)) from None
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {', '.join(str(source.image_arch) for source in self._sources)})"

@@ -162,7 +162,8 @@ def make_spec(
         tuning: what orders the configs on the device; None if nothing does.
 
     Raises:
-        BundleError: an expression of the table is too long, or asks for a name that is no param.
+        BundleError: an expression of the table is too long, or asks for a name that is no param, or the table holds more
+            than the core takes.
     """
     _intern_values(table, interner)
     slots = {param.name: place for place, param in enumerate(table.params)}
@@ -174,14 +175,12 @@ def make_spec(
     programs = _Programs(table, slots, interner, where)
     made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
     key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
-    return _core.Spec(
-        (*_fields(table, asked, interner), *(_MISSING for _ in options)),
-        tuple([program for program in made if _loads(program, runtime)]),
-        key,
-        BUCKETS.index(tuning.bucket) if tuning else 0,
-        table,
-        arch,
-    )
+    fields = (*_fields(table, asked, interner), *(_MISSING for _ in options))
+    choosing = tuple([program for program in made if _loads(program, runtime)])
+    try:
+        return _core.Spec(fields, choosing, key, BUCKETS.index(tuning.bucket) if tuning else 0, table, arch)
+    except ValueError as error:
+        raise BundleError(str(error), where=where) from None
 
 
 def _loads(program: bytes, slots: Collection[int]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import Argument, CallFacts, expression_value
-from nojit.runtime.errors import ArgumentError
+from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.images import Source
 from nojit.runtime.keys import Interner, row_names, row_programs
 from nojit.runtime.record import Record
@@ -42,7 +42,7 @@ def make_plan(
         interner: gets every value that a program of the grid can hold.
 
     Raises:
-        BundleError: the image, or what the table says of it, is not what was built.
+        BundleError: the image, or what the table says of it, is not what was built, or more than the core takes.
         DriverError: the driver refuses it.
     """
     where = source.where(table.kernel)
@@ -50,24 +50,29 @@ def make_plan(
     places = {param.name: place for place, param in enumerate(table.params)}
     packing = packing_of(table, row, places, where)
     names = row_names(table, row)
-    return _core.Plan(
-        label=_Label(table, row, source.images.file.id),
-        function=source.images.function(table, row, device, packing.sizes),
-        device=device,
-        arguments=arguments,
-        slots=packing.slots,
-        maps=packing.maps,
-        grid=row_programs(table, names, interner, source.arch, where),
-        meta=_without_types(table, names),
-        payload=(source, row),
-        block_threads=32 * launch.num_warps,
-        num_ctas=launch.num_ctas,
-        shared_bytes=launch.shared_bytes,
-        cooperative=launch.cooperative,
-        pdl=launch.pdl,
-        global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
-        profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
-    )
+    function = source.images.function(table, row, device, packing.sizes)
+    grid = row_programs(table, names, interner, source.arch, where)
+    try:
+        return _core.Plan(
+            label=_Label(table, row, source.images.file.id),
+            function=function,
+            device=device,
+            arguments=arguments,
+            slots=packing.slots,
+            maps=packing.maps,
+            grid=grid,
+            meta=_without_types(table, names),
+            payload=(source, row),
+            block_threads=32 * launch.num_warps,
+            num_ctas=launch.num_ctas,
+            shared_bytes=launch.shared_bytes,
+            cooperative=launch.cooperative,
+            pdl=launch.pdl,
+            global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
+            profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
+        )
+    except ValueError as error:
+        raise BundleError(str(error), where=where) from None
 
 
 def _without_types(table: KernelTable, names: Mapping[str, Value]) -> dict[str, Value]:

@@ -21,13 +21,13 @@ typedef struct {
     PyObject *kernel;       /* its name */
     Py_ssize_t param_count; /* in the function's order, constexprs included */
     Py_ssize_t count;       /* params, then options */
-    PyObject **names;       /* `count` of them, then "stream" */
+    PyObject **names;       /* `count` of them, then "stream"; each once */
     PyObject **defaults;    /* of the params; NULL where there is none */
     bool *constexprs;       /* which of the params are */
     PyObject *interned;     /* dict from str to id: the strings that some variant or expression knows */
 } nj_signature;
 
-/* Reads names and defaults: 0, or -1 with an exception raised. `params` are (name, whether it is a constexpr), and a
+/* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many or one is there twice. `params` are (name, whether it is a constexpr), and a
  * third, the default, where a runtime param has one. */
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
                       PyObject *strings);

@@ -36,6 +36,23 @@ static int read_names(nj_signature *signature, PyObject *params, PyObject *optio
     return signature->names[signature->count] == NULL ? -1 : 0;
 }
 
+/* Requires each name once: a keyword could stand for either of two. */
+static int check_names(const nj_signature *signature)
+{
+    PyObject *met = PySet_New(NULL);
+    int status = met == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; i <= signature->count && status == 0; i++) {
+        status = PySet_Add(met, signature->names[i]);
+        if (status == 0 && PySet_GET_SIZE(met) == i) {
+            PyErr_Format(PyExc_ValueError, "expected params, options and stream of different names, got %R twice",
+                         signature->names[i]);
+            status = -1;
+        }
+    }
+    Py_XDECREF(met);
+    return status;
+}
+
 void nj_signature_clear(nj_signature *signature)
 {
     for (Py_ssize_t i = 0; signature->names != NULL && i <= signature->count; i++) {
@@ -58,7 +75,7 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
     nj_signature made = {.param_count = PyTuple_GET_SIZE(params)};
     made.count = made.param_count + PyTuple_GET_SIZE(options);
     if (made.count > NJ_ARGUMENTS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX, made.count);
         return -1;
     }
     made.names = PyMem_Calloc((size_t)made.count + 1, sizeof *made.names);
@@ -68,7 +85,7 @@ int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *param
     made.interned = Py_NewRef(strings);
     if (made.names == NULL || made.defaults == NULL || made.constexprs == NULL) {
         PyErr_NoMemory();
-    } else if (read_names(&made, params, options) == 0) {
+    } else if (read_names(&made, params, options) == 0 && check_names(&made) == 0) {
         *signature = made;
         return 0;
     }

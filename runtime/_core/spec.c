@@ -106,7 +106,8 @@ static int lay_out(nj_spec *self)
     }
     self->packed_words = word + 1;
     if (self->packed_words + payloads + self->tuning_count > NJ_KEY_WORDS_MAX) {
-        PyErr_SetString(PyExc_ValueError, "expected fewer facts that choose a variant");
+        PyErr_Format(PyExc_ValueError, "expected at most %d words of facts that choose a variant, got %zd",
+                     NJ_KEY_WORDS_MAX, self->packed_words + payloads + self->tuning_count);
         return -1;
     }
     return 0;
@@ -169,7 +170,8 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
     }
     self->program_count = PyTuple_GET_SIZE(programs);
     if (self->argument_count > NJ_ARGUMENTS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX,
+                     self->argument_count);
         return -1;
     }
     for (Py_ssize_t i = 0; i < self->argument_count; i++) {

@@ -240,11 +240,11 @@ def test_specs_refuse_what_they_cannot_hold() -> None:
     with pytest.raises(ValueError, match="at most 60 types"):
         _core.Spec(((("i32",) * 61, False, False),), ())
     program = expr.compile(expr.parse("1 == 1"), {}, lambda _: 0)
-    with pytest.raises(ValueError, match="fewer facts"):
+    with pytest.raises(ValueError, match="at most 2048 words of facts"):
         _core.Spec((), (program,) * 3000)
     with pytest.raises(ValueError, match="at most 512"):
         _core.Spec(((0, 0),) * 513, ())
-    with pytest.raises(ValueError, match="fewer facts"):
+    with pytest.raises(ValueError, match="at most 2048 words of facts"):
         _core.Spec((), (), (program,) * 3000, 0)
     with pytest.raises(ValueError, match="program"):
         _core.Spec((), (), (program, b"x"), 0)
@@ -263,8 +263,11 @@ def test_dispatchers_refuse_misuse() -> None:
         made.__init__("k", (), (), {})  # type: ignore[misc] # the misuse under test
     with pytest.raises(TypeError):
         _core.Dispatcher("k", (("x",),), (), {})  # type: ignore[arg-type] # the misuse under test
-    with pytest.raises(ValueError, match="at most 512"):
+    with pytest.raises(ValueError, match="at most 512 params and options, got 513"):
         _core.Dispatcher("k", tuple((f"x{i}", False) for i in range(513)), (), {})
+    for names, options in ((("x", "x"), ()), (("x", "num_warps"), ("num_warps",)), (("stream",), ())):
+        with pytest.raises(ValueError, match=f"of different names, got '{names[-1]}' twice"):
+            _core.Dispatcher("k", tuple((name, False) for name in names), options, {})
 
 
 def test_errors_before_a_driver_is_loaded_need_none() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from nojit.runtime.errors import (
     ArgumentError,
+    BundleError,
     NoMatchingVariantError,
 )
 from nojit.runtime.kernel import Kernel
@@ -130,3 +131,49 @@ def test_a_grid_that_cannot_be_computed_says_why(make: Make) -> None:
 def test_a_zero_grid_launches_nothing(make: Make, tensor: Any, fakecuda: FakeCuda, grid: tuple[int, ...]) -> None:
     make()[grid](tensor(0x1000), tensor(0x2000), 5)
     assert fakecuda.launch_count() == 0
+
+
+@pytest.mark.parametrize("name", ["num_stages", "stream"])
+def test_a_param_of_a_name_that_calls_keep_is_refused(make: Make, name: str) -> None:
+    message = f"expected params, options and stream of different names, got '{name}' twice - at .* kernel add"
+    with pytest.raises(BundleError, match=message):
+        make({"n": "i32", name: "i32"})
+
+
+def ints(count: int) -> dict[str, str]:
+    return {f"n{i}": "i32" for i in range(count)}
+
+
+CONSTEXPRS = {f"C{i}": 1 for i in range(64)}
+KINDS = [f"tensordesc<fp16[{2**i},{2**j}]>" for i in range(8) for j in range(8)][:61]
+# the table, what is asked of the kernel, and what is refused
+TOO_MUCH: dict[str, tuple[dict[str, Any], Callable[[Kernel], Any], str]] = {
+    "params": ({"params": ints(510)}, lambda k: k, "512 params and options, got 513"),
+    "types": (
+        {"params": {"x": "{kind}"}, "matrix": {"kind": KINDS}},
+        lambda k: k[(1,)](0x1000),
+        "60 types of one param, got 61",
+    ),
+    "leaves": ({"params": {"t": f"({','.join(['i32'] * 257)})"}}, lambda k: k[(1,)](1), "256 leaves"),
+    "facts": (
+        {
+            "params": dict.fromkeys((f"t{i}" for i in range(250)), "(i32)") | dict.fromkeys(CONSTEXPRS, "constexpr"),
+            "configs": [CONSTEXPRS],
+        },
+        lambda k: k[(1,)](*[(1,)] * 250),
+        "2048 words of facts that choose a variant, got 2",
+    ),
+    "maps": (
+        {"params": dict.fromkeys((f"d{i}" for i in range(17)), "tensordesc<fp16[16]>")},
+        lambda k: k._plan_of(0, 0),
+        "16 tensor maps, got 17",
+    ),
+}
+
+
+@pytest.mark.parametrize(("table", "use", "message"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_table_of_more_than_the_core_takes_is_refused(
+    make: Make, table: dict[str, Any], use: Callable[[Kernel], Any], message: str
+) -> None:
+    with pytest.raises(BundleError, match=rf"expected .*at most {message}.* - at .* kernel add"):
+        use(make(**table))
