@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from nojit.runtime import expr
+from nojit.runtime.errors import shown, typed
 from nojit.runtime.record import Record
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
 from nojit.runtime.values import DType, FunctionRef, Value
@@ -60,7 +61,7 @@ class Argument(Record):
         if self.kind == "descriptor":
             shape = self.value if isinstance(self.value, tuple) else ()
             return f"a tensor descriptor of {self.dtype}[{','.join(str(size or 'any') for size in shape)}]"
-        return "None" if self.kind == "none" else f"{self.kind} {self.value!r}"
+        return "None" if self.kind == "none" else typed(self.value)
 
 
 class CallFacts(Record):
@@ -98,7 +99,7 @@ def mismatch(slot_type: str, argument: Argument) -> str:
         fits = kind == "bool"
     elif slot_type in _FLOATS:
         if kind == "int":
-            return f"expected {slot_type}, got {argument}; pass {argument.value}.0"
+            return f"expected {slot_type}, got {argument}; pass {shown(argument.value)}.0"
         fits = kind == "float"
     elif is_tuple(slot_type):
         return _tuple_mismatch(slot_type, argument)

@@ -41,6 +41,8 @@ __all__ = [
     "SettingError",
     "TuningError",
     "did_you_mean",
+    "shown",
+    "typed",
 ]
 
 
@@ -194,3 +196,17 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: object) -> str:
+    """Write a value for a message: the type alone where Python does not write it, an int of more than 4,300 digits say."""
+    try:
+        return repr(value)
+    except ValueError:
+        return type(value).__name__
+
+
+def typed(value: object) -> str:
+    """Write a value for a message behind its type, ``int 3``; as `shown`."""
+    text, name = shown(value), type(value).__name__
+    return name if text == name else f"{name} {text}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
+from nojit.runtime.errors import typed
 from nojit.runtime.record import Record
 from nojit.runtime.values import identity
 
@@ -139,7 +140,7 @@ def describe(value: Value) -> str:
         return "none"
     if isinstance(value, bool):
         return f"bool {str(value).lower()}"
-    return f"{type(value).__name__} {value!r}"
+    return typed(value)
 
 
 def same(left: Value, right: Value) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from nojit.runtime import expr
 from nojit.runtime.call import Argument, CallFacts, accepts
-from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.jit import MissWarning, UnavailableError, function_of, load, policy
 from nojit.runtime.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
 from nojit.runtime.record import Record
@@ -254,7 +254,7 @@ def _grid_of(
         given = handed.grid(meta)
         sides = tuple(given) if isinstance(given, tuple | list) else ()
         if not (1 <= len(sides) <= 3 and all(hasattr(side, "__index__") for side in sides)):
-            raise ArgumentError("expected a grid of 1 to 3 ints, or a callable", got=repr(given), where=where)
+            raise ArgumentError("expected a grid of 1 to 3 ints, or a callable", got=shown(given), where=where)
         return tuple(side.__index__() for side in sides)
     if not table.grid:
         raise ArgumentError("the bundle has no grid for this kernel: expected kernel[grid](...)", where=where)
@@ -265,7 +265,7 @@ def _side_of(text: str, number: int, names: Mapping[str, expr.Value], where: str
     value = value_of(text, names)
     if type(value) is int:
         return value
-    raise ArgumentError(f"expected an int for grid[{number}], which is {text!r}", got=repr(value), where=where)
+    raise ArgumentError(f"expected an int for grid[{number}], which is {text!r}", got=shown(value), where=where)
 
 
 @contextmanager

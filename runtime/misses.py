@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nojit.runtime.call import NONE, Argument, accepts, expression_value, hint_holds, leaf_of, mismatch
-from nojit.runtime.errors import NoMatchingVariantError
+from nojit.runtime.errors import NoMatchingVariantError, shown
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
@@ -115,7 +115,7 @@ def _derived_faults(selection: Selection, meaning: int, config: int, derived: in
         if isinstance(value, ExpressionError):
             faults.append(f"{item.name} is {item.expression!r}, which cannot be evaluated: {value.message}")
         elif identity(value) != identity(expression_value(built)):
-            faults.append(f"{item.name} is {spell(built)}, {item.expression!r} gives {value!r}")
+            faults.append(f"{item.name} is {spell(built)}, {item.expression!r} gives {shown(value)}")
     return faults
 
 
@@ -155,9 +155,9 @@ def _type_remedy(selection: Selection, name: str) -> str:
         return f'{name} = "*{{{axis.name}}}?"' if axis else f'{name} = "{types[0]}?"'
     if argument.kind == "int":
         wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
-        return (
-            f'{name} = "{wide}"' if wide else f"an int type for {name} that holds {argument.value}, and there is none"
-        )
+        if wide is None:
+            return f"an int type for {name} that holds {shown(argument.value)}, and there is none"
+        return f'{name} = "{wide}"'
     if argument.kind == "pointer" and axis and argument.dtype not in axis.values:
         return f"{axis.name} = [{', '.join(map(_toml, (*axis.values, argument.dtype)))}]"
     return f'{name} = "{_spelling(argument, types[0])}"'
@@ -223,7 +223,7 @@ def _derived_remedy(selection: Selection, meaning: int, config: int) -> str:
         if isinstance(value, ExpressionError):
             return f"a value for {item.name} that this call gives: {value}"
         if identity(value) not in {identity(expression_value(other)) for other in built}:
-            lines.append(f"{item.name} with {value!r} among its values")
+            lines.append(f"{item.name} with {shown(value)} among its values")
     return " and ".join(lines) or "the derived values that this call gives, which an `exclude` leaves out"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import Argument, CallFacts, expression_value
-from nojit.runtime.errors import ArgumentError, BundleError
+from nojit.runtime.errors import ArgumentError, BundleError, typed
 from nojit.runtime.images import Source
 from nojit.runtime.keys import Interner, row_names, row_programs
 from nojit.runtime.record import Record
@@ -90,6 +90,6 @@ def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) ->
     except expr.ExpressionError as error:
         got = error.message
     else:
-        got = f"{type(value).__name__} {value!r}"
+        got = typed(value)
     what = f"expected an int for grid[{dimension}], which is {text!r}"
     return ArgumentError(what, got=got, where=f"kernel {table.kernel}")

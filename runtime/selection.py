@@ -23,7 +23,7 @@ from nojit.runtime.call import (
     leaf_of,
     slot_bits,
 )
-from nojit.runtime.errors import ArgumentError
+from nojit.runtime.errors import ArgumentError, shown
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.preference import Preference, Ranks
 from nojit.runtime.refusals import check_kinds, check_names, check_untyped
@@ -262,8 +262,11 @@ def _place(values: tuple[Value, ...], value: Value) -> int | None:
 
 def _with(expression: expr.Expression, names: dict[str, expr.Value]) -> str:
     """Show what the names of an expression stand for."""
-    shown = [
-        f"{name} = {hex(value.address) if isinstance(value, expr.Pointer) else value}"
-        for name, value in ((name, names.get(name)) for name in sorted(expression.names))
-    ]
-    return f" ({', '.join(shown)})" if shown else ""
+    words = [f"{name} = {_plain(names.get(name))}" for name in sorted(expression.names)]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _plain(value: expr.Value) -> str:
+    if isinstance(value, expr.Pointer):
+        return hex(value.address)
+    return value if isinstance(value, str) else shown(value)

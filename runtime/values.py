@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Any, TypeAlias
 
+from nojit.runtime.errors import shown
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, fields, items, refuse, text
 
@@ -46,7 +47,7 @@ def spell(value: Value) -> str:
     """Write a value the way messages and labels show it."""
     if isinstance(value, DType | FunctionRef):
         return value.name
-    return repr(value)
+    return shown(value)
 
 
 def encode_value(value: Value) -> Json:

@@ -166,6 +166,10 @@ PyObject *nj_describe(PyObject *object)
         return PyUnicode_FromString(type);
     }
     PyObject *shown = PyObject_Repr(object);
+    if (shown == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) { /* an int of more digits than Python writes */
+        PyErr_Clear();
+        return PyUnicode_FromString(type);
+    }
     PyObject *cut = shown == NULL ? NULL : PyUnicode_Substring(shown, 0, 80);
     PyObject *text = cut == NULL ? NULL : PyUnicode_FromFormat("%s %U", type, cut);
     Py_XDECREF(shown);

@@ -100,6 +100,33 @@ def test_a_wrong_call_says_what_was_expected(
     assert fakecuda.launch_count() == 0
 
 
+HUGE = 10**5000
+HUGE_CALLS: dict[str, tuple[Callable[[Kernel], Any], str]] = {
+    "int": (lambda k: k[(1,)](HUGE, 1.0, (1,), 0x1000, 2), "expected i32, got int, which does not fit"),
+    "float": (lambda k: k[(1,)](1, HUGE, (1,), 0x1000, 2), r"expected fp32, got int; pass int\.0"),
+    "member": (lambda k: k[(1,)](1, 1.0, (HUGE,), 0x1000, 2), "member 0: expected i32, got int, which does not fit"),
+    "address": (lambda k: k[(1,)](1, 1.0, (1,), HUGE, 2), r"expected \*fp16, got int"),
+    "matrix": (lambda k: k[(1,)](1, 1.0, (1,), 0x1000, HUGE), "MODE is 2, got int"),
+    "config": (lambda k: k[(1,)](1, 1.0, (1,), 0x1000, 2, BLOCK=HUGE), "BLOCK is 16, got int"),
+    "option": (lambda k: k[(1,)](1, 1.0, (1,), 0x1000, 2, num_warps=HUGE), "num_warps is 4, got int"),
+    "grid": (lambda k: k[(HUGE,)](1, 1.0, (1,), 0x1000, 2), r"expected an int, got int - at argument grid\[0\]"),
+    "computed grid": (lambda k: k[lambda _: (HUGE,)](1, 1.0, (1,), 0x1000, 2), "expected an int, got int"),
+    "stream": (lambda k: k[(1,)](1, 1.0, (1,), 0x1000, 2, stream=HUGE), "expected a stream"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), HUGE_CALLS.values(), ids=HUGE_CALLS)
+def test_an_int_that_python_does_not_write_is_refused_like_any_other(
+    make: Make, fakecuda: FakeCuda, call: Callable[[Kernel], Any], message: str
+) -> None:
+    params = {"n": "i32", "f": "fp32", "t": "(i32)", "x": "*fp16", "MODE": "constexpr", "BLOCK": "constexpr"}
+    configs = [{"BLOCK": 16, "num_warps": 4, "requires": "n < MODE * 100"}]
+    add = make(params, matrix={"MODE": [2]}, configs=configs, hints=[{"n": 16}])
+    with pytest.raises((ArgumentError, NoMatchingVariantError), match=message):
+        call(add)
+    assert fakecuda.launch_count() == 0
+
+
 def test_a_matrix_constexpr_is_never_chosen_for_the_caller(make: Make, fakecuda: FakeCuda) -> None:
     add = make({"n": "i32", "CAUSAL": "constexpr"}, matrix={"CAUSAL": [False, True]})
     with pytest.raises(ArgumentError, match="expected a value for CAUSAL, one of False, True"):
