@@ -152,8 +152,10 @@ void nj_driver_error(const char *call, int code, const char *name, PyObject *wha
         Py_CLEAR(kwargs);
     }
     Py_XDECREF(place);
-    raise_instance(classes.driver_error, Py_BuildValue("(sis)", call, code, name == NULL ? "unknown error" : name),
-                   kwargs);
+    const char *known = name == NULL ? "unknown error" : name;
+    /* what dlopen says quotes a path, whose bytes may be anything, and may be cut anywhere */
+    PyObject *text = PyUnicode_DecodeUTF8(known, (Py_ssize_t)strlen(known), "backslashreplace");
+    raise_instance(classes.driver_error, text == NULL ? NULL : Py_BuildValue("(siN)", call, code, text), kwargs);
 }
 
 PyObject *nj_describe(PyObject *object)

@@ -129,6 +129,10 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     [
         ({"NOJIT_LIBCUDA": "/nowhere/libcuda.so.1"}, "expected a CUDA driver of version 12.0 or later"),
         ({"NOJIT_LIBCUDA": "libm.so.6"}, "no cuInit"),
+        ({"NOJIT_LIBCUDA": "/nowhere/\udcff.so"}, r"/nowhere/\xff.so: cannot open"),
+        # longer than what is kept of a message, whose end falls into a letter for one of the two
+        ({"NOJIT_LIBCUDA": "/nowhere/" + 400 * "é"}, "expected a CUDA driver of version 12.0 or later"),
+        ({"NOJIT_LIBCUDA": "/nowhere/x" + 400 * "é"}, "expected a CUDA driver of version 12.0 or later"),
         ({"FAKECUDA_FAIL": "cuInit:0:999"}, "cuInit failed, got CUDA_ERROR_UNKNOWN (999)"),
         ({"FAKECUDA_FAIL": "cuDevicePrimaryCtxRetain:0:2"}, "cuDevicePrimaryCtxRetain failed"),
         ({"FAKECUDA_FAIL": "cuCtxGetCurrent:0:2"}, "cuCtxGetCurrent failed"),
