@@ -87,7 +87,7 @@ static int view(PyObject *object, DLTensor *out)
         PyErr_Clear();
         return 0;
     }
-    return 1;
+    return !nj_lacks_memory(out);
 }
 
 int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tensor)

@@ -63,9 +63,12 @@ static nj_dtype dtype_of(DLDataType type)
     return dtype == NJ_DTYPE_NONE ? NJ_DTYPE_COUNT : dtype;
 }
 
-/* Reads a device that is no ordinal. Not inline: nearly all are one. */
-static __attribute__((noinline)) int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)
+static int read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, int *out)
 {
+    if (device.device_type == kDLCUDA && device.device_id >= 0) {
+        *out = device.device_id; /* of an empty tensor */
+        return 1;
+    }
     if (device.device_type == kDLCUDA) {
         PyObject *got = PyUnicode_FromFormat("cuda:%d", (int)device.device_id);
         nj_refuse(kernel, argument, got, "expected a device such as cuda:0");
@@ -87,7 +90,19 @@ static const DLTensor *find_seen(const nj_seen *seen, PyObject *object)
     return NULL;
 }
 
-/* A view of the tensor without shape and strides, which may be gone by the time this returns. */
+/* Reads where a tensor lies that has no memory, or on no ordinal. Not inline: nearly none are like this. */
+static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *object, PyObject *kernel,
+                                              PyObject *argument, int *device)
+{
+    if (nj_lacks_memory(view)) {
+        nj_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(object)->tp_name), "expected a tensor with memory");
+        return -1;
+    }
+    return read_odd_device(view->device, kernel, argument, device);
+}
+
+/* A view of the tensor whose strides may be gone by the time this returns; its shape says no more than whether there are
+ * elements. */
 static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
 {
     if (api->dltensor_from_py_object_no_sync != NULL) {
@@ -98,6 +113,10 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
         return -1;
     }
     *raw = managed->dl_tensor;
+    static const int64_t nothing[] = {0};
+    bool empty = raw->data == NULL && !nj_lacks_memory(raw);
+    raw->ndim = empty;
+    raw->shape = (int64_t *)nothing;
     if (managed->deleter != NULL) {
         managed->deleter(managed);
     }
@@ -125,8 +144,8 @@ static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kerne
     tensor->value = (nj_value){
         .tag = NJ_TAG_POINTER, .dtype = (uint8_t)dtype, .bits = (int64_t)((uintptr_t)raw.data + raw.byte_offset)};
     tensor->device = raw.device.device_id;
-    bool ordinal = raw.device.device_type == kDLCUDA && raw.device.device_id >= 0;
-    return ordinal ? 1 : read_odd_device(raw.device, kernel, argument, &tensor->device);
+    bool plain = raw.device.device_type == kDLCUDA && raw.device.device_id >= 0 && raw.data != NULL;
+    return plain ? 1 : read_odd(&raw, object, kernel, argument, &tensor->device);
 }
 
 /* Takes an int as an address. */

@@ -35,6 +35,16 @@ typedef struct {
     Py_ssize_t count;
 } nj_seen;
 
+/* Whether a tensor has elements, but no memory: a framework's stand-ins for tensors, say. */
+static inline bool nj_lacks_memory(const DLTensor *view)
+{
+    bool lacks = view->data == NULL;
+    for (int32_t i = 0; i < view->ndim && lacks; i++) {
+        lacks = view->shape[i] != 0;
+    }
+    return lacks;
+}
+
 /* What kind of thing an object is, by its type: 0, or -1 with an exception raised. */
 int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
 

@@ -163,7 +163,7 @@ def test_objects_of_one_type_can_be_tensor_and_descriptor(
 # together at most 2^62 bytes
 SIZES = st.one_of(st.integers(1, 2**22), st.integers(1, 2000))
 GEOMETRY = st.tuples(
-    st.integers(0, 2**48).map(lambda number: number * 16),
+    st.integers(1, 2**48).map(lambda number: number * 16),
     st.tuples(SIZES, SIZES),
     st.one_of(*(st.integers(0, 2**bits).map(lambda number: number * 8) for bits in (8, 35)), st.just(2**39 - 8)),
     st.booleans(),

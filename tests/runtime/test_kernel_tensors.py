@@ -125,6 +125,33 @@ def test_views_and_managed_memory_are_tensors_too(
         add[(1,)](faketorch.ForeignTensor(0x5000), tensor(0x1000))
 
 
+def test_a_tensor_that_has_elements_and_no_memory_is_refused(
+    make: Make, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    add = make({"x": "*fp16"})
+    for kind in (faketorch.Tensor, faketorch.SlowTensor):
+        for shape in ((), (4,), (2, 3)):
+            for call in (add[(1,)], add.explain):
+                with pytest.raises(ArgumentError, match=r"expected a tensor with memory, got .* - at argument x"):
+                    call(kind(0, shape=shape))
+        for device in (0, 1):
+            add[(1,)](kind(0, shape=(4, 0), device=device))
+            assert (fakecuda.last_launch().device, fakecuda.last_launch().ints()[0]) == (device, 0)
+    assert fakecuda.launch_count() == 4
+
+
+def test_stand_ins_of_torch_are_refused(make: Make, fakecuda: FakeCuda) -> None:
+    torch = pytest.importorskip("torch", minversion="2.10")
+    fake = pytest.importorskip("torch._subclasses.fake_tensor")
+    add = make({"x": "*fp32"})
+    with fake.FakeTensorMode(), pytest.raises(ArgumentError, match="expected a tensor with memory, got FakeTensor"):
+        add[(1,)](torch.empty(4, device="cuda:0"))
+    with pytest.raises(ArgumentError, match="expected a tensor with memory, got Tensor"):
+        add.explain(torch._efficientzerotensor(4))
+    assert add.explain(torch.empty(0)).chosen
+    assert fakecuda.launch_count() == 0
+
+
 def test_a_framework_that_fails_is_quoted(make: Make, tensor: Any, faketorch: ModuleType) -> None:
     faketorch.fail("export")
     with pytest.raises(ArgumentError, match="BufferError: faketorch was told to fail - at argument x") as caught:

@@ -154,6 +154,16 @@ def test_states_are_asked_at_each_call(faketorch: ModuleType) -> None:
         memo(x, None)
 
 
+def test_a_tensor_without_memory_is_not_plain(faketorch: ModuleType) -> None:
+    plain = _core.Plain(faketorch.Tensor, property(lambda _: False), lambda _: False, lambda: True, ())
+    memo = _core.Memo(plain, (), 1, 8, True)
+    for shape, is_plain in (((4,), False), ((), False), ((4, 0), True)):
+        x = faketorch.Tensor(0, "float16", shape)
+        assert plain({"cuda"}, x) is is_plain
+        memo.remember(_core.Recipe(1, (), (0,)), x, None)
+        assert memo(x, None) is (x if is_plain else None)
+
+
 @pytest.mark.parametrize(
     ("address", "shape", "strides", "made"),
     [
