@@ -14,9 +14,6 @@ from nojit.runtime.table import Missing, Param
 
 __all__ = ["KernelSource", "SourcePlace", "check_params", "check_variant"]
 
-# what a call passes by name beside the params
-_BESIDE = (*TUNABLE, "stream")
-
 
 @dataclass(frozen=True, slots=True)
 class KernelSource:
@@ -46,14 +43,14 @@ class SourcePlace:
 
 
 def check_params(source: KernelSource, where: str) -> None:
-    """Refuse a function with a param of a name that means something else in a call or in a config.
+    """Refuse a function with a param that is called as an option: calls, configs and expressions mean that by the name.
 
     Raises:
         ManifestError: it has one.
     """
     for param in source.params:
-        if param.name in _BESIDE:
-            what = f"expected {source.name} to have no param of a name that calls keep ({', '.join(_BESIDE)})"
+        if param.name in TUNABLE:
+            what = f"expected {source.name} to have no param of an option's name ({', '.join(TUNABLE)})"
             raise ManifestError(what, got=repr(param.name), where=where)
 
 

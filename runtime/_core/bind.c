@@ -7,7 +7,7 @@
  * function and write interned names, so that the first look from `start` on finds it. */
 static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ssize_t start)
 {
-    Py_ssize_t count = signature->count + 1;
+    Py_ssize_t count = signature->name_count;
     for (Py_ssize_t i = start; i < count; i++) {
         if (signature->names[i] == name) {
             return i;

@@ -21,7 +21,8 @@ typedef struct {
     PyObject *kernel;       /* its name */
     Py_ssize_t param_count; /* in the function's order, constexprs included */
     Py_ssize_t count;       /* params, then options */
-    PyObject **names;       /* `count` of them, then "stream"; each once */
+    Py_ssize_t name_count;  /* of the names that keywords mean: without "stream" where a param is called so */
+    PyObject **names;       /* `count` of them, each once, then "stream" */
     PyObject **defaults;    /* of the params; NULL where there is none */
     bool *constexprs;       /* which of the params are */
     PyObject *interned;     /* dict from str to id: the strings that some variant or expression knows */

@@ -36,15 +36,18 @@ static int read_names(nj_signature *signature, PyObject *params, PyObject *optio
     return signature->names[signature->count] == NULL ? -1 : 0;
 }
 
-/* Requires each name once: a keyword could stand for either of two. */
-static int check_names(const nj_signature *signature)
+/* Requires each name once, since a keyword could stand for either of two; but a param may be called "stream", and is then
+ * what the keyword means. */
+static int check_names(nj_signature *signature)
 {
     PyObject *met = PySet_New(NULL);
     int status = met == NULL ? -1 : 0;
+    signature->name_count = 0;
     for (Py_ssize_t i = 0; i <= signature->count && status == 0; i++) {
         status = PySet_Add(met, signature->names[i]);
-        if (status == 0 && PySet_GET_SIZE(met) == i) {
-            PyErr_Format(PyExc_ValueError, "expected params, options and stream of different names, got %R twice",
+        signature->name_count = status == 0 ? PySet_GET_SIZE(met) : 0;
+        if (status == 0 && i < signature->count && signature->name_count == i) {
+            PyErr_Format(PyExc_ValueError, "expected params and options of different names, got %R twice",
                          signature->names[i]);
             status = -1;
         }

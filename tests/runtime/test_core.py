@@ -265,7 +265,7 @@ def test_dispatchers_refuse_misuse() -> None:
         _core.Dispatcher("k", (("x",),), (), {})  # type: ignore[arg-type] # the misuse under test
     with pytest.raises(ValueError, match="at most 512 params and options, got 513"):
         _core.Dispatcher("k", tuple((f"x{i}", False) for i in range(513)), (), {})
-    for names, options in ((("x", "x"), ()), (("x", "num_warps"), ("num_warps",)), (("stream",), ())):
+    for names, options in ((("x", "x"), ()), (("x", "num_warps"), ("num_warps",))):
         with pytest.raises(ValueError, match=f"of different names, got '{names[-1]}' twice"):
             _core.Dispatcher("k", tuple((name, False) for name in names), options, {})
 

@@ -96,9 +96,13 @@ def test_defaults_of_params_are_used(make: Make, tensor: Any, fakecuda: FakeCuda
 
 
 def test_a_param_may_be_called_stream(make: Make, fakecuda: FakeCuda) -> None:
-    make({"stream": "i32"})[(1,)](stream=7)
-    assert fakecuda.last_launch().ints()[0] == 7
-    assert fakecuda.last_launch().stream == 0
+    add = make({"stream": "i32", "n": "i32"}, defaults={"stream": 5})
+    add[(1,)](stream=7, n=1)
+    add[(1,)](n=1, stream=7)
+    add[(1,)](n=1, **{chr(ord("s")) + "tream": 7})
+    add.bind((1,), n=1, stream=7)()
+    assert [launch.ints()[:2] for launch in fakecuda.launches()] == [(7, 1)] * 4
+    assert {launch.stream for launch in fakecuda.launches()} == {0}
 
 
 # which variant runs
