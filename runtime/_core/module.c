@@ -195,19 +195,28 @@ static PyMethodDef functions[] = {
     {NULL},
 };
 
+/* Whether the module was made. Its types are the process's: a second one would take them from the kernels of the first. */
+static atomic_bool made;
+
 static int add_types(PyObject *module)
 {
+    if (atomic_load(&made)) {
+        PyErr_SetString(PyExc_ImportError, "expected nojit.runtime to be imported once in a process");
+        return -1;
+    }
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
         nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_meaning_init() < 0) {
         return -1;
     }
-    return PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||
-                   PyModule_AddIntConstant(module, "OPAQUE_KIND_SHIFT", NJ_OPAQUE_KIND_SHIFT) < 0 ||
-                   PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0
-               ? -1
-               : 0;
+    if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||
+        PyModule_AddIntConstant(module, "OPAQUE_KIND_SHIFT", NJ_OPAQUE_KIND_SHIFT) < 0 ||
+        PyModule_AddIntConstant(module, "ARGUMENTS_MAX", NJ_ARGUMENTS_MAX) < 0) {
+        return -1;
+    }
+    atomic_store(&made, true);
+    return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

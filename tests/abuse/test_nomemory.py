@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -88,3 +89,34 @@ def test_a_first_launch(bundle_path: Path, fakecuda: FakeCuda, faketorch: Module
     assert sys.getrefcount(x) == before
     for bundle in bundles:
         bundle.close()
+
+
+IMPORTS = """
+import _testcapi
+from importlib.util import find_spec, module_from_spec
+import nojit.runtime.errors
+spec, refused = find_spec("nojit.runtime._core"), 0
+for allocation in range(100_000):
+    module = module_from_spec(spec)
+    _testcapi.set_nomemory(allocation, allocation + 1)
+    try:
+        spec.loader.exec_module(module)
+        break
+    # CPython 3.11 forgets to raise where it has no room for the name of a type
+    except (MemoryError, SystemError):
+        refused += 1
+    finally:
+        _testcapi.remove_mem_hooks()
+print(refused > 100, module.Dispatcher("k", (("x", False),), (), {}).name)
+try:
+    spec.loader.exec_module(module_from_spec(spec))
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_an_import_may_be_tried_again_until_it_is_done() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["True k", "expected nojit.runtime to be imported once in a process"], (
+        done.stderr
+    )

@@ -71,6 +71,32 @@ def add_path(tmp_path: Path) -> Path:
     return make_bundle(tmp_path / "add.nojit", kernel("add", **VECTOR_ADD))
 
 
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another interpreter"])
+def test_a_second_import_is_refused_and_kernels_go_on(fakecuda: FakeCuda, add_path: Path, elsewhere: bool) -> None:
+    again = """
+modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("nojit")}
+try:
+    import nojit.runtime._core
+except ImportError as error:
+    print(f"ImportError: {error}")
+sys.modules.update(modules)
+"""
+    if elsewhere:
+        pytest.importorskip("_xxsubinterpreters", reason="this Python calls it otherwise")
+        again = """
+import _xxsubinterpreters as interpreters
+try:
+    interpreters.run_string(interpreters.create(), f"import sys; sys.path[:0] = {sys.path}; import nojit.runtime._core")
+except interpreters.RunFailedError as error:
+    print(str(error).replace("<class 'ImportError'>", "ImportError"))
+"""
+    launching = "add[(1,)](x, y, 5)\nadd[(1,)](PointerTensor(0x1000, 'fp32'), PointerTensor(0x2000, 'fp32'), 16)\n"
+    line = run_script(f"add[(1,)](x, y, 5)\n{again}\n{launching}", add_path, fakecuda.environment(90))
+    assert line.startswith("ImportError: ")
+    # from Python 3.12 on an interpreter by itself says so
+    assert "to be imported once in a process" in line or "does not support loading in subinterpreters" in line
+
+
 @pytest.mark.parametrize("code", [700, 702, 714, 719])
 def test_a_broken_context_says_that_the_process_must_restart(fakecuda: FakeCuda, add_path: Path, code: int) -> None:
     body = """
