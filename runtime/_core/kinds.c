@@ -1,9 +1,9 @@
-/* What kind of thing an argument is, by its type: worked out once for each type that is met. */
+/* What kind of thing an argument is, by its type: worked out once for each type that is met, where its objects are alike. */
 #include "sync.h"
 #include "tensor.h"
 
 /* Set once by `nj_kinds_init` under the import lock. */
-static PyObject *exchange_api_name, *block_shape_name, *base_name;
+static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_name;
 
 /* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
  * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
@@ -22,7 +22,9 @@ int nj_kinds_init(void)
     Py_XSETREF(exchange_api_name, PyUnicode_InternFromString("__dlpack_c_exchange_api__"));
     Py_XSETREF(block_shape_name, PyUnicode_InternFromString("block_shape"));
     Py_XSETREF(base_name, PyUnicode_InternFromString("base"));
-    return exchange_api_name != NULL && block_shape_name != NULL && base_name != NULL ? 0 : -1;
+    Py_XSETREF(data_ptr_name, PyUnicode_InternFromString("data_ptr"));
+    bool made = exchange_api_name != NULL && block_shape_name != NULL && base_name != NULL && data_ptr_name != NULL;
+    return made ? 0 : -1;
 }
 
 /* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
@@ -89,6 +91,19 @@ static int learn(PyObject *object, known_type *known)
     return found < 0 ? -1 : 0;
 }
 
+/* Whether another object of the type can be of another kind, though neither has a dict: 1, 0, or -1 with an exception. */
+static int may_differ(const known_type *learnt)
+{
+    if (learnt->kind == NJ_KIND_EXCHANGE) {
+        return 0;
+    }
+    if (learnt->type->tp_getattro != PyObject_GenericGetAttr) { /* a proxy, or a class with __getattr__ */
+        return 1;
+    }
+    /* slots can be left empty */
+    return has_attribute((PyObject *)learnt->type, learnt->kind == NJ_KIND_DESCRIPTOR ? data_ptr_name : block_shape_name);
+}
+
 /* Keeps what was learnt where there is room; another thread may have been faster. */
 static void keep(const known_type *learnt)
 {
@@ -128,10 +143,13 @@ int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api)
         }
     }
     known_type learnt;
-    if (learn(object, &learnt) < 0) {
+    int differs = learn(object, &learnt) < 0 ? -1 : may_differ(&learnt);
+    if (differs < 0) {
         return -1;
     }
-    keep(&learnt);
+    if (differs == 0) {
+        keep(&learnt);
+    }
     *kind = learnt.kind;
     *api = learnt.api;
     return 0;

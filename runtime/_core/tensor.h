@@ -45,7 +45,7 @@ static inline bool nj_lacks_memory(const DLTensor *view)
     return lacks;
 }
 
-/* What kind of thing an object is, by its type: 0, or -1 with an exception raised. */
+/* What kind of thing an object is, by its type unless objects of that differ: 0, or -1 with an exception raised. */
 int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api);
 
 /* Whether this very object has what a descriptor has: 1, 0, or -1 with an exception raised. */

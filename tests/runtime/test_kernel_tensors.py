@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from nojit.runtime import loader
+from nojit.runtime import TensorDescriptor, loader
 from nojit.runtime.errors import (
     ArgumentError,
     DriverError,
@@ -150,6 +152,50 @@ def test_stand_ins_of_torch_are_refused(make: Make, fakecuda: FakeCuda) -> None:
         add.explain(torch._efficientzerotensor(4))
     assert add.explain(torch.empty(0)).chosen
     assert fakecuda.launch_count() == 0
+
+
+def forwarding() -> Callable[[Any], Any]:
+    class Forwarding:
+        __slots__ = ("to",)
+
+        def __init__(self, to: Any) -> None:
+            self.to = to
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.to, name)
+
+    return Forwarding
+
+
+def slotted() -> Callable[[Any], Any]:
+    class Slotted:
+        __slots__ = ("base", "block_shape", "data_ptr", "device", "dtype", "shape", "strides")
+
+        def __init__(self, to: Any) -> None:
+            for name in self.__slots__:
+                if hasattr(to, name):
+                    setattr(self, name, getattr(to, name))
+
+    return Slotted
+
+
+class Described(TensorDescriptor):
+    """A descriptor that weak references can be made to."""
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["tensor first", "descriptor first"])
+@pytest.mark.parametrize(
+    "kind", [forwarding, slotted, lambda: weakref.proxy], ids=["__getattr__", "__slots__", "proxy"]
+)
+def test_objects_of_one_type_may_be_tensors_and_descriptors(
+    make: Make, tensor: Any, fakecuda: FakeCuda, kind: Callable[[], Callable[[Any], Any]], order: int
+) -> None:
+    stands_for = kind()
+    take, copy = make({"x": "*fp16"}), make({"x": "tensordesc<fp16[16]>"})
+    pointer, described = PointerTensor(0x1000), Described(tensor(0x2000), [16], [1], [16])
+    for launch, value in [(take, pointer), (copy, described)][::order] * 2:
+        launch[(1,)](stands_for(value))
+    assert fakecuda.launch_count() == 4
 
 
 def test_a_framework_that_fails_is_quoted(make: Make, tensor: Any, faketorch: ModuleType) -> None:
