@@ -91,7 +91,7 @@ static int grow(nj_cache *cache)
 
 int nj_cache_publish(nj_cache *cache, const nj_key *key, nj_plan *plan)
 {
-    if (nj_cache_find(cache, key) != NULL) {
+    if (cache->used >= NJ_ENTRIES_MAX || nj_cache_find(cache, key) != NULL) {
         return 0;
     }
     nj_entry *entry = PyMem_Malloc(sizeof *entry + key->count * sizeof *key->words);

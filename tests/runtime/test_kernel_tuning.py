@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -14,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from nojit.runtime import Bundle, SettingError, TuningError, loader
+from nojit.runtime import Bundle, SettingError, TuningError, _core, loader
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.table import Tuning, TuningTable
 from nojit.runtime.tuning import TuningDecision
@@ -36,6 +37,8 @@ TABLE = TuningTable(H200, BLOCKS)
 OTHER = TuningTable(SMALL, (TuningBlock.of((0,), (TuningRow((16, 16), (2,), (0,)),)),))
 PARAMS = {"x": "*{dtype}", "n": "i64", "m": "i64", "BLOCK": "constexpr"}
 CONFIGS = [{"BLOCK": 64, "num_warps": 1}, {"BLOCK": 128, "num_warps": 2}, {"BLOCK": 256, "num_warps": 4}]
+# of one kernel and device that the core remembers
+KEYS_MAX = 65_536
 # threads of a block, by config
 THREADS = (32, 64, 128)
 
@@ -444,3 +447,20 @@ def test_the_variable_is_0_or_1(open_bundle: Open, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NOJIT_BATCH_INVARIANT", "true")
     with pytest.raises(SettingError, match="expected 0 or 1, got 'true' - at NOJIT_BATCH_INVARIANT"):
         open_bundle(tuned(TABLE))
+
+
+def test_keys_without_end_are_remembered_up_to_a_limit(open_bundle: Open, fakecuda: FakeCuda) -> None:
+    table = TuningTable(H200, (TuningBlock.of((0,), (TuningRow((5,), (1, 0), (0, 9)),)),))
+    made = kernel(
+        "grow", {"n": "i32", "BLOCK": "constexpr"}, configs=CONFIGS[:2], tuning=Tuning(("n",), "exact", (table,))
+    )
+    grow = open_bundle(made).kernel("grow")
+    launch = grow.bind((1,))
+    for n in range(KEYS_MAX + 10):
+        launch(n)
+    (spec,) = [referent for referent in gc.get_referents(grow) if isinstance(referent, _core.Spec)]
+    assert len(spec) == KEYS_MAX
+    for n in (5, KEYS_MAX + 5, KEYS_MAX + 5):
+        launch(n)
+        assert fakecuda.last_launch().ints()[0] == n
+    assert len(spec) == KEYS_MAX
