@@ -1,6 +1,7 @@
 /* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`. */
 #include "dispatcher.h"
 
+#include <pthread.h>
 #include <structmember.h>
 
 #include "choosing.h"
@@ -12,21 +13,57 @@
 /* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
  * than the stack holds of ours. */
 #define NESTED_MAX 32
+/* What one of ours takes of it at most, with what the driver and Python put upon it. */
+#define NESTED_BYTES (128 * 1024)
 
 static PyTypeObject *dispatcher_type;
 
 /* How many calls of this thread are under way. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) int nested;
 
+/* Where this thread's stack ends; NULL until it was asked, which for a process's first thread takes reading a file. */
+static _Thread_local char *stack_end;
+
+/* What is left of this thread's stack, in bytes; SIZE_MAX if the platform does not say. */
+static size_t stack_left(void)
+{
+    pthread_attr_t attributes;
+    char here;
+    size_t size;
+    void *lowest;
+    if (stack_end == NULL && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &lowest, &size) == 0) {
+            stack_end = lowest;
+        }
+        pthread_attr_destroy(&attributes);
+    }
+    return stack_end == NULL || &here < stack_end ? SIZE_MAX : (size_t)(&here - stack_end);
+}
+
+/* Counts a call in another. */
+static __attribute__((noinline, cold)) bool nest_deeper(void)
+{
+    if (nested >= NESTED_MAX) {
+        PyErr_Format(PyExc_RecursionError, "expected calls of kernels at most %d deep in one another", NESTED_MAX);
+        return false;
+    }
+    if (stack_left() < NESTED_BYTES) {
+        PyErr_Format(PyExc_RecursionError,
+                     "expected room on the thread's stack for a call of a kernel in another, got %d of them", nested);
+        return false;
+    }
+    nested++;
+    return true;
+}
+
 /* Counts a call; false with RecursionError raised where there are too many. `nested` goes down when it ends. */
 static inline bool nest(void)
 {
-    if (nested < NESTED_MAX) {
-        nested++;
-        return true;
+    if (nested > 0) {
+        return nest_deeper();
     }
-    PyErr_Format(PyExc_RecursionError, "expected calls of kernels at most %d deep in one another", NESTED_MAX);
-    return false;
+    nested = 1;
+    return true;
 }
 
 int nj_dispatcher_check(const nj_dispatcher *self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +96,30 @@ def test_launches_without_end_are_an_error_and_the_next_one_works(
     before = fakecuda.launch_count()
     add[(1,)](tensor(0x1000))
     assert fakecuda.launch_count() == before + 1
+
+
+@pytest.mark.parametrize("stack_bytes", [1 << 18, 1 << 19])
+def test_a_small_stack_ends_launches_sooner(make: Make, tensor: Any, fakecuda: FakeCuda, stack_bytes: int) -> None:
+    add = make({"x": "*fp16"})
+    ended: list[str] = []
+
+    def run() -> None:
+        for _ in range(2):
+            with pytest.raises(RecursionError) as caught:
+                by_grid(add, tensor)
+            ended.append(str(caught.value))
+
+    before = threading.stack_size(stack_bytes)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    words = r"expected room on the thread's stack for a call of a kernel in another, got \d+ of them"
+    assert [bool(re.fullmatch(words, message)) for message in ended] == [True, True]
+    add[(1,)](tensor(0x1000))
+    assert fakecuda.launch_count() == 1
 
 
 def test_a_hook_can_launch(make: Make, fakecuda: FakeCuda) -> None:
