@@ -121,6 +121,8 @@ def _check_params(function: Any, table: KernelTable) -> None:
         raise UnavailableError(
             f"its function has the params {', '.join(names)}, and the bundle's has {', '.join(built)}"
         )
+    if "stream" in built:
+        raise UnavailableError("Triton takes no param by the name stream")
 
 
 # arguments

@@ -699,6 +699,16 @@ def test_a_function_of_other_params_is_another_kernel(make: Make, tensor: Any, p
     assert refused(make(), x, x, 7) == "its function has the params x, out, n, and the bundle's has x, y, n, BLOCK"
 
 
+def test_a_param_called_stream_is_no_stream(make: Make, policy: Set) -> None:
+    policy("jit")
+    function = Function("stream", "n")
+    runtime.register_source("add", function)
+    add = make({"stream": "i32", "n": "i32"})
+    for named in ({"stream": 2**40, "n": 1}, {"n": 1, "stream": 2**40}):
+        assert refused(add, **named) == "Triton takes no param by the name stream"
+    assert function.calls == []
+
+
 def test_what_is_no_tensor_to_triton_is_named(
     make: Make, tensor: Any, faketorch: ModuleType, function: Function, fakecuda: FakeCuda
 ) -> None:
