@@ -28,8 +28,8 @@ typedef struct {
     PyObject *interned;     /* dict from str to id: the strings that some variant or expression knows */
 } nj_signature;
 
-/* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many or one is there twice. `params` are (name, whether it is a constexpr), and a
- * third, the default, where a runtime param has one. */
+/* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many names or one is there
+ * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
                       PyObject *strings);
 void nj_signature_clear(nj_signature *signature);

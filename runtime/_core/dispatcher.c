@@ -48,8 +48,8 @@ static __attribute__((noinline, cold)) bool nest_deeper(void)
         return false;
     }
     if (stack_left() < NESTED_BYTES) {
-        PyErr_Format(PyExc_RecursionError,
-                     "expected room on the thread's stack for a call of a kernel in another, got %d of them", nested);
+        PyErr_Format(PyExc_RecursionError, "expected room on the thread's stack for a call of a kernel within %d others",
+                     nested);
         return false;
     }
     nested++;

@@ -116,7 +116,7 @@ def test_a_small_stack_ends_launches_sooner(make: Make, tensor: Any, fakecuda: F
     finally:
         threading.stack_size(before)
     thread.join()
-    words = r"expected room on the thread's stack for a call of a kernel in another, got \d+ of them"
+    words = r"expected room on the thread's stack for a call of a kernel within \d+ others"
     assert [bool(re.fullmatch(words, message)) for message in ended] == [True, True]
     add[(1,)](tensor(0x1000))
     assert fakecuda.launch_count() == 1

@@ -107,7 +107,8 @@ for allocation in range(100_000):
         refused += 1
     finally:
         _testcapi.remove_mem_hooks()
-print(refused > 100, module.Dispatcher("k", (("x", False),), (), {}).name)
+# a lack of memory that is made up for ends it sooner: for a text that is not interned, say
+print(refused > 0, module.Dispatcher("k", (("x", False),), (), {}).name)
 try:
     spec.loader.exec_module(module_from_spec(spec))
 except ImportError as error:
