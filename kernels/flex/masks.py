@@ -76,7 +76,7 @@ def create_block_mask(
 
     Raises:
         ArgumentError: a type that does not fit.
-        ValueError: a size below 1.
+        ValueError: a size below 1; a function that knows its intervals, and not of all queries and keys.
     """
     where = _device_of(device)
     if not callable(mask_mod):
@@ -130,7 +130,16 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
         return None
     found = [mask_mod.spans(batch, *lengths, device) for batch in range(batches)]
     known = [each for each in found if each is not None]
+    for each in known:
+        _check_spans(each, lengths)
     return Spans(*map(torch.stack, zip(*known, strict=True))) if len(known) == len(found) else None
+
+
+def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
+    """Require an interval of each query and of each key."""
+    for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
+        if table.shape != (count, 2):
+            refuse_value(f"mask_mod.spans: {name}", f"intervals [{count}, 2]", tuple(table.shape))
 
 
 def _narrowed(spans: Spans) -> Spans:

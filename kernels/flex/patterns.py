@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
-from nojit.kernels.arguments import refuse_type
+from nojit.kernels.arguments import refuse_type, refuse_value
 from nojit.kernels.flex.evaluation import MaskMod
 from nojit.kernels.flex.intervals import Spans, clip, intersect
 from torch import Tensor
@@ -97,8 +97,8 @@ class Documents:
     """A query sees the keys of its own document: several sequences packed into one."""
 
     ids: Tensor
-    """The document of each position, integers [L] or [B, L], for queries and keys alike; neighbours if they are equal, or
-    the mask is stored as bitmaps."""
+    """The document of each position, integers [L] or [B, L], for queries and keys alike, L at least as many as there are of
+    either; neighbours if they are equal, or the mask is stored as bitmaps."""
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
         """Say whether a query sees a key."""
@@ -107,8 +107,15 @@ class Documents:
         return self.ids[b, q_idx] == self.ids[b, kv_idx]
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return the documents' ends, for queries and keys alike; None if one is in pieces."""
-        ids = (self.ids if self.ids.dim() == 1 else self.ids[batch]).to(device)[: max(q_len, kv_len)]
+        """Return the documents' ends, for queries and keys alike; None if one is in pieces.
+
+        Raises:
+            ValueError: there are more queries or keys than documents were named for.
+        """
+        count = max(q_len, kv_len)
+        if self.ids.shape[-1] < count:
+            refuse_value("ids", f"the documents of {count} positions", self.ids.shape[-1])
+        ids = (self.ids if self.ids.dim() == 1 else self.ids[batch]).to(device)[:count]
         names, places, counts = ids.unique_consecutive(return_inverse=True, return_counts=True)
         if len(names.unique()) < len(names):
             return None

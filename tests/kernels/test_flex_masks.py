@@ -49,6 +49,13 @@ MASKS = {
 }
 
 
+class OfFewKeys(Causal):
+    """A mask of the caller's own that forgets a key."""
+
+    def spans(self, batch, q_len, kv_len, device):
+        return super().spans(batch, q_len, kv_len - 1, device)
+
+
 def dense(tables, q_len, kv_len):
     """What tables let through, as both of their sides say."""
     rows, keys = torch.arange(q_len)[:, None], torch.arange(kv_len)
@@ -179,6 +186,16 @@ def test_a_mask_that_hides_nothing_may_have_any_length():
             lambda: create_block_mask(Causal(), None, None, 4, 4, "cpu", 0),
             ValueError,
             "BLOCK_SIZE: expected at least 1",
+        ),
+        (
+            lambda: create_block_mask(Documents(IDS), None, None, len(IDS) + 1, 4, "cpu"),
+            ValueError,
+            "ids: expected the documents of 298 positions, got 297",
+        ),
+        (
+            lambda: create_block_mask(OfFewKeys(), None, None, 6, 8, "cpu"),
+            ValueError,
+            r"mask_mod.spans: cols: expected intervals \[8, 2\], got \(7, 2\)",
         ),
         (lambda: and_masks(Causal(), 1), ArgumentError, "mask_mods: expected functions of"),
         (lambda: or_masks("causal"), ArgumentError, "mask_mods: expected functions of"),
