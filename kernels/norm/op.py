@@ -262,6 +262,10 @@ def _backward_sum(ctx: Any, grad: Tensor | None, grad_total: Tensor | None) -> t
     return found, found, of_weight if weighs else None, None
 
 
+def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("rms_norm and add_rms_norm have no second derivative: do not pass create_graph=True")
+
+
 _LIBRARY.define("rms_norm(Tensor input, Tensor? weight, float eps) -> Tensor", tags=_TAGS)
 _LIBRARY.define(
     "add_rms_norm(Tensor input, Tensor residual, Tensor? weight, float eps) -> (Tensor, Tensor)", tags=_TAGS
@@ -279,6 +283,7 @@ for _name, _function, _faked in (
     torch.library.register_fake(f"nojit::{_name}", _faked, lib=_LIBRARY)
 torch.library.register_autograd("nojit::rms_norm", _backward, setup_context=_save, lib=_LIBRARY)
 torch.library.register_autograd("nojit::add_rms_norm", _backward_sum, setup_context=_save_sum, lib=_LIBRARY)
+torch.library.register_autograd("nojit::rms_norm_bwd", _refuse_double_backward, lib=_LIBRARY)
 _op = torch.ops.nojit.rms_norm.default
 _add_op = torch.ops.nojit.add_rms_norm.default
 _backward_op = torch.ops.nojit.rms_norm_bwd.default

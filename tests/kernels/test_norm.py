@@ -131,6 +131,14 @@ class TestGradients:
             for got, expected in zip(found, right, strict=True):
                 torch.testing.assert_close(got, expected)
 
+    @pytest.mark.parametrize("added", [False, True])
+    def test_a_second_derivative_is_refused(self, added):
+        x = torch.randn(3, 8).requires_grad_()
+        out = add_rms_norm(x, torch.ones(3, 8))[0] if added else rms_norm(x)
+        (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        with pytest.raises(NotImplementedError, match="no second derivative"):
+            torch.autograd.grad(grad.square().sum(), x)
+
     def test_of_views_and_of_nothing(self):
         x = torch.randn(5, 3, 24).transpose(0, 1).requires_grad_()
         got, right = (torch.autograd.grad(f(x).square().sum(), x)[0] for f in (rms_norm, reference.rms_norm))
