@@ -7,6 +7,8 @@ The dispatcher costs several microseconds once an operator is differentiable.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -15,8 +17,21 @@ from nojit.kernels.arguments import FLOATS
 from nojit.runtime import _core
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["PLAIN", "allows_tf32", "autocasts", "is_plain", "lowered", "precision", "switch_of", "written"]
+__all__ = [
+    "PLAIN",
+    "allows_tf32",
+    "autocasts",
+    "has_modes",
+    "is_plain",
+    "is_real",
+    "lasting",
+    "lowered",
+    "precision",
+    "switch_of",
+    "written",
+]
 
 PLAIN: Final = _core.Plain(
     tensor=Tensor,
@@ -34,6 +49,28 @@ PLAIN: Final = _core.Plain(
 """Says whether tensors are plain, but for what only torch's compiler sees."""
 autocasts = torch._C._is_any_autocast_enabled
 """Say whether autocast is on for any kind of device; what it asks for, `lowered` does."""
+
+
+def has_modes() -> bool:
+    """Say whether a mode of torch's sees every call; one that makes fake tensors takes no real ones."""
+    return bool(torch._C._len_torch_dispatch_stack())
+
+
+def is_real(tensor: Tensor) -> bool:
+    """Say whether a tensor can outlive the call that made it: no mode's fake one, and none of a transform's."""
+    return type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Make tensors that outlive a call: real ones, whatever mode or transform sees the call."""
+    if torch.compiler.is_dynamo_compiling():
+        # it knows what is stored, and none of the switches below
+        with torch.inference_mode(False):
+            yield
+        return
+    with torch.inference_mode(False), _disable_current_modes(), torch._C._DisableFuncTorch():
+        yield
 
 
 def written(out: Tensor) -> Tensor:

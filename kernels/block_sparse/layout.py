@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from nojit.kernels.arguments import check_int, refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, pack
+from nojit.kernels.dispatch import lasting
 from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 
@@ -124,8 +125,9 @@ class BlockLayout:
         """
         if self.heads is None:
             if heads not in self._by_heads:
-                repeated = self._active.expand(heads, self.rows, self.cols)
-                self._by_heads.setdefault(heads, BlockLayout(repeated, self.block))
+                with lasting():
+                    repeated = self._active.expand(heads, self.rows, self.cols)
+                    self._by_heads.setdefault(heads, BlockLayout(repeated, self.block))
             return self._by_heads[heads]
         if heads != self.heads:
             refuse_value("layout", f"{heads} heads", self.heads)
@@ -158,7 +160,7 @@ class BlockLayout:
         if found is None:
             self._check_heads()
             # or no gradient could be computed of a call that uses what an inference made
-            with torch.inference_mode(False):
+            with lasting():
                 found = self._tables.setdefault(device, self._make_tables(device))
         return found
 
@@ -172,7 +174,7 @@ class BlockLayout:
         found = self._packings.get(key)
         if found is None:
             self._check_heads()
-            with torch.inference_mode(False):
+            with lasting():
                 found = self._packings.setdefault(key, pack(self._active, self.block, key[1], key[0]))
         return found
 

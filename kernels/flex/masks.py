@@ -17,6 +17,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.arguments import check_int, refuse_type, refuse_value
+from nojit.kernels.dispatch import is_real
 from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
@@ -217,6 +218,7 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
     if tables is None:
         with torch.inference_mode(False):
             tables = _tables_of_lists(mask)
+        if all(map(is_real, tables.tensors)):
             _attach(mask, tables)
     return tables
 

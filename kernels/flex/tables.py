@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels.dispatch import has_modes, lasting
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
 from torch import Tensor
 
@@ -108,10 +109,10 @@ def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
 
 def _unread(device: torch.device) -> Tensor:
     """Return a tensor that stands for tables which nobody reads; one for each device."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or has_modes():
         return torch.zeros(1, dtype=torch.int32, device=device)
     if device not in _UNREAD:
-        with torch.inference_mode(False):
+        with lasting():
             _UNREAD[device] = torch.zeros(1, dtype=torch.int32, device=device)
     return _UNREAD[device]
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Final
 
 import torch
+from nojit.kernels.dispatch import lasting
 from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
@@ -93,7 +94,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 @cache
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return tensors, int32 and fp32, that stand for what is absent, and that nobody reads."""
-    with torch.inference_mode(False):
+    with lasting():
         return torch.empty(1, dtype=torch.int32, device=device), torch.empty(1, dtype=torch.float32, device=device)
 
 

@@ -4,7 +4,9 @@ import pytest
 import torch
 from nojit.kernels.block_sparse import BlockLayout
 from nojit.kernels.block_sparse.layout import _numbered
+from nojit.kernels.dispatch import is_real
 from nojit.runtime.errors import ArgumentError
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 ACTIVE = torch.tensor([[[1, 0, 1], [0, 0, 0]], [[0, 0, 0], [0, 7, -1]]])
 
@@ -118,3 +120,19 @@ def test_tables_serve_every_mode_whatever_mode_made_them(make):
         made = make(layout)
     assert not made.is_inference()
     assert made.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda layout: layout.tables("cpu").spans, lambda layout: layout.packing("cpu", torch.float16).tables[0]]
+)
+def test_no_transform_or_mode_leaves_its_tensors_behind(make):
+    layouts = [BlockLayout(torch.ones(2, 2, dtype=torch.bool), 16) for _ in range(2)]
+
+    def call(x):
+        make(layouts[0].for_heads(3))
+        return x.sum()
+
+    torch.func.grad(call)(torch.ones(2))
+    with FakeTensorMode():
+        make(layouts[1].for_heads(3))
+    assert all(is_real(make(layout.for_heads(3))) for layout in layouts)

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 import torch
+from nojit.kernels.dispatch import is_real
 from nojit.kernels.flex import (
     BlockMask,
     Causal,
@@ -19,7 +20,9 @@ from nojit.kernels.flex import (
     reference,
 )
 from nojit.kernels.flex.masks import tables_of
+from nojit.kernels.flex.tables import _UNREAD
 from nojit.runtime.errors import ArgumentError
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as torchs
 
 CPU = torch.device("cpu")
@@ -166,6 +169,21 @@ def test_tables_follow_the_function_and_the_lists():
 
     assert after is not before
     assert torch.equal(dense(after, 128, 128)[0, 0], torch.ones(128, 128).tril(-1).bool())
+
+
+@pytest.mark.parametrize("mask", [None, lambda b, h, q, k: q >= k, lambda b, h, q, k: (q - k) % 3 == 0])
+def test_no_transform_or_mode_leaves_its_tensors_behind(mask):
+    block_mask = None if mask is None else torchs.create_block_mask(mask, None, None, 20, 20, "cpu")
+
+    def call(x):
+        tables_of(block_mask, 20, 20, CPU)
+        return x.sum()
+
+    _UNREAD.clear()
+    torch.func.grad(call)(torch.ones(2))
+    with FakeTensorMode():
+        tables_of(None, 20, 20, CPU)
+    assert all(map(is_real, tables_of(block_mask, 20, 20, CPU).tensors))
 
 
 def test_a_mask_that_hides_nothing_may_have_any_length():
