@@ -13,7 +13,8 @@ those that ``and_masks`` makes of them.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from nojit.kernels.arguments import check_int, refuse_type, refuse_value
@@ -46,7 +47,6 @@ NARROW_BLOCK: Final = 64
 _ENDLESS: Final = 1 << 30
 """The block size of the mask that torch makes where there is none."""
 _NAME: Final = "_nojit_tables"
-_NOTHING: Final = (None,) * 5
 MOST_REMEMBERED: Final = 256
 """Kinds of calls that a mask remembers."""
 
@@ -184,10 +184,33 @@ def _ordered(there: Tensor) -> tuple[Tensor, Tensor]:
     return there.sum(-1).to(torch.int32), order.to(torch.int32).contiguous()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attached:
+    """What rides on a mask; a copy of the mask, or one that was stored, has None in its place."""
+
+    mask_mod: MaskMod
+    kv_indices: Tensor
+    full_kv_indices: Tensor | None
+    tables: MaskTables
+    memo: Memo
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+    def fits(self, mask: BlockMask) -> bool:
+        """Say whether the tables are still those of a mask's function and lists: a caller may give it others."""
+        same = self.mask_mod is mask.mask_mod and self.kv_indices is mask.kv_indices
+        return same and self.full_kv_indices is mask.full_kv_indices
+
+
 def _attach(mask: BlockMask, tables: MaskTables) -> None:
-    # a caller may give the object another function or other lists, and the tables must not outlive what they were made of
     memo = new_memo(operands=6, limit=MOST_REMEMBERED)
-    setattr(mask, _NAME, (mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables, memo))
+    setattr(mask, _NAME, _Attached(mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables, memo))
+
+
+def _attached(mask: BlockMask) -> _Attached | None:
+    own: _Attached | None = getattr(mask, _NAME, None)
+    return own if own is not None and own.fits(mask) else None
 
 
 def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
@@ -225,15 +248,14 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
 
 def known_tables(mask: BlockMask) -> MaskTables | None:
     """Return the tables that a mask has already, if they are still those of its function and lists."""
-    mask_mod, kv_indices, full_kv_indices, tables, _ = getattr(mask, _NAME, _NOTHING)
-    if mask_mod is mask.mask_mod and kv_indices is mask.kv_indices and full_kv_indices is mask.full_kv_indices:
-        return tables
-    return None
+    own = _attached(mask)
+    return None if own is None else own.tables
 
 
 def memo_of(mask: BlockMask) -> Memo | None:
     """Return the memo of calls of ``flex_attention`` with a mask, if `known_tables` has its tables."""
-    return None if known_tables(mask) is None else getattr(mask, _NAME)[4]
+    own = _attached(mask)
+    return None if own is None else own.memo
 
 
 def _tables_of_lists(mask: BlockMask) -> MaskTables:

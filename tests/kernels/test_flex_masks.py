@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import itertools
+import pickle
 
 import pytest
 import torch
@@ -169,6 +172,32 @@ def test_tables_follow_the_function_and_the_lists():
 
     assert after is not before
     assert torch.equal(dense(after, 128, 128)[0, 0], torch.ones(128, 128).tril(-1).bool())
+
+
+@pytest.mark.parametrize("make", [create_block_mask, torchs.create_block_mask])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda mask: pickle.loads(pickle.dumps(mask)),
+        lambda mask: torch.load(saved(mask), weights_only=False),
+    ],
+)
+def test_a_mask_with_tables_can_be_copied_and_stored(make, copied):
+    mask = make(Prefix(torch.tensor(9)), None, None, 20, 20, "cpu")
+    before = tables_of(mask, 20, 20, CPU)
+    after = tables_of(copied(mask), 20, 20, CPU)
+
+    assert torch.equal(dense(before, 20, 20), dense(after, 20, 20))
+    assert tables_of(mask, 20, 20, CPU) is before
+
+
+def saved(mask):
+    stored = io.BytesIO()
+    torch.save(mask, stored)
+    stored.seek(0)
+    return stored
 
 
 @pytest.mark.parametrize("mask", [None, lambda b, h, q, k: q >= k, lambda b, h, q, k: (q - k) % 3 == 0])
