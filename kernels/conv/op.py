@@ -112,7 +112,8 @@ def _convolve(
     window, groups = window_of(dims, weight, stride, padding, dilation), int(groups)
     sizes_of(batched, weight, window)
     word = word_of(allow_tf32)
-    if single or not is_plain(x, weight, bias):
+    # asked in any case: it refuses tangents
+    if not is_plain(x, weight, bias) or single:
         result: Tensor = _conv(batched, weight, bias, *window, groups, word)
         return result.squeeze(0) if single else result
     words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.conv import conv2d
 from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.pointwise import silu, vector_add
@@ -81,7 +82,14 @@ def test_a_lazy_negation_is_not_plain():
 # of torch itself, at its first jvp
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(
-    "call", [silu, lambda x: flash_attention(x, x, x), lambda x: vector_add(x, x, out=torch.empty_like(x))]
+    "call",
+    [
+        silu,
+        lambda x: flash_attention(x, x, x),
+        lambda x: vector_add(x, x, out=torch.empty_like(x)),
+        lambda x: conv2d(x, torch.ones(2, 1, 3, 3)),
+        lambda x: conv2d(x[0], torch.ones(2, 1, 3, 3)),
+    ],
 )
 def test_tangents_are_refused_not_dropped(call, launches):
     x = torch.randn(1, 1, 4, 16)
