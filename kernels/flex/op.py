@@ -90,7 +90,7 @@ def flex_attention(
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:
             return known
-    if kernel_options is None and not isinstance(score_mod, CustomMod) and _is_decoding(query, key, value):
+    if kernel_options is None and not isinstance(score_mod, CustomMod) and _is_decoding(query, key, value, score_mod):
         # that package takes masks and modifications from this one
         from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
 
@@ -122,17 +122,18 @@ def flex_attention(
     return (out, lse) if return_lse else out
 
 
-def _is_decoding(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None = None) -> bool:
     """Say whether so few queries meet so many keys that the keys are to be shared out among programs.
 
-    Where results must not depend on the batch, how many sequences and heads there are does not count.
+    Decoding has no gradients, of what is captured neither. Where results must not depend on the batch, how many sequences and heads there are does not count.
     """
     try:
         batch, heads, q_len, _ = query.shape
         kv_len = key.shape[2]
-        trained = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+        operands = (query, key, value, *captured(modification_of(score_mod)))
+        trained = torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands)
     except (AttributeError, IndexError, ValueError):
-        # no tensors of four dimensions: the checks say so
+        # no tensors of four dimensions, or no modification: the checks say so
         return False
     if trained or kv_len < MIN_DECODED_KEYS:
         return False

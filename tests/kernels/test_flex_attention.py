@@ -483,3 +483,19 @@ def test_few_queries_of_many_keys_are_decoded(monkeypatch):
     torch.testing.assert_close(lse.double(), exact_lse, atol=1e-5, rtol=1e-5)
     flex_attention(*(each.requires_grad_() for each in inputs), enable_gqa=True)
     assert len(asked) == 1
+
+
+def test_a_bias_of_few_queries_can_be_trained(monkeypatch):
+    from nojit.kernels.flex import op
+
+    monkeypatch.setattr(op, "MIN_DECODED_KEYS", 64)
+    inputs = operands(lengths=(3, 100))
+    weights = torch.zeros(1, 1, 3, 100, requires_grad=True)
+    found, right = (
+        torch.autograd.grad(attend(*own, DenseBias(weights), **named).square().sum(), weights)[0]
+        for attend, own, named in (
+            (flex_attention, inputs, {"enable_gqa": True, "deterministic": False}),
+            (lambda *args: reference.flex_attention(*args)[0], [each.double() for each in inputs], {}),
+        )
+    )
+    torch.testing.assert_close(found, right, atol=1e-5, rtol=1e-5)
