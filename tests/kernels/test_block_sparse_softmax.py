@@ -271,6 +271,7 @@ def test_empty_launches_nothing(shape, batch, monkeypatch):
     layout = BlockLayout(torch.ones(shape, dtype=torch.bool), 16)
     x = torch.empty(batch, 0, 16, 16)
     assert block_sparse_softmax(x, layout).shape == x.shape
+    assert block_sparse_softmax(x, layout, relative_position=torch.zeros(layout.shape)).shape == x.shape
     assert softmax_bwd(x, x, 1.0, layout).shape == x.shape
 
 
