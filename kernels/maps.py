@@ -9,7 +9,17 @@ import torch
 from nojit.runtime._core import Described
 from torch import Tensor
 
-__all__ = ["MAP_BYTES", "OTHERS", "Described", "capability", "described", "has_maps", "processors", "takes_maps"]
+__all__ = [
+    "MAP_BYTES",
+    "OTHERS",
+    "Described",
+    "capability",
+    "described",
+    "has_maps",
+    "nothing",
+    "processors",
+    "takes_maps",
+]
 
 HOPPER: Final = 9
 """The major compute capability whose kernels take maps."""
@@ -50,6 +60,11 @@ def capability(value: Tensor) -> tuple[int, int]:
     """Return the compute capability of a tensor's device, (9, 0) for ``sm_90``."""
     facts = _facts(value.device.index)
     return facts.major, facts.minor
+
+
+def nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a tensor that stands for one which nobody reads, and can be kept: its memory is no graph's, as it has none."""
+    return torch.empty(0, dtype=dtype, device=device)
 
 
 def processors(value: Tensor) -> int:

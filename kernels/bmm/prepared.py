@@ -18,7 +18,7 @@ from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.gemm.splits import padded_width, splits_of
-from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
@@ -227,7 +227,7 @@ class _Whole:
             swapped=False,
             maps=maps,
             partial=(splits, batch, rows, width) if splits > 1 else None,
-            unused=torch.empty(1, dtype=torch.float32, device=self.a.device),
+            unused=nothing(torch.float32, self.a.device),
             sizes=sizes,
             strides=strides,
             named=named,

@@ -15,7 +15,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.gemm.splits import padded_width
-from nojit.kernels.maps import processors
+from nojit.kernels.maps import nothing, processors
 from nojit.kernels.memos import Recording, new_contiguous
 from torch import Tensor
 
@@ -92,7 +92,7 @@ def _tiles(groups: int, rows: int, cols: int) -> int:
 
 def _unused(recording: Recording, value: Tensor) -> Tensor:
     """Make what stands where no partial sums are wanted; all calls of a kind share it."""
-    unused = torch.empty(1, dtype=torch.float32, device=value.device)
+    unused = nothing(torch.float32, value.device)
     recording.constant(unused)
     return unused
 

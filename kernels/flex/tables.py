@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels.dispatch import has_modes, lasting
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
+from nojit.kernels.maps import nothing
 from torch import Tensor
 
 __all__ = [
@@ -110,10 +111,10 @@ def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
 def _unread(device: torch.device) -> Tensor:
     """Return a tensor that stands for tables which nobody reads; one for each device."""
     if torch.compiler.is_compiling() or has_modes():
-        return torch.zeros(1, dtype=torch.int32, device=device)
+        return nothing(torch.int32, device)
     if device not in _UNREAD:
         with lasting():
-            _UNREAD[device] = torch.zeros(1, dtype=torch.int32, device=device)
+            _UNREAD[device] = nothing(torch.int32, device)
     return _UNREAD[device]
 
 

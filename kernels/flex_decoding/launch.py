@@ -16,7 +16,7 @@ from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
-from nojit.kernels.maps import processors
+from nojit.kernels.maps import nothing, processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
@@ -95,7 +95,7 @@ def splits_for(one: Decoding, *, alone: bool = False) -> int:
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return tensors, int32 and fp32, that stand for what is absent, and that nobody reads."""
     with lasting():
-        return torch.empty(1, dtype=torch.int32, device=device), torch.empty(1, dtype=torch.float32, device=device)
+        return nothing(torch.int32, device), nothing(torch.float32, device)
 
 
 def launch_decoding(

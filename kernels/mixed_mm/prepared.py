@@ -14,7 +14,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped
 from nojit.kernels.gemm.splits import padded_width, splits_of
-from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
 from torch import Tensor
@@ -248,7 +248,7 @@ class _Whole:
             shape=(self.rows, self.cols),
             maps=maps,
             partial=(parts, 1, self.rows, width) if parts > 1 else None,
-            unused=torch.empty(1, dtype=torch.float32, device=self.operands[0].device),
+            unused=nothing(torch.float32, self.operands[0].device),
             numbers=numbers,
             named=named,
             merge=(1, self.rows, self.cols, parts, width, 0, 1.0, 0.0, *strides),

@@ -10,7 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.gemm.splits import padded_width, splits_of
-from nojit.kernels.maps import MAP_BYTES, capability, has_maps, processors
+from nojit.kernels.maps import MAP_BYTES, capability, has_maps, nothing, processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from nojit.runtime.errors import KernelNotFoundError
@@ -251,7 +251,7 @@ class _Whole:
             maps=maps,
             as_bytes=as_bytes,
             partial=(splits, 1, rows, width) if splits > 1 else None,
-            unused=torch.empty(1, dtype=torch.float32, device=self.operands.a.device),
+            unused=nothing(torch.float32, self.operands.a.device),
             numbers=numbers,
             named=named,
             merge_numbers=(rows, cols, splits, width, int(kind != "ends"), self._has_bias, *ends),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import random
@@ -16,12 +17,17 @@ from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
 from nojit.kernels.bmm import baddbmm, mm
+from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
+from nojit.kernels.flex import flex_attention
+from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.memos import Memo, Recording, new_memo
+from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.pointwise import operator as pointwise_operator
 from nojit.kernels.pointwise import vector_add
+from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -503,3 +509,34 @@ def test_a_gradient_that_needs_what_was_overwritten_is_refused(launches):
             vector_add(x, torch.ones(8), out=x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             product.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mm(torch.ones(5, 7), torch.ones(7, 9)),
+        lambda: uint4x2_mixed_mm(torch.ones(40, 6).half(), torch.ones(3, 11, dtype=torch.uint8)),
+        lambda: scaled_mm(
+            torch.ones(5, 48).to(torch.float8_e4m3fn),
+            torch.ones(16, 48).to(torch.float8_e4m3fn).T,
+            torch.ones(()),
+            torch.ones(()),
+            out_dtype=torch.bfloat16,
+        ),
+        lambda: conv2d(torch.ones(1, 3, 7, 9), torch.ones(5, 3, 3, 3)),
+        lambda: flex_decoding(torch.ones(1, 2, 3, 24), torch.ones(1, 2, 50, 24), torch.ones(1, 2, 50, 24)),
+        lambda: flex_attention(torch.ones(1, 2, 3, 24), torch.ones(1, 2, 50, 24), torch.ones(1, 2, 50, 24)),
+    ],
+    ids=["mm", "uint4x2_mixed_mm", "scaled_mm", "conv2d", "flex_decoding", "flex_attention"],
+)
+def test_what_is_remembered_holds_no_memory(call):
+    # a call may be made while a graph is recorded, and what is allocated then is the graph's
+    def held():
+        gc.collect()
+        tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor]
+        return {id(each): each for each in tensors if each.untyped_storage().nbytes()}
+
+    before = held()
+    with library.override(lambda name: lambda *args, **named: None):
+        call()
+    assert held().keys() <= before.keys()
