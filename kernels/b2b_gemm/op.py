@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import torch
@@ -173,7 +173,16 @@ def _write_nothing(*_: object) -> None:
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     a, b, c, ctx.activation, ctx.alpha, ctx.assoc = inputs
-    ctx.save_for_backward(a, b, c)
+    ctx.save_for_backward(*(one if read else None for one, read in zip((a, b, c), _reads(ctx), strict=True)))
+
+
+def _reads(ctx: Any) -> tuple[bool, bool, bool]:
+    """Say which operands the gradients that are wanted are computed from."""
+    of_a, of_b, of_c, *_ = ctx.needs_input_grad
+    if ctx.activation == "none":
+        return of_b or of_c, of_a or of_c, of_a or of_b
+    # the middle, which is computed again, says how the activation bends
+    return (of_b or of_c, True, True) if ctx.assoc == "right" else (True, True, of_a or of_b)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -183,20 +192,25 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     wanted = ctx.needs_input_grad
     if ctx.assoc == "right":
         # of the transposes
-        to_c, to_b, to_a = _gradients(ctx, (c.mT, b.mT, a.mT), dense.mT, (wanted[2], wanted[1], wanted[0]))
+        turned = [None if one is None else one.mT for one in (c, b, a)]
+        to_c, to_b, to_a = _gradients(ctx, turned, dense.mT, (wanted[2], wanted[1], wanted[0]))
         found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
     else:
-        found = _gradients(ctx, (a, b, c), dense, wanted)
+        found = _gradients(ctx, [a, b, c], dense, wanted)
     return *found, None, None, None
 
 
-def _gradients(ctx: Any, factors: Operands, grad: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``f(alpha * a @ b) @ c``."""
+def _gradients(ctx: Any, factors: Sequence[Any], grad: Tensor, wanted: tuple[bool, ...]) -> tuple[Tensor | None, ...]:
+    """Return the gradients of ``f(alpha * a @ b) @ c``; of the factors, those that they are not computed from are None."""
     a, b, c = factors
-    scaled = mm(a, b) * ctx.alpha if ctx.alpha != 1.0 else mm(a, b)
+    scaled = None
+    if wanted[2] or ctx.activation != "none":
+        scaled = mm(a, b) * ctx.alpha if ctx.alpha != 1.0 else mm(a, b)
     to_a = to_b = None
     if wanted[0] or wanted[1]:
-        inner = differentiate(ctx.activation, mm(grad, c.mT), scaled)
+        inner = mm(grad, c.mT)
+        if scaled is not None:
+            inner = differentiate(ctx.activation, inner, scaled)
         inner = inner * ctx.alpha if ctx.alpha != 1.0 else inner
         to_a = mm(inner, b.mT) if wanted[0] else None
         to_b = mm(a.mT, inner) if wanted[1] else None

@@ -246,7 +246,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     source, a, b, ctx.beta, ctx.alpha, ctx.activation = inputs
     ctx.source_shape = None if source is None else source.shape
-    ctx.save_for_backward(a, b)
+    _, of_a, of_b, *_ = ctx.needs_input_grad
+    ctx.save_for_backward(a if of_b else None, b if of_a else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:

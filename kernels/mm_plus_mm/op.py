@@ -132,7 +132,9 @@ def _write_nothing(*_: object) -> None:
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
-    ctx.save_for_backward(*inputs)
+    a, b, c, d = inputs
+    of_a, of_b, of_c, of_d, *_ = ctx.needs_input_grad
+    ctx.save_for_backward(a if of_b else None, b if of_a else None, c if of_d else None, d if of_c else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

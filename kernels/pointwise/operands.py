@@ -56,9 +56,9 @@ def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dt
     return new_contiguous(caller, tensors[0], shape, dtype)
 
 
-def fitted(value: Any, tensor: Tensor, grad: Tensor) -> Tensor:
-    """Sum a gradient over what was broadcast, in the dtype of what it is the gradient of."""
+def fitted(value: Any, shape: Sequence[int], dtype: torch.dtype, grad: Tensor) -> Tensor:
+    """Sum a gradient over what was broadcast, in the shape and dtype of what it is the gradient of."""
     found = value if isinstance(value, Tensor) else torch.full_like(grad, value)
     if found.shape != grad.shape:
         found = found.expand(grad.shape)
-    return found.sum_to_size(tensor.shape).to(tensor.dtype)
+    return found.sum_to_size(shape).to(dtype)

@@ -192,20 +192,20 @@ class Operator:
         return tuple(outs)
 
     def _differentiate(self, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        tensors, (word, scalars) = ctx.saved_tensors, ctx.rest
+        tensors, (word, scalars, kinds) = ctx.saved_tensors, ctx.rest
         needed = ctx.needs_input_grad[: len(tensors)]
         if self._backward is not None and not torch.is_grad_enabled():
             found = self._gradients(grad, tensors, word, scalars)
         else:
             found = self._torchs_gradients(grad, tensors, word, scalars, needed)
         fits = [
-            fitted(value, tensor, grad) if need else None
-            for value, tensor, need in zip(found, tensors, needed, strict=True)
+            fitted(value, shape, dtype, grad) if need else None
+            for value, (shape, dtype), need in zip(found, kinds, needed, strict=True)
         ]
         return (*fits, *([None] if self._words else ()), *(None for _ in scalars))
 
     def _gradients(
-        self, grad: Tensor, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]
+        self, grad: Tensor, tensors: Sequence[Tensor | None], word: str, scalars: Sequence[float]
     ) -> Sequence[Tensor]:
         """Compute all gradients by their kernel."""
         if 0 in grad.stride():
@@ -218,11 +218,16 @@ class Operator:
         return found if len(tensors) > 1 else [found]
 
     def _torchs_gradients(
-        self, grad: Tensor, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], needed: Sequence[bool]
+        self,
+        grad: Tensor,
+        tensors: Sequence[Tensor | None],
+        word: str,
+        scalars: Sequence[float],
+        needed: Sequence[bool],
     ) -> Sequence[Any]:
         """Compute the gradients that are needed by torch's operators, which can be differentiated in turn."""
         named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
-        values = {name: wide(tensor) for name, tensor in named.items()}
+        values = {name: wide(tensor) for name, tensor in named.items() if tensor is not None}
         values |= dict(zip(self.spec.scalars, scalars, strict=True))
         results = iter(evaluate(chosen(self.spec.derivatives[word], tuple(needed)), values))
         return [next(results) if need else None for need in needed]
@@ -285,8 +290,12 @@ class Operator:
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG002 - torch's signature
         tensors, word, scalars = self._split(inputs)
-        ctx.save_for_backward(*tensors)
-        ctx.rest = (word, scalars)
+        needed = ctx.needs_input_grad[: len(tensors)]
+        # the kernel of gradients computes all of them
+        program = self._slope if self._backward is not None else chosen(self.spec.derivatives[word], tuple(needed))
+        reads = [name in program.inputs for name in self.spec.inputs]
+        ctx.save_for_backward(*(tensor if read else None for tensor, read in zip(tensors, reads, strict=True)))
+        ctx.rest = (word, scalars, [(tensor.shape, tensor.dtype) for tensor in tensors])
 
 
 def define(spec: OperatorSpec) -> Operator:
