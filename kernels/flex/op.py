@@ -59,7 +59,7 @@ def flex_attention(
 
     Args:
         query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Under autocast, operands
-            get its dtype, and so does the output.
+            and a dense bias get its dtype, and so does the output.
         key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head h
             reads head ``h // (H // Hkv)``.
         value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] likewise, Dv up to 256 (fp32: 128).
@@ -105,7 +105,9 @@ def flex_attention(
     options = check_options(kernel_options)
     mod = modification_of(None if score_mod is None else check_mod(score_mod))
     if score_mod is not None:
-        check_captured(score_mod, query, key.shape[2])
+        if autocasts():
+            mod = mod._replace(bias=lowered(mod.bias))
+        check_captured(mod, query, key.shape[2])
         _check_gradients_of(mod, score_mod, bool(deterministic))
     tables = tables_of(block_mask, query.shape[2], key.shape[2], query.device)
     _check_mask_sizes(tables, query)

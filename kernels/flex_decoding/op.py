@@ -55,7 +55,7 @@ def flex_decoding(
 
     Args:
         query: [B, H, M, D], fp16, bf16 or fp32, M up to 127, D up to 256 (fp32: 128); any strides, the last 1. Under
-            autocast, operands get its dtype, and so does the output.
+            autocast, operands and a dense bias get its dtype, and so does the output.
         key: [B or 1, Hkv, N, D]; or, with a page table, [pages, Hkv, page size, D], the page size a power of two.
         value: as the keys, of rows of Dv elements.
         score_mod: one of `nojit.kernels.flex.mods`.
@@ -103,6 +103,7 @@ def flex_decoding(
         _check_splits(splits)
     if autocasts():
         query, key, value = lowered(query), lowered(key), lowered(value)
+        mod = mod._replace(bias=lowered(mod.bias))
     mask = _mask_of(block_mask, query, key, page_table, bool(is_causal), left, right)
     operands = (query, key, value, kv_lens, page_table)
     given = [each for each in (*operands, *mask[1:], *captured(mod)) if each is not None]

@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import (
+    FLOATS,
     check_dtype,
     check_like,
     check_number,
@@ -44,7 +45,7 @@ def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = No
 
     Args:
         input: [..., N], fp16, bf16 or fp32. Rows that do not lie evenly apart, or have gaps in them, are copied first.
-        weight: [N], of the same dtype and device; none leaves out the product.
+        weight: [N], on the same device; none leaves out the product. One of another dtype has both converted to the wider.
         eps: what is added to the mean of the squares; None is that of fp32, 2**-23, as torch has it.
 
     Returns:
@@ -60,6 +61,9 @@ def rms_norm(input: Tensor, weight: Tensor | None = None, eps: float | None = No
             return known
     own = _EPS if eps is None else check_number("eps", eps)
     check_tensors(input=input, **({} if weight is None else {"weight": weight}))
+    if weight is not None and _differ(input, weight):
+        kind = torch.promote_types(input.dtype, weight.dtype)
+        return rms_norm(input.to(kind), weight.to(kind), eps).to(input.dtype)
     if is_plain(input, weight):
         (result,) = _remember(input, None, weight, eps, own)
         return result
@@ -78,12 +82,13 @@ def add_rms_norm(
 
     Args:
         input: as for `rms_norm`.
-        residual: of the input's shape, dtype and device.
-        weight: as for `rms_norm`.
+        residual: of the input's shape and device.
+        weight: as for `rms_norm`. If dtypes differ, the addition is one of torch's, and a pass of its own.
         eps: as for `rms_norm`.
 
     Returns:
-        The norm, and the sum, rounded before it is normalized; both [..., N] and contiguous. Differentiable, once.
+        The norm, and the sum, rounded before it is normalized; both [..., N] and contiguous, of the dtype of the sum, which
+        is torch's. Differentiable, once.
 
     Raises:
         ArgumentError: a type, dtype or device that does not fit.
@@ -95,6 +100,10 @@ def add_rms_norm(
             return known
     own = _EPS if eps is None else check_number("eps", eps)
     check_tensors(input=input, residual=residual, **({} if weight is None else {"weight": weight}))
+    if _differ(input, residual) or (weight is not None and _differ(input, weight)):
+        check_shape("residual", residual, input.shape, "as input")
+        mixed = (input + residual).contiguous()
+        return rms_norm(mixed, weight, eps), mixed
     if is_plain(input, residual, weight):
         result, total = _remember(input, residual, weight, eps, own)
         return result, total
@@ -119,6 +128,11 @@ def _remember(
     results = (out,) if total is None else (out, total)
     _MEMO.remember(recording.recipe(*results), input, residual, weight, recording.source, eps)
     return results
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors are floats of different dtypes."""
+    return one.dtype != other.dtype and one.dtype in FLOATS and other.dtype in FLOATS
 
 
 def _check(input: Tensor, residual: Tensor | None, weight: Tensor | None) -> None:  # noqa: A002 - torch's name

@@ -8,12 +8,14 @@ import pytest
 import torch
 from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention, block_sparse_matmul, block_sparse_softmax
 from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.flex import DenseBias, flex_attention
+from nojit.kernels.flex_decoding import flex_decoding
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 LAYOUT = BlockLayout(torch.tensor([[1, 0], [1, 1]]), 16)
 BIAS = torch.randn(2, 1, 32)
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Attend = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -39,6 +41,22 @@ def test_attention_is_that_of_operands_cast_before(attend: Attend, mixed: bool) 
     ):
         assert grad.dtype == operand.dtype
         assert torch.equal(grad.bfloat16(), right)
+
+
+@pytest.mark.parametrize("attend", [flex_attention, flex_decoding])
+def test_a_dense_bias_is_cast_as_operands_are(attend: Attend) -> None:
+    q, bias = torch.randn(1, 2, 32, 16), torch.randn(1, 2, 32, 32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attend(q, q, q, DenseBias(bias))
+    low = q.bfloat16()
+    assert torch.equal(out, attend(low, low, low, DenseBias(bias.bfloat16())))
+
+
+def test_gradients_of_a_dense_bias_keep_its_dtype() -> None:
+    q, bias = torch.randn(1, 2, 32, 16), torch.randn(1, 2, 32, 32, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        flex_attention(q, q, q, DenseBias(bias), deterministic=False).sum().backward()
+    assert bias.grad.dtype == torch.float32
 
 
 def test_autocast_that_is_off_or_of_other_devices_changes_nothing() -> None:

@@ -131,6 +131,22 @@ class TestGradients:
             for got, expected in zip(found, right, strict=True):
                 torch.testing.assert_close(got, expected)
 
+    @pytest.mark.parametrize(
+        "dtypes", [(torch.bfloat16, torch.float32), (torch.float32, torch.float16), (torch.float16, torch.bfloat16)]
+    )
+    @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight:UserWarning")
+    def test_dtypes_that_differ_are_torchs(self, dtypes):
+        x, weight = torch.randn(5, 40).to(dtypes[0]).requires_grad_(), torch.rand(40).to(dtypes[1]).requires_grad_()
+        residual = torch.randn(5, 40).to(dtypes[1]).requires_grad_()
+        wide = [value.detach().double() for value in (x, weight)]
+        results = [rms_norm(x, weight), reference.rms_norm(*wide), reference.rms_norm(x, weight)]
+        assert_accurate(*(result.detach() for result in results))
+        found, right = (f(x, residual, weight) for f in (add_rms_norm, reference.add_rms_norm))
+        grads = [torch.autograd.grad([each.sum() for each in both], (x, residual, weight)) for both in (found, right)]
+        for got, expected in zip((*found, *grads[0]), (*right, *grads[1]), strict=True):
+            assert got.dtype == expected.dtype
+            torch.testing.assert_close(got, expected, atol=2e-2, rtol=2e-2)
+
     @pytest.mark.parametrize("added", [False, True])
     def test_a_second_derivative_is_refused(self, added):
         x = torch.randn(3, 8).requires_grad_()
@@ -179,7 +195,8 @@ def test_mistakes_are_named():
         (lambda: rms_norm(torch.tensor(1.0)), ValueError, "input: expected at least one dimension"),
         (lambda: rms_norm(x.int()), ArgumentError, "input: expected torch.float16"),
         (lambda: rms_norm(x, weight[:4]), ValueError, "weight: expected shape .8,."),
-        (lambda: rms_norm(x, weight.half()), ArgumentError, "weight: expected torch.float32 as input has"),
+        (lambda: rms_norm(x, weight.int()), ArgumentError, "weight: expected torch.float32 as input has"),
+        (lambda: add_rms_norm(x, x[:2].half()), ValueError, "residual: expected shape .3, 8."),
         (lambda: rms_norm(x, weight, "1"), ArgumentError, "eps: expected a number"),
         (lambda: rms_norm([1.0]), ArgumentError, "input: expected a tensor"),
         (lambda: add_rms_norm(x, x[:2], weight), ValueError, "residual: expected shape .3, 8."),
