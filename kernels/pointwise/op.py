@@ -8,9 +8,11 @@ fit.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Final
 
+from nojit.kernels.arguments import refuse_value
 from nojit.kernels.pointwise.operator import load_operators
 from torch import Tensor
 
@@ -126,9 +128,18 @@ def add_gelu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> T
     return _ADD_GELU.call((input, residual), out=out)
 
 
-def clamp(input: Tensor, min: float, max: float, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's names
-    """Limit to `min` and `max`, which are numbers."""
-    return _CLAMP.call((input,), scalars=(min, max), out=out)
+def clamp(
+    input: Tensor,  # noqa: A002 - torch's names
+    min: float | None = None,  # noqa: A002
+    max: float | None = None,  # noqa: A002
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Limit to `min` and `max`, which are numbers; None, for one of them, is no limit."""
+    if min is None is max:
+        refuse_value("min", "a number, or one for max", "neither")
+    low, high = -math.inf if min is None else min, math.inf if max is None else max
+    return _CLAMP.call((input,), scalars=(low, high), out=out)
 
 
 def addcmul(

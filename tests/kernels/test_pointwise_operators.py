@@ -48,6 +48,8 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] =
     "add_relu": (pointwise.add_relu, lambda x, y: F.relu(x + y), 2),
     "add_silu": (pointwise.add_silu, lambda x, y: F.silu(x + y), 2),
     "add_gelu": (pointwise.add_gelu, lambda x, y: F.gelu(x + y), 2),
+    "clamp from below": (partial(pointwise.clamp, min=0), partial(torch.clamp, min=0), 1),
+    "clamp from above": (partial(pointwise.clamp, max=0.25), partial(torch.clamp, max=0.25), 1),
     "clamp": (partial(pointwise.clamp, min=-0.5, max=1), partial(torch.clamp, min=-0.5, max=1), 1),
     "addcmul": (partial(pointwise.addcmul, value=0.3), partial(torch.addcmul, value=0.3), 3),
     "lerp": (pointwise.lerp, torch.lerp, 3),
@@ -398,3 +400,8 @@ def test_arguments_by_name_are_checked(workshop):
                 call()
         with pytest.raises(ArgumentError, match="s: expected a number"):
             operator(x, x, s=x)
+
+
+def test_a_clamp_has_a_limit():
+    with pytest.raises(ValueError, match="min: expected a number, or one for max, got neither"):
+        pointwise.clamp(torch.ones(2))
