@@ -17,29 +17,32 @@ from nojit.kernels.arguments import (
 )
 from torch import Tensor
 
-__all__ = ["check_input", "check_operands", "check_out", "result_dtype"]
+__all__ = ["Names", "check_input", "check_operands", "check_out", "result_dtype"]
 
 DTYPES: Final = (*FLOATS, torch.int8)
+Names = tuple[str, str]
+"""What the caller calls both operands."""
 
 
-def check_operands(a: Tensor, b: Tensor, *, batched: bool) -> None:
+def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None:
     """Require two matrices, or two batches of as many matrices, whose product there is."""
-    check_tensor("a", a)
-    check_dtype("a", a, DTYPES)
-    check_like("b", b, "a", a)
-    check_rank("a", a, "B, M, K" if batched else "M, K")
-    check_rank("b", b, "B, K, N" if batched else "K, N")
+    left, right = names
+    check_tensor(left, a)
+    check_dtype(left, a, DTYPES)
+    check_like(right, b, left, a)
+    check_rank(left, a, "B, M, K" if batched else "M, K")
+    check_rank(right, b, "B, K, N" if batched else "K, N")
     if batched and a.shape[0] != b.shape[0]:
-        refuse_value("b", f"{a.shape[0]} matrices as a has", b.shape[0])
+        refuse_value(right, f"{a.shape[0]} matrices as {left} has", b.shape[0])
     if a.shape[-1] != b.shape[-2]:
-        refuse_value("b", f"{a.shape[-1]} rows, as many as a has columns", b.shape[-2])
+        refuse_value(right, f"{a.shape[-1]} rows, as many as {left} has columns", b.shape[-2])
 
 
-def check_input(value: Tensor, a: Tensor, b: Tensor) -> None:
+def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
     """Require something that is added to the product: of its dtype, and of a shape that broadcasts to its."""
-    check_like("input", value, "a", a)
+    check_like("input", value, name, a)
     if a.dtype not in FLOATS:
-        refuse_type("a", " or ".join(map(str, FLOATS)), a.dtype)
+        refuse_type(name, " or ".join(map(str, FLOATS)), a.dtype)
     shape = (a.shape[0], a.shape[1], b.shape[2])
     known = value.shape
     fits = len(known) <= len(shape) and all(
@@ -49,14 +52,14 @@ def check_input(value: Tensor, a: Tensor, b: Tensor) -> None:
         refuse_value("input", f"a shape that broadcasts to {shape} [B, M, N]", tuple(known))
 
 
-def check_out(out: Tensor, a: Tensor, b: Tensor) -> None:
+def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
     """Require a tensor that the result fits in, and that nothing differentiates."""
     if not isinstance(out, Tensor):
         refuse_type("out", "a tensor", type(out).__name__)
     if out.dtype != result_dtype(a.dtype):
         refuse_type("out", str(result_dtype(a.dtype)), out.dtype)
     if out.device != a.device:
-        refuse_type("out", f"a tensor on {a.device} as a is", out.device)
+        refuse_type("out", f"a tensor on {a.device} as {name} is", out.device)
     shape = (*a.shape[:-1], b.shape[-1])
     check_shape("out", out, shape, "B, M, N" if len(shape) > 2 else "M, N")
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_apart, check_choice, check_number, check_tensors, refuse_type, refuse_value
-from nojit.kernels.bmm.checks import check_input, check_operands, check_out, result_dtype
+from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, result_dtype
 from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
@@ -36,13 +36,19 @@ _MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,))
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
-def mm(a: Tensor, b: Tensor, *, activation: str = "none", out: Tensor | None = None) -> Tensor:
-    """Multiply two matrices: ``activation(a @ b)``.
+def mm(
+    input: Tensor,  # noqa: A002 - torch's name
+    mat2: Tensor,
+    *,
+    activation: str = "none",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply two matrices: ``activation(input @ mat2)``.
 
     Args:
-        a: [M, K], of any strides; fp16, bf16, fp32 or int8. Under autocast both operands get its dtype, unless `out` is
+        input: [M, K], of any strides; fp16, bf16, fp32 or int8. Under autocast both operands get its dtype, unless `out` is
             given.
-        b: [K, N], of the same dtype and device.
+        mat2: [K, N], of the same dtype and device.
         activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
             ``"tanh"``; none of integers.
         out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
@@ -55,33 +61,39 @@ def mm(a: Tensor, b: Tensor, *, activation: str = "none", out: Tensor | None = N
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or word that does not fit.
     """
-    return _product("mm", None, a, b, 0.0, 1.0, activation, out)
+    return _product("mm", None, input, mat2, 0.0, 1.0, activation, out)
 
 
-def bmm(a: Tensor, b: Tensor, *, activation: str = "none", out: Tensor | None = None) -> Tensor:
-    """Multiply matrices of two batches, one by one: a [B, M, K] by b [B, K, N]; else like `mm`.
+def bmm(
+    input: Tensor,  # noqa: A002 - torch's name
+    mat2: Tensor,
+    *,
+    activation: str = "none",
+    out: Tensor | None = None,
+) -> Tensor:
+    """Multiply matrices of two batches, one by one: input [B, M, K] by mat2 [B, K, N]; else like `mm`.
 
     An operand that all products share is an expanded one, with a stride of 0.
     """
-    return _product("bmm", None, a, b, 0.0, 1.0, activation, out)
+    return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out)
 
 
 def baddbmm(
     input: Tensor,  # noqa: A002 - torch's name
-    a: Tensor,
-    b: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
     *,
     beta: float = 1.0,
     alpha: float = 1.0,
     activation: str = "none",
     out: Tensor | None = None,
 ) -> Tensor:
-    """Multiply and add: ``activation(beta * input + alpha * a @ b)``; else like `bmm`.
+    """Multiply and add: ``activation(beta * input + alpha * batch1 @ batch2)``; else like `bmm`.
 
     Args:
         input: what broadcasts to [B, M, N], of the operands' dtype; where `beta` is 0 it is not read, and counts for nothing.
-        a: [B, M, K], fp16, bf16 or fp32.
-        b: [B, K, N].
+        batch1: [B, M, K], fp16, bf16 or fp32.
+        batch2: [B, K, N].
         beta: what the input is multiplied by, in fp32.
         alpha: what the product is multiplied by, in fp32.
         activation: as in `mm`.
@@ -90,7 +102,7 @@ def baddbmm(
     Returns:
         [B, M, N], rounded once.
     """
-    return _product("baddbmm", input, a, b, beta, alpha, activation, out)
+    return _product("baddbmm", input, batch1, batch2, beta, alpha, activation, out)
 
 
 def _product(
@@ -117,7 +129,7 @@ def _product(
     scales = check_number("beta", beta), check_number("alpha", alpha)
     if is_plain(source, a, b, out):
         return _remember(name, source, a, b, *scales, activation, out)
-    check_operands(a, b, batched=name != "mm")
+    check_operands(a, b, _names_of(name), batched=name != "mm")
     if out is None:
         return _traced(source, a, b, *scales, activation)
     if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in (source, a, b, out)):
@@ -130,11 +142,17 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
     """Require tensors, with as many dimensions as the operator's name says; the rest is checked once for calls alike."""
     if name == "baddbmm":
         check_tensors(input=source)
-    check_tensors(a=a, b=b)
+    names = _names_of(name)
+    check_tensors(**dict(zip(names, (a, b), strict=True)))
     if out is not None:
         check_tensors(out=out)
     if a.dim() != (BATCHED - 1 if name == "mm" else BATCHED):
-        check_operands(a, b, batched=name != "mm")
+        check_operands(a, b, names, batched=name != "mm")
+
+
+def _names_of(name: str) -> Names:
+    """Return what torch calls the operands of a product."""
+    return ("batch1", "batch2") if name == "baddbmm" else ("input", "mat2")
 
 
 def _remember(
@@ -151,7 +169,7 @@ def _remember(
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_source, own_a, own_b = own
-        return _run(own_source, own_a, own_b, beta, alpha, activation, target, recording)
+        return _run(own_source, own_a, own_b, beta, alpha, activation, target, recording, _names_of(name))
 
     return made_and_remembered(_MEMO, (source, a, b), out, (name, beta, alpha, activation, switch_of(a)), make)
 
@@ -174,44 +192,45 @@ def _run(
     activation: str,
     out: Tensor | None = None,
     caller: Caller = DIRECT,
+    names: Names = ("a", "b"),
 ) -> Tensor:
     """Check and prepare the first call of its kind, and launch it."""
-    number, source, finished = _finish(source, a, b, beta, alpha, activation)
+    number, source, finished = _finish(source, a, b, beta, alpha, activation, names)
     facts = facts_of_call(a, b, source, out, finished)
     tensors = () if out is None else (out, a, b) if source is None else (out, a, b, source)
     kept = _CALLS.get(facts)
     if kept is None:
-        _check(source, a, b, out, finished)
+        _check(source, a, b, out, finished, names)
         kept = keep(_CALLS, facts, prepare(a, b, source, out, finished), tensors)
     if out is not None and not kept.lie_apart(tensors):
-        _check_apart(source, a, b, out)
+        _check_apart(source, a, b, out, names)
     return kept.call(a, b, source, out, (number, alpha, beta), caller)
 
 
 def _finish(
-    source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str
+    source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str, names: Names
 ) -> tuple[int, Tensor | None, bool]:
     """Return the activation's number, what is added if something is, and whether anything is done to the product."""
     if beta == 0.0 and source is not None:
-        check_input(source, a, b)
+        check_input(source, a, b, names[0])
         source = None
     number = ACTIVATIONS[activation]
     return number, source, source is not None or alpha != 1.0 or number != 0
 
 
-def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, finished: bool) -> None:
-    check_operands(a, b, batched=a.dim() == BATCHED)
+def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, finished: bool, names: Names) -> None:
+    check_operands(a, b, names, batched=a.dim() == BATCHED)
     if source is not None:
-        check_input(source, a, b)
+        check_input(source, a, b, names[0])
     if finished and a.dtype == torch.int8:
         refuse_type("activation", "'none' of int8", "another")
     if out is not None:
-        check_out(out, a, b)
+        check_out(out, a, b, names[0])
 
 
-def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor) -> None:
+def _check_apart(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor, names: Names) -> None:
     """Require an `out` that no other element than its own is computed from."""
-    for name, value in (("a", a), ("b", b)):
+    for name, value in zip(names, (a, b), strict=True):
         if value.dtype != out.dtype:
             refuse_value("out", "memory apart from that of operands of bytes", "an overlap")
         check_apart("out", out, name, value)

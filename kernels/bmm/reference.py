@@ -9,27 +9,27 @@ from torch import Tensor
 __all__ = ["baddbmm", "bmm", "mm"]
 
 
-def mm(a: Tensor, b: Tensor, *, activation: str = "none") -> Tensor:
-    """Return ``activation(a @ b)``; of int8 the exact product, in int32."""
-    if a.dtype == torch.int8:
+def mm(input: Tensor, mat2: Tensor, *, activation: str = "none") -> Tensor:  # noqa: A002 - torch's name
+    """Return ``activation(input @ mat2)``; of int8 the exact product, in int32."""
+    if input.dtype == torch.int8:
         # fp64 holds every sum of fewer than 2^38 products of bytes
-        return (a.double() @ b.double()).to(torch.int32)
-    return FUNCTIONS[activation](a @ b)
+        return (input.double() @ mat2.double()).to(torch.int32)
+    return FUNCTIONS[activation](input @ mat2)
 
 
-def bmm(a: Tensor, b: Tensor, *, activation: str = "none") -> Tensor:
+def bmm(input: Tensor, mat2: Tensor, *, activation: str = "none") -> Tensor:  # noqa: A002 - torch's name
     """Return the same of batches of matrices."""
-    return mm(a, b, activation=activation)
+    return mm(input, mat2, activation=activation)
 
 
 def baddbmm(
     input: Tensor,  # noqa: A002 - torch's name
-    a: Tensor,
-    b: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
     *,
     beta: float = 1.0,
     alpha: float = 1.0,
     activation: str = "none",
 ) -> Tensor:
-    """Return ``activation(beta * input + alpha * a @ b)``; where beta is 0 the input counts for nothing."""
-    return FUNCTIONS[activation](torch.baddbmm(input, a, b, beta=beta, alpha=alpha))
+    """Return ``activation(beta * input + alpha * batch1 @ batch2)``; where beta is 0 the input counts for nothing."""
+    return FUNCTIONS[activation](torch.baddbmm(input, batch1, batch2, beta=beta, alpha=alpha))

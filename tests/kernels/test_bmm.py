@@ -167,10 +167,20 @@ def test_calls_are_remembered_by_all_that_they_depend_on():
         assert torch.equal(again, result)
     torch.testing.assert_close(first[4] - source, 2 * (first[3] - source), atol=1e-3, rtol=1e-4)
     assert torch.equal(first[5], first[1])
-    with pytest.raises(ValueError, match="a: expected 2 dimensions"):
+    with pytest.raises(ValueError, match="input: expected 2 dimensions"):
         mm(a, b)
     with pytest.raises(ArgumentError, match="input: expected a tensor"):
         baddbmm(None, a, b)
+
+
+def test_operands_have_torchs_names():
+    a, b = operands(2, 5, 7, 6, torch.float32)
+    assert torch.equal(mm(input=a[0], mat2=b[0]), mm(a[0], b[0]))
+    assert torch.equal(bmm(input=a, mat2=b), bmm(a, b))
+    source = torch.ones(7)
+    assert torch.equal(baddbmm(input=source, batch1=a, batch2=b), baddbmm(source, a, b))
+    with pytest.raises(ValueError, match="batch2: expected 2 matrices as batch1 has"):
+        baddbmm(source, a, b[:1])
 
 
 def test_torchs_switch_says_how_fp32_is_multiplied():
@@ -261,12 +271,12 @@ def test_autocast_casts_as_torchs_products():
 def test_mistakes_are_named():
     a, b = operands(2, 5, 6, 7, torch.float32)
     for call, error, words in (
-        (lambda: bmm(a[0], b), ValueError, "a: expected 3 dimensions"),
-        (lambda: mm(a, b), ValueError, "a: expected 2 dimensions"),
-        (lambda: bmm(a, b[:1]), ValueError, "b: expected 2 matrices as a has, got 1"),
-        (lambda: bmm(a, a), ValueError, "b: expected 7 rows, as many as a has columns, got 5"),
-        (lambda: bmm(a, b.half()), ArgumentError, "b: expected torch.float32 as a has"),
-        (lambda: bmm(a.double(), b.double()), ArgumentError, "a: expected torch.float16"),
+        (lambda: bmm(a[0], b), ValueError, "input: expected 3 dimensions"),
+        (lambda: mm(a, b), ValueError, "input: expected 2 dimensions"),
+        (lambda: bmm(a, b[:1]), ValueError, "mat2: expected 2 matrices as input has, got 1"),
+        (lambda: bmm(a, a), ValueError, "mat2: expected 7 rows, as many as input has columns, got 5"),
+        (lambda: bmm(a, b.half()), ArgumentError, "mat2: expected torch.float32 as input has"),
+        (lambda: bmm(a.double(), b.double()), ArgumentError, "input: expected torch.float16"),
         (lambda: bmm(a, b, activation="swish"), ValueError, "activation: expected 'none'"),
         (lambda: bmm(a, b, out=a), ValueError, "out: expected shape"),
         (lambda: bmm(a, b, out=torch.empty(2, 5, 6).half()), ArgumentError, "out: expected torch.float32"),

@@ -119,15 +119,17 @@ CASES = {
     "gelu": case(gelu, input=("tensor", V), approximate=("word", "tanh")),
     "silu": case(silu, input=("tensor", V)),
     "swiglu": case(swiglu, gate=("tensor", V), up=("tensor", V)),
-    "mm": case(mm, a=("tensor", A[0]), b=("tensor", A[0].mT), activation=("word", "relu"), out=("tensor?", M.clone())),
+    "mm": case(
+        mm, input=("tensor", A[0]), mat2=("tensor", A[0].mT), activation=("word", "relu"), out=("tensor?", M.clone())
+    ),
     "bmm": case(
-        bmm, a=("tensor", A), b=("tensor", A.mT), activation=("word", "relu"), out=("tensor?", M[None].clone())
+        bmm, input=("tensor", A), mat2=("tensor", A.mT), activation=("word", "relu"), out=("tensor?", M[None].clone())
     ),
     "baddbmm": case(
         baddbmm,
         input=("tensor", M),
-        a=("tensor", A),
-        b=("tensor", A.mT),
+        batch1=("tensor", A),
+        batch2=("tensor", A.mT),
         beta=("number", 0.5),
         alpha=("number", 2.0),
         activation=("word", "relu"),
