@@ -32,11 +32,11 @@ WIDEST: Final = 128
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
-    """Return all that a call's checks and arguments depend on."""
+    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
     switch = precision(operands[0].dtype) if operands[0].dtype == torch.float32 else None
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return facts, _unfit(operands, out), words, switch
+    return library.CURRENT.source, facts, _unfit(operands, out), words, switch
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:

@@ -1,6 +1,6 @@
 """Products whose like was checked before: what a launch takes besides addresses, worked out once.
 
-A call's facts are dtypes, devices, sizes, strides, whether addresses fit tensor maps, torch's switch for fp32 and whether
+A call's facts are where kernels are from, dtypes, devices, sizes, strides, whether addresses fit tensor maps, torch's switch for fp32 and whether
 anything is done to the product. Of calls with equal facts only the first is checked; its arguments serve all.
 """
 
@@ -30,10 +30,11 @@ PANEL_BYTES: Final = 128
 
 
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
-    """Return all that a call's checks and arguments depend on."""
+    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
     unfit = (a.data_ptr() | b.data_ptr() | (out.data_ptr() if out is not None else 0)) % MAP_BYTES != 0
     more = _facts(source), _facts(out)
     return (
+        library.CURRENT.source,
         a.dtype,
         a.device,
         a.shape,

@@ -46,12 +46,12 @@ def runs(kernel: str, a: Tensor) -> bool:
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None) -> Hashable:
-    """Return all that a call's checks and arguments depend on."""
+    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
     facts = tuple(
         None if value is None else (value.dtype, value.device, value.shape, value.stride())
         for value in (*operands, out)
     )
-    return facts, _unfit(operands, out), group_size
+    return library.CURRENT.source, facts, _unfit(operands, out), group_size
 
 
 def parts_of(cols: int, depth: int, count: int) -> int:

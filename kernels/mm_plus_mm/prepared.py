@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.kernels import library
 from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
@@ -19,10 +20,10 @@ Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
-    """Return all that a call's checks and arguments depend on."""
+    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
     values = operands if out is None else (*operands, out)
     facts = tuple((value.dtype, value.device, value.shape, value.stride()) for value in values)
-    return (facts, _unfit(operands, out), switch_of(operands[0]))
+    return (library.CURRENT.source, facts, _unfit(operands, out), switch_of(operands[0]))
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:

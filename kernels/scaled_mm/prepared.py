@@ -39,10 +39,10 @@ class Operands(NamedTuple):
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fast: bool) -> Hashable:
-    """Return all that a call's checks and arguments depend on."""
+    """Return all that a call's checks and arguments depend on, and whose kernels it is for."""
     values = (*operands, out)
     facts = tuple(None if x is None else (x.dtype, x.device, x.shape, x.stride()) for x in values)
-    return (facts, _unfit(operands, out), dtype, fast)
+    return (library.CURRENT.source, facts, _unfit(operands, out), dtype, fast)
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.b2b_gemm import op as b2b_gemm
 from nojit.kernels.b2b_gemm.prepared import chosen
 from nojit.kernels.b2b_gemm.prepared import prepare as prepare_b2b
 from nojit.kernels.block_sparse import BlockLayout
 from nojit.kernels.block_sparse.products import strips_of
+from nojit.kernels.bmm import op as bmm
 from nojit.kernels.bmm.prepared import prepare as prepare_bmm
 from nojit.kernels.flex import flex_attention
 from nojit.kernels.flex.call import NO_MOD
@@ -16,10 +18,14 @@ from nojit.kernels.flex.op import _is_decoding
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
 from nojit.kernels.flex_decoding.masks import band_of_words
+from nojit.kernels.mixed_mm import op as mixed_mm
 from nojit.kernels.mixed_mm.prepared import prepare as prepare_mixed
+from nojit.kernels.mm_plus_mm import op as mm_plus_mm
+from nojit.kernels.scaled_mm import op as scaled_mm
 from nojit.kernels.scaled_mm.prepared import Operands
 from nojit.kernels.scaled_mm.prepared import prepare as prepare_scaled
 
+FP8 = torch.zeros(48, 48).to(torch.float8_e4m3fn)
 ROWS = (1, 2, 8, 16, 17, 64, 65, 200, 1000)
 
 
@@ -127,3 +133,24 @@ def test_gradients_of_shared_keys_and_of_own_ones(invariant):
             flex_attention(q, k, v).sum().backward()
             found.append(tuple(sorted({name for name in launched if "_bwd_d" in name})))
     check(found, invariant)
+
+
+@pytest.mark.parametrize(
+    ("family", "call"),
+    [
+        (bmm, lambda: bmm.mm(torch.zeros(4, 48), torch.zeros(48, 8))),
+        (mm_plus_mm, lambda: mm_plus_mm.mm_plus_mm(*[torch.zeros(48, 48)] * 4)),
+        (b2b_gemm, lambda: b2b_gemm.b2b_gemm(*[torch.zeros(48, 48)] * 3)),
+        (mixed_mm, lambda: mixed_mm.uint4x2_mixed_mm(torch.zeros(4, 48).half(), torch.zeros(24, 8).byte())),
+        (scaled_mm, lambda: scaled_mm.scaled_mm(FP8, FP8.t(), *[torch.ones(())] * 2, out_dtype=torch.bfloat16)),
+    ],
+    ids=["bmm", "mm_plus_mm", "b2b_gemm", "mixed_mm", "scaled_mm"],
+)
+def test_each_source_has_calls_of_its_own(monkeypatch, family, call):
+    asked = []
+    prepare = family.prepare
+    monkeypatch.setattr(family, "prepare", lambda *args: asked.append(library.is_batch_invariant()) or prepare(*args))
+    for is_invariant in (False, True):
+        with library.override(lambda name: lambda *args, **named: None, batch_invariant=is_invariant):
+            call()
+    assert asked == [False, True]
