@@ -225,6 +225,7 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
     Raises:
         ArgumentError: `mask` is no block mask, or lies on another device.
         ValueError: it was made for other lengths.
+        NotImplementedError: torch made it, and its first use is traced.
         RuntimeError: it was sliced, which leaves it without its function (torch's own error).
     """
     if mask is None:
@@ -239,6 +240,9 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
         refuse_type("block_mask", f"a mask on {device} as query is", mask.kv_indices.device)
     tables = known_tables(mask)
     if tables is None:
+        if torch.compiler.is_dynamo_compiling():
+            what = "block_mask: expected a mask that has its tables before a graph is traced"
+            raise NotImplementedError(f"{what}, got one that torch made: use it once without torch.compile")
         with torch.inference_mode(False):
             tables = _tables_of_lists(mask)
         if all(map(is_real, tables.tensors)):

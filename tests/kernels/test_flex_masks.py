@@ -215,6 +215,15 @@ def test_no_transform_or_mode_leaves_its_tensors_behind(mask):
     assert all(map(is_real, tables_of(block_mask, 20, 20, CPU).tensors))
 
 
+def test_the_first_use_of_torchs_mask_is_not_traced():
+    mask = torchs.create_block_mask(Causal(), None, None, 20, 20, "cpu")
+    traced = torch.compile(lambda x: tables_of(mask, 20, 20, CPU).left + x, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.TorchDynamoException, match="use it once without"):
+        traced(torch.ones(2))
+    tables_of(mask, 20, 20, CPU)
+    assert torch.equal(traced(torch.zeros(1)), torch.tensor([-20.0]))
+
+
 def test_a_mask_that_hides_nothing_may_have_any_length():
     endless = torchs._create_empty_block_mask(torch.zeros(1, 1, 7, 8), torch.zeros(1, 1, 9, 8))
 
