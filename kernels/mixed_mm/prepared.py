@@ -31,6 +31,8 @@ MAPPED_GROUP: Final = 64
 """What groups are multiples of in `mixed_mm_sm90`."""
 WHOLE_GROUP: Final = 128
 """What groups are multiples of where no step of `mixed_mm` is of two."""
+MOST_DEEP: Final = 1 << 31
+"""Kernels count the depth, and so a group's, in 32 bits: a larger group is one of all rows."""
 LEAST_DEPTH: Final = 1024
 """The least depth of a part of `mixed_mm_few`: a shallower one costs more to write and to add than it saves."""
 MOST_PARTS: Final = 16
@@ -169,7 +171,9 @@ class _Whole:
     @property
     def group_size(self) -> int:
         """How deep a group is: where there is one, at least as deep as all, and a multiple of any step."""
-        return self.given_size or max(-(-self.depth // 256), 1) * 256
+        if self.given_size is not None and self.given_size < MOST_DEEP:
+            return self.given_size
+        return max(-(-self.depth // 256), 1) * 256
 
     def groups_are(self, multiple: int) -> bool:
         """Say whether groups, if there are any, are multiples of so many."""

@@ -188,6 +188,15 @@ def test_parts_are_as_many_as_keep_a_device_busy():
     assert prepared.parts_of(0, 512, 132) == 1
 
 
+@pytest.mark.parametrize("group_size", [1 << 31, 1 << 40])
+def test_a_group_may_be_deeper_than_any_matrix(group_size):
+    a, b = operands(5, 16, 64)
+    scales = torch.rand(1, 16).half()
+    assert torch.equal(
+        uint4x2_mixed_mm(a, b, scales=scales, group_size=group_size), uint4x2_mixed_mm(a, b, scales=scales)
+    )
+
+
 def test_mistakes_are_named():
     a, b = operands(5, 16, 64)
     scales = torch.ones(2, 16).half()
