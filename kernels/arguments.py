@@ -25,6 +25,7 @@ __all__ = [
     "check_like_device",
     "check_number",
     "check_rank",
+    "check_result",
     "check_shape",
     "check_tensor",
     "check_tensors",
@@ -92,6 +93,14 @@ def check_tensors(**values: object) -> None:
     for argument, value in values.items():
         if not isinstance(value, Tensor):
             refuse_type(argument, "a tensor", type(value).__name__)
+
+
+def check_result(out: object) -> None:
+    """Require a tensor to write to: one whose memory holds what it stands for."""
+    check_tensors(out=out)
+    # a graph that is traced cannot ask
+    if isinstance(out, Tensor) and not torch.compiler.is_dynamo_compiling() and out.is_neg():
+        refuse_value("out", "a tensor that is no lazy negation", "one (as the imaginary part of a conjugate is)")
 
 
 def check_number(argument: str, value: object) -> float:

@@ -16,6 +16,7 @@ from nojit.kernels.arguments import (
     check_like,
     check_number,
     check_rank,
+    check_result,
     check_shape,
     check_tensor,
     check_tensors,
@@ -85,7 +86,7 @@ def b2b_gemm(
         operands = (lowered(a), lowered(b), lowered(c))
     check_tensors(a=a, b=b, c=c)
     if out is not None:
-        check_tensors(out=out)
+        check_result(out)
     if is_plain(*operands, out):
         return _remember(operands, words, alpha, out)
     _check(operands)

@@ -18,6 +18,7 @@ from nojit.kernels.arguments import (
     check_dtype,
     check_flags,
     check_like,
+    check_result,
     check_shape,
     check_tensor,
     refuse_type,
@@ -261,6 +262,7 @@ def _check_dense(
 
 
 def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: str) -> None:
+    check_result(out)
     check_like("out", out, "a", a)
     check_shape("out", out, shape, dims)
     if torch.is_grad_enabled() and any(value.requires_grad for value in (a, b, out)):

@@ -15,7 +15,15 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_apart, check_choice, check_number, check_tensors, refuse_type, refuse_value
+from nojit.kernels.arguments import (
+    check_apart,
+    check_choice,
+    check_number,
+    check_result,
+    check_tensors,
+    refuse_type,
+    refuse_value,
+)
 from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, result_dtype
 from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
@@ -145,7 +153,7 @@ def _check_types(name: str, source: Tensor | None, a: Tensor, b: Tensor, out: Te
     names = _names_of(name)
     check_tensors(**dict(zip(names, (a, b), strict=True)))
     if out is not None:
-        check_tensors(out=out)
+        check_result(out)
     if a.dim() != (BATCHED - 1 if name == "mm" else BATCHED):
         check_operands(a, b, names, batched=name != "mm")
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_apart, check_int, check_tensors, refuse_value
+from nojit.kernels.arguments import check_apart, check_int, check_result, check_tensors, refuse_value
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
@@ -68,8 +68,10 @@ def uint4x2_mixed_mm(
         a, scales, zeros = _lowered(a, scales, zeros)
     operands = (a, b, scales, zeros)
     check_tensors(a=a, b=b)
-    optional = {"scales": scales, "zeros": zeros, "out": out}
+    optional = {"scales": scales, "zeros": zeros}
     check_tensors(**{name: value for name, value in optional.items() if value is not None})
+    if out is not None:
+        check_result(out)
     if group_size is not None:
         check_int("group_size", group_size)
     if is_plain(*operands, out):

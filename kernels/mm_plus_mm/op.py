@@ -12,6 +12,7 @@ from nojit.kernels.arguments import (
     check_dtype,
     check_like,
     check_rank,
+    check_result,
     check_shape,
     check_tensor,
     check_tensors,
@@ -61,7 +62,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         a, b, c, d = operands = (lowered(a), lowered(b), lowered(c), lowered(d))
     check_tensors(a=a, b=b, c=c, d=d)
     if out is not None:
-        check_tensors(out=out)
+        check_result(out)
     if is_plain(*operands, out):
         return _remember(operands, out)
     _check(operands)

@@ -12,6 +12,7 @@ from nojit.kernels.arguments import (
     check_apart,
     check_choice,
     check_number,
+    check_result,
     check_tensor,
     check_tensors,
     refuse_type,
@@ -96,7 +97,7 @@ class Operator:
         if out is None:
             result: Tensor = self._op(*tensors, *rest)
             return result
-        check_tensors(out=out)
+        check_result(out)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, out)):
             refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
         self._out_op(*tensors, *rest, out)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_tensors
+from nojit.kernels.arguments import check_flags, check_result, check_tensors
 from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
@@ -73,7 +73,7 @@ def scaled_mm(
         ValueError: a shape or stride that does not fit, or a tensor that requires a gradient.
     """
     if out is not None:
-        check_tensors(out=out)
+        check_result(out)
     if out_dtype is None:
         out_dtype = torch.bfloat16 if out is None else out.dtype
     if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_compiling():

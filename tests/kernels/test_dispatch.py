@@ -3,13 +3,20 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.b2b_gemm import b2b_gemm
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
+from nojit.kernels.bmm import mm
 from nojit.kernels.conv import conv2d
 from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.mixed_mm import uint4x2_mixed_mm
+from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.pointwise import silu, vector_add
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+LAYOUT = BlockLayout(torch.ones(1, 1, 1, dtype=torch.bool), 16)
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +108,21 @@ def test_tangents_are_refused_not_dropped(call, launches):
     with forward_ad.dual_level():
         call(x)
     assert len(launches) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: mm(out, out, out=out),
+        lambda out: mm_plus_mm(out, out, out, out, out=out),
+        lambda out: b2b_gemm(out, out, out, out=out),
+        lambda out: vector_add(out, out, out=out),
+        lambda out: uint4x2_mixed_mm(out.half(), torch.zeros(8, 16).byte(), out=torch._neg_view(out.half())),
+        lambda out: block_sparse_matmul(
+            torch.ones(1, 1, 16, 16), torch.ones(1, 1, 16, 16), LAYOUT, "dsd", out=out[None, None]
+        ),
+    ],
+)
+def test_a_lazy_negation_is_not_written_to(call):
+    with pytest.raises(ValueError, match="out: expected a tensor that is no lazy negation"):
+        call(torch._neg_view(torch.zeros(16, 16)))
