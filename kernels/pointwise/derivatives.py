@@ -15,6 +15,7 @@ from nojit.kernels.pointwise.program import Builder, Program, Step
 
 __all__ = ["gradients"]
 
+_OPPOSITES: Final = {"lt": "ge", "gt": "le"}
 _Rule = Callable[[Builder, int, Step, int], Sequence[int | None]]
 
 
@@ -87,7 +88,14 @@ def _larger(builder: Builder, grad: int, left: int, right: int) -> tuple[int, in
 
 def _where(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
     zero = builder.number(0)
-    return None, builder.add("where", step.args[0], grad, zero), builder.add("where", step.args[0], zero, grad)
+    test, bound, value = step.args
+    asked = builder.steps[test]
+    if asked.op in _OPPOSITES and asked.args == (value, bound):
+        # a value that a bound replaces, as clamp has it: NaN is on neither side, and torch's is flat there
+        kept = builder.add("where", builder.add(_OPPOSITES[asked.op], value, bound), grad, zero)
+    else:
+        kept = builder.add("where", test, zero, grad)
+    return None, builder.add("where", test, grad, zero), kept
 
 
 def _abs(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:

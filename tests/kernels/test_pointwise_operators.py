@@ -402,6 +402,13 @@ def test_arguments_by_name_are_checked(workshop):
             operator(x, x, s=x)
 
 
+@pytest.mark.usefixtures("interpreted")
+def test_a_clamp_is_flat_at_nan():
+    x = torch.tensor([float("nan"), -1.0, 0.0, 0.5, 1.0, 2.0], requires_grad=True)
+    found, right = (torch.autograd.grad(clamp(x, 0.0, 1.0).sum(), x)[0] for clamp in (pointwise.clamp, torch.clamp))
+    assert torch.equal(found, right)
+
+
 def test_a_clamp_has_a_limit():
     with pytest.raises(ValueError, match="min: expected a number, or one for max, got neither"):
         pointwise.clamp(torch.ones(2))
