@@ -222,17 +222,20 @@ def _allocate_grad(grad: Tensor, other: Tensor, shape: Sequence[int], *_: object
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     x, weight, _, *ctx.words = inputs
-    ctx.save_for_backward(x, weight)
+    of_x, of_weight, *_ = ctx.needs_input_grad
+    ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
+    ctx.shapes = x.shape, weight.shape
+    ctx.by_channels = by_channels(x, weight)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     to_x = to_weight = to_bias = None
-    grad = _like(grad, x, weight)
+    grad = grad.contiguous(memory_format=formatted(ctx.by_channels, grad.dim()))
     if ctx.needs_input_grad[0]:
-        to_x = _conv_input_grad(grad, weight, x.shape, *ctx.words)
+        to_x = _conv_input_grad(grad, weight, ctx.shapes[0], *ctx.words)
     if ctx.needs_input_grad[1]:
-        to_weight = _conv_weight_grad(grad, x, weight.shape, *ctx.words)
+        to_weight = _conv_weight_grad(grad, x, ctx.shapes[1], *ctx.words)
     if ctx.needs_input_grad[2]:
         to_bias = grad.sum((0, *range(2, grad.dim())))
     return to_x, to_weight, to_bias, *(None for _ in ctx.words)

@@ -9,6 +9,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.bmm import baddbmm, mm
+from nojit.kernels.conv import conv2d
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.pointwise import add, add_relu, div, gelu, mul, sub, swiglu
 
@@ -23,6 +24,10 @@ def no_kernels() -> Iterator[None]:
 def squares(count, *trained):
     """Make so many matrices, of which some are trained."""
     return [torch.randn(4, 4).requires_grad_(at in trained) for at in range(count)]
+
+
+def conv(x, weight):
+    return conv2d(x[None, None], weight[None, None])
 
 
 @pytest.mark.parametrize(
@@ -42,6 +47,9 @@ def squares(count, *trained):
         (mm, squares(2, 1), (0,)),
         (lambda *args: baddbmm(args[0], args[1][None], args[2][None]), squares(3, 0), ()),
         (mm_plus_mm, squares(4, 0, 3), (1, 2)),
+        (conv, squares(2, 0, 1), (0, 1)),
+        (conv, squares(2, 0), (1,)),
+        (conv, squares(2, 1), (0,)),
         (b2b_gemm, squares(3, 2), (0, 1)),
         (b2b_gemm, squares(3, 0), (1, 2)),
         (lambda *args: b2b_gemm(*args, assoc="right"), squares(3, 1), (0, 2)),
