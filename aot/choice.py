@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nojit.runtime.target import parse_image_arch, spell_cuda
 
-__all__ = ["BundleState", "DeviceChoice", "choose", "driver_for"]
+__all__ = ["BundleState", "DeviceChoice", "choose", "driver_for", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class BundleState:
     """Least version of the Linux driver that loads it; empty if that is not known."""
     variants: int = 0
     kernels: tuple[str, ...] = ()
+    untrusted: bool = False
+    """Whether its problem is that ``NOJIT_TRUST`` refuses it: others are used all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,18 @@ def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleSt
     }
     missing = _missing([bundle for bundle in bundles if not bundle.problem], used, capability, driver)
     return DeviceChoice(device, capability, used, tuple(reasons.items()), missing)
+
+
+def refuse(choice: DeviceChoice, refused: Mapping[str, str]) -> DeviceChoice:
+    """Take out of what a device would use the bundles that cannot be loaded. Pure.
+
+    Args:
+        choice: what fits the device.
+        refused: the reason, by the path of a bundle.
+    """
+    used = tuple(path for path in choice.used if path not in refused)
+    reasons = tuple((path, refused[path]) for path in choice.used if path in refused)
+    return replace(choice, used=used, rejected=reasons + choice.rejected)
 
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:

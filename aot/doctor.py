@@ -7,7 +7,7 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,9 +16,12 @@ from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError
+from nojit.runtime.invariance import is_batch_invariant
+from nojit.runtime.jit import policy_of
 from nojit.runtime.loader import load
 from nojit.runtime.trust import accept_of
 from nojit.runtime.tuning_source import read_overrides
+from nojit.runtime.twins import with_twins
 
 __all__ = [
     "CacheState",
@@ -26,6 +29,8 @@ __all__ = [
     "TuningState",
     "examine_bundle",
     "examine_cache",
+    "examine_loads",
+    "examine_settings",
     "examine_tuning",
     "probe_driver",
     "trust_policy",
@@ -144,15 +149,49 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 kernels=bundle.kernels,
             )
     except (BundleError, OSError) as error:
-        return BundleState(path, found.origin, str(error))
+        return BundleState(path, found.origin, str(error), untrusted=isinstance(error, BundleTrustError))
 
 
-def examine_tuning(places: str, bundles: Sequence[BundleState]) -> TuningState:
-    """Read the tuned tables that stand in for those of bundles, and hold them against these bundles.
+def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Say which variables make every load or launch raise, in the runtime's words."""
+    twins = environment.get("NOJIT_DEBUG_INFO", "")
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: accept_of(environment.get("NOJIT_TRUST") or "any", environment.get("NOJIT_TRUSTED_KEYS")),
+        lambda: with_twins((), twins, trust_policy(environment)),
+        lambda: is_batch_invariant(environment),
+        lambda: policy_of(environment),
+    )
+    problems = []
+    for read in readers:
+        try:
+            read()
+        except (NojitError, OSError) as error:
+            problems.append(str(error))
+    return tuple(dict.fromkeys(problems))
+
+
+def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
+    """Load bundles as a process here would, and say by its path why one cannot be.
+
+    Args:
+        bundles: those with a problem of their own are left alone.
+    """
+    refused: dict[str, Exception] = {}
+    for bundle in bundles:
+        try:
+            if not bundle.problem:
+                load(bundle.path).close()
+        except (NojitError, OSError) as error:
+            refused[bundle.path] = error
+    return refused
+
+
+def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:
+    """Read the tuned tables that stand in for those of bundles.
 
     Args:
         places: what ``NOJIT_TUNING`` is set to here.
-        bundles: those with a problem of their own are left alone.
+        refused: bundles that cannot be loaded here, and why.
     """
     if not places:
         return TuningState("", (), ())
@@ -161,17 +200,8 @@ def examine_tuning(places: str, bundles: Sequence[BundleState]) -> TuningState:
     except TuningError as error:
         return TuningState(places, (), (str(error),))
     words = tuple(f"{table.kernel} on {table.device.name}: {table.path}" for table in tables)
-    return TuningState(places, words, tuple(filter(None, (_misfit(bundle) for bundle in bundles))))
-
-
-def _misfit(bundle: BundleState) -> str:
-    """Say why a bundle cannot be loaded with the tuned tables of the environment; empty if it can."""
-    try:
-        if not bundle.problem:
-            load(bundle.path)
-    except (BundleError, TuningError, OSError) as error:
-        return f"{bundle.path}: {error}"
-    return ""
+    misfits = tuple(f"{path}: {error}" for path, error in refused.items() if isinstance(error, TuningError))
+    return TuningState(places, words, misfits)
 
 
 def examine_cache(folder: Path) -> CacheState:

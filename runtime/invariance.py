@@ -7,7 +7,7 @@ others pays for it with configs that suit no size best.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from nojit.runtime.errors import SettingError
@@ -21,13 +21,16 @@ __all__ = ["is_batch_invariant", "settled"]
 _VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
 
 
-def is_batch_invariant() -> bool:
+def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
     """Say whether results must not depend on the batch, as the environment has it at this moment.
+
+    Args:
+        environment: the process's if None.
 
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
     """
-    said = os.environ.get(_VARIABLE) or "0"
+    said = (os.environ if environment is None else environment).get(_VARIABLE) or "0"
     if said not in {"0", "1"}:
         raise SettingError("expected 0 or 1", got=repr(said), where=_VARIABLE)
     return said == "1"

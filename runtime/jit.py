@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,6 +31,7 @@ __all__ = [
     "function_of",
     "load",
     "policy",
+    "policy_of",
     "register_source",
 ]
 
@@ -61,7 +63,16 @@ def policy() -> str:
     Raises:
         SettingError: ``NOJIT_MISS`` names none.
     """
-    named = os.environ.get(VARIABLE) or POLICIES[0]
+    return policy_of(os.environ)
+
+
+def policy_of(environment: Mapping[str, str]) -> str:
+    """Return the policy that an environment names.
+
+    Raises:
+        SettingError: ``NOJIT_MISS`` names none.
+    """
+    named = environment.get(VARIABLE) or POLICIES[0]
     if named not in POLICIES:
         what = f"expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
         raise SettingError(what, got=f"{named!r}{did_you_mean(named, POLICIES)}", where=VARIABLE)

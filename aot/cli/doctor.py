@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
 from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
-from nojit.aot.choice import BundleState, DeviceChoice, choose
+from nojit.aot.choice import BundleState, DeviceChoice, choose, refuse
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
-from nojit.aot.cli.group import EXIT_NO_MATCH
+from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.doctor import CacheState, DriverState, TuningState
 from nojit.runtime import discover
+from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning_source import VARIABLE
 
 __all__ = ["command"]
@@ -24,24 +26,31 @@ __all__ = ["command"]
 def command(out: Output) -> int:
     """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
 
-    Exits 4 if there is a GPU that no bundle fits, 0 otherwise: without a GPU there is nothing to match. With
-    NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used for nothing.
+    Exits 1 if something here makes loading raise: a place that the environment names and that is not there, a damaged
+    bundle, a variable that says what it cannot. Else 4 if there is a GPU that no bundle fits, and 0 without a GPU: there is
+    nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used
+    for nothing.
     """
     driver = doctor.probe_driver()
     found, errors = discover.survey(os.environ)
     problems = [str(error) for error in errors]
     accept = doctor.trust_policy(os.environ)
     bundles = [doctor.examine_bundle(one, accept) for one in found]
+    settings = doctor.examine_settings(os.environ)
+    refused = doctor.examine_loads(bundles)
+    tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
+    blocking = _blocking(problems, bundles, settings, tuning)
     choices = [
-        choose(number, capability, driver.version or 0, bundles) for number, capability in enumerate(driver.devices)
+        refuse(choose(number, capability, driver.version or 0, bundles), _reasons(bundles, refused, blocking))
+        for number, capability in enumerate(driver.devices)
     ]
-    tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), bundles)
     cache = doctor.examine_cache(default_cache_folder())
     document = {
         "versions": doctor.versions(),
         "driver": asdict(driver),
         "discovery_problem": problems[0] if problems else "",
         "discovery_problems": problems,
+        "problems": blocking or [f"{path}: {error}" for path, error in refused.items()],
         "bundles": [asdict(bundle) for bundle in bundles],
         "devices": [asdict(choice) for choice in choices],
         "tuning": asdict(tuning),
@@ -50,10 +59,36 @@ def command(out: Output) -> int:
     out.emit("doctor", document)
     _show_machine(out, document, driver, cache)
     _show_bundles(out, bundles, problems)
+    for problem in settings:
+        out.warn(f"environment: {problem}")
     _show_tuning(out, tuning)
+    for path, error in refused.items():
+        if not blocking and not isinstance(error, TuningError):
+            out.warn(f"{path}: {error}")
     for choice in choices:
-        _show_device(out, choice)
+        _show_device(out, choice, loads=not document["problems"])
+    if document["problems"]:
+        return EXIT_FAILED
     return EXIT_NO_MATCH if any(not choice.used for choice in choices) else 0
+
+
+def _blocking(
+    places: Sequence[str], bundles: Sequence[BundleState], settings: Sequence[str], tuning: TuningState
+) -> list[str]:
+    """Say what makes every load by name raise, or every operator."""
+    damaged = [f"{bundle.path}: {bundle.problem}" for bundle in bundles if bundle.problem and not bundle.untrusted]
+    # tables that were read fit some bundles if not all
+    unread = () if tuning.tables else tuning.problems
+    return [*places, *damaged, *settings, *unread]
+
+
+def _reasons(
+    bundles: Sequence[BundleState], refused: Mapping[str, Exception], blocking: Sequence[str]
+) -> dict[str, str]:
+    """Say by its path why a bundle that fits cannot be loaded."""
+    if blocking:
+        return {bundle.path: f"nothing is loaded here: {blocking[0]}" for bundle in bundles}
+    return {path: str(error) for path, error in refused.items()}
 
 
 def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, cache: CacheState) -> None:
@@ -103,12 +138,12 @@ def _show_tuning(out: Output, tuning: TuningState) -> None:
         out.line()
 
 
-def _show_device(out: Output, choice: DeviceChoice) -> None:
+def _show_device(out: Output, choice: DeviceChoice, *, loads: bool) -> None:
     name = f"device {choice.device}, sm_{choice.capability}"
     if choice.used:
         out.line(f"{name} would use {', '.join(choice.used)}", style="green")
     else:
-        out.warn(f"{name}: no bundle fits")
+        out.warn(f"{name}: no bundle {'fits' if loads else 'can be loaded'}")
     for bundle, remedy in choice.missing:
         out.warn(f"{name} has nothing of {bundle}, which {remedy}")
     if out.verbosity > 0 or not choice.used:

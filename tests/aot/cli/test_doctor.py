@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 from nojit.aot.choice import BundleState, choose
 from nojit.aot.doctor import DriverState, examine_bundle, examine_cache, probe_driver
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import DriverError
+from nojit.runtime.errors import BundleFormatError, DriverError
 from nojit.runtime.format import TargetInfo
-from nojit.runtime.loader import Bundle
+from nojit.runtime.loader import Bundle, load
 from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run
@@ -90,8 +91,12 @@ def test_damaged_bundle_is_named(machine: Callable[..., None], run: Run, tmp_pat
     machine(90, archs=("sm_90a",))
     (tmp_path / "bad.nojit").write_bytes(b"not a bundle")
     result = run("doctor")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert str(tmp_path / "bad.nojit") in result.stderr
+    assert "device 0, sm_90: no bundle can be loaded" in result.stderr
+    assert "would use" not in result.stdout
+    with pytest.raises(BundleFormatError):
+        load("test")
 
 
 def test_bundles_that_are_not_signed_are_used_for_nothing(
@@ -108,7 +113,7 @@ def test_bundles_that_are_not_signed_are_used_for_nothing(
     assert problems[str(signed)] == ""
     assert "expected a signed statement beside the bundle" in problems[str(tmp_path / "sm_90a.nojit")]
     monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(tmp_path / "none.toml"))
-    written = document("doctor", code=4)
+    written = document("doctor", code=1)
     assert all("expected a TOML file of trusted keys" in bundle["problem"] for bundle in written["bundles"])
 
 
@@ -117,7 +122,7 @@ def test_missing_place_is_named(
 ) -> None:
     machine(90)
     monkeypatch.setenv("NOJIT_BUNDLES", "/no/such/place")
-    assert "/no/such/place" in document("doctor", code=4)["discovery_problem"]
+    assert "/no/such/place" in document("doctor", code=1)["discovery_problem"]
     assert "/no/such/place" in run("doctor").stderr
 
 
@@ -126,13 +131,56 @@ def test_places_behind_a_missing_one_are_listed(
 ) -> None:
     machine(90, archs=("sm_90a",))
     monkeypatch.setenv("NOJIT_BUNDLES", f"/no/such/place:{tmp_path}:/nor/this")
-    written = document("doctor")
-    assert written["devices"][0]["used"] == [str(tmp_path / "sm_90a.nojit")]
+    written = document("doctor", code=1)
+    assert [bundle["path"] for bundle in written["bundles"]] == [str(tmp_path / "sm_90a.nojit")]
+    # load by name and operators stop at the first place that is missing
+    assert written["devices"][0]["used"] == []
     assert len(written["discovery_problems"]) == 2
+    assert written["problems"] == written["discovery_problems"]
     assert written["discovery_problem"] == written["discovery_problems"][0]
     shown = run("doctor").stderr
     assert "/no/such/place" in shown
     assert "/nor/this" in shown
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "NOJIT_BATCH_INVARIANT=x",
+        "NOJIT_DEBUG_INFO=/no/such/twins",
+        "NOJIT_MISS=maybe",
+        "NOJIT_TRUST=perhaps",
+        "NOJIT_TUNING=/no/such/table.toml",
+    ],
+)
+@pytest.mark.parametrize("devices", [(), (90,)])
+def test_a_variable_that_says_what_it_cannot_exits_1(
+    machine: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch, devices: tuple[int, ...], setting: str
+) -> None:
+    machine(*devices, archs=("sm_90a",))
+    variable, _, said = setting.partition("=")
+    monkeypatch.setenv(variable, said)
+    written = json.loads(run("doctor", "--json").stdout)
+    assert any(variable in problem for problem in written["problems"])
+    assert all(choice["used"] == [] for choice in written["devices"])
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert variable in shown.stderr
+    assert "would use" not in shown.stdout
+
+
+def test_a_bundle_with_the_twin_of_another_build_is_not_used(
+    machine: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(90, archs=("sm_90a",))
+    on = TargetInfo("cuda", "sm_90", "sm_90a", 32)
+    (tmp_path / "twins").mkdir()
+    twin = make_bundle(tmp_path / "twins" / "it.nojit", kernel("copy", {"n": "i32"}, on=on), on=on, name="test-debug")
+    monkeypatch.setenv("NOJIT_DEBUG_INFO", str(twin))
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'sm_90a.nojit'}: expected a twin of bundle" in result.stderr
+    assert "would use" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -285,13 +333,18 @@ def test_tuned_tables_of_the_environment_are_named(tuned: Callable[[str], Path],
 
 def test_a_tuned_table_that_its_kernel_does_not_know_is_told(tuned: Callable[[str], Path], document: Document) -> None:
     tuned("wrong")
-    (problem,) = document("doctor")["tuning"]["problems"]
+    written = document("doctor", code=1)
+    (problem,) = written["tuning"]["problems"]
     assert "expected runtime params of kernel copy, got 'wrong'" in problem
+    assert written["devices"][0]["used"] == []
 
 
 def test_a_tuned_table_that_is_missing_is_told(tuned: Callable[[str], Path], run: Run) -> None:
     tuned("n").unlink()
-    assert "NOJIT_TUNING: expected a tuned table or a folder of them" in run("doctor").stderr
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "NOJIT_TUNING: expected a tuned table or a folder of them" in result.stderr
+    assert "would use" not in result.stdout
 
 
 def test_without_tuned_tables_nothing_is_said_of_them(machine: Callable[..., None], document: Document) -> None:
