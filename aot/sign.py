@@ -127,14 +127,15 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
     with BundleFile(path) as bundle:
         verify_bundle(bundle)
         digest = bundle.digest
-    payload = read_statement(statement_path(path)).canonical()
+    statement = read_statement(statement_path(path))
+    payload = statement.canonical()
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
     key = signer.public_key.keyid
     raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
-    place = signed_path(str(path))
-    # what no loader would take must not lie there
-    claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), place)
+    # what no loader would take must not lie there; what is wrong with it is wrong with the statement
+    claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), str(statement.path))
     check_file(path, claim)
+    place = signed_path(str(path))
     write_file(Path(place), raw)
     return SignedBundle(str(path), place, digest, claim.build_number, key)
 

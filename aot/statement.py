@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
-from nojit.runtime.trust import INDEX_DIGEST
+from nojit.runtime.trust import INDEX_DIGEST, signed_path, split_envelope
 
 T = TypeVar("T")
 
-__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_statement", "statement_path"]
+__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_signed", "read_statement", "statement_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,9 @@ class ProvenanceFacts:
     finished: str
     """When, in UTC."""
     signed: bool
-    """Whether a signed statement lies beside the bundle too; by whom, and whether rightly, `nojit verify` says."""
+    """Whether a signed statement of this bundle lies beside it too; by whom, and whether rightly, `nojit verify` says."""
+    signed_problem: str = ""
+    """Why the signed statement that lies there is of no use to this bundle; empty if it may be, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +85,18 @@ class Statement:
         """
         return self._read(_recipe)
 
-    def facts(self, digest: str, *, signed: bool) -> ProvenanceFacts:
+    def facts(self, digest: str, *, signed: bool, problem: str = "") -> ProvenanceFacts:
         """Sum up where a bundle came from.
 
         Args:
             digest: of the bundle.
-            signed: whether a signed statement lies beside it.
+            signed: whether a signed statement of it lies beside it.
+            problem: what is wrong with the one that lies there.
 
         Raises:
             PackageError: the statement does not say.
         """
-        return self._read(lambda document: _facts(document, digest, signed=signed))
+        return replace(self._read(lambda document: _facts(document, digest)), signed=signed, signed_problem=problem)
 
     def _read(self, read: Callable[[Any], T]) -> T:
         try:
@@ -111,15 +115,50 @@ def read_statement(path: Path) -> Statement:
     """Read the statement beside a bundle.
 
     Raises:
-        PackageError: there is none.
-        BundleFormatError: it is no JSON without floats.
+        PackageError: there is none, or it is no JSON without floats.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         what = "expected the bundle's provenance statement, which nojit build writes"
         raise PackageError(what, got=error.strerror or str(error), where=str(path)) from None
-    return Statement(path, parse_json(raw, str(path)))
+    try:
+        return Statement(path, parse_json(raw, str(path)))
+    except BundleFormatError as error:
+        # the bundle itself may well be whole
+        raise PackageError(error.what, got=error.got, where=error.where) from None
+
+
+def read_signed(bundle: Path, digest: str) -> bytes | None:
+    """Read the signed statement beside a bundle; whose key it was is for those to judge who load it.
+
+    Args:
+        bundle: its file.
+        digest: its digest.
+
+    Returns:
+        The statement's envelope; None if none lies there.
+
+    Raises:
+        PackageError: it cannot be read, is damaged, or is of another bundle.
+    """
+    file = Path(signed_path(str(bundle)))
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        got = error.strerror or str(error)
+        raise PackageError("expected a signed statement that can be read", got=got, where=str(file)) from None
+    try:
+        (subject,) = json.loads(split_envelope(raw, str(file))[0])["subject"]
+        of = subject["digest"][INDEX_DIGEST]
+    except (BundleTrustError, ValueError, LookupError, TypeError):
+        raise PackageError("expected a signed statement, as nojit sign writes it", where=str(file)) from None
+    if of != digest:
+        what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
+        raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))
+    return raw
 
 
 def _recipe(document: Any) -> Recipe:
@@ -144,7 +183,7 @@ def _recipe(document: Any) -> Recipe:
     )
 
 
-def _facts(document: Any, digest: str, *, signed: bool) -> ProvenanceFacts:
+def _facts(document: Any, digest: str) -> ProvenanceFacts:
     (subject,) = document["subject"]
     predicate = document["predicate"]
     definition, run = predicate["buildDefinition"], predicate["runDetails"]
@@ -158,7 +197,7 @@ def _facts(document: Any, digest: str, *, signed: bool) -> ProvenanceFacts:
         builder=_text(run["builder"]["id"]),
         build_number=int(definition["internalParameters"]["buildNumber"]),
         finished=_text(run["metadata"]["finishedOn"]),
-        signed=signed,
+        signed=False,
     )
 
 

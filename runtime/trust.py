@@ -31,6 +31,7 @@ __all__ = [
     "encode_envelope",
     "pre_authentication",
     "signed_path",
+    "split_envelope",
 ]
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
@@ -179,14 +180,26 @@ def _read(path: str, bundle: str) -> bytes:
     return raw
 
 
-def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, str]:
-    """Return the payload of an envelope that a trusted key signed, and the id of that key."""
+def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
+    """Return the payload of an envelope, the id of the key that is said to have signed it, and the signature.
+
+    Nothing is checked but how it is spelled.
+
+    Raises:
+        BundleTrustError: it is spelled in another way than `encode_envelope` does.
+    """
     found = _ENVELOPE.fullmatch(raw)
     payload, signature = (b64decode(found[1]), b64decode(found[3])) if found else (b"", b"")
     signer = found[2].decode() if found else ""
     # base64 has spellings that decode alike
     if encode_envelope(payload, signer, signature) != raw:
         _refuse("envelope", "expected one DSSE envelope with one signature, in canonical JSON and base64", where=where)
+    return payload, signer, signature
+
+
+def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, str]:
+    """Return the payload of an envelope that a trusted key signed, and the id of that key."""
+    payload, signer, signature = split_envelope(raw, where)
     key = trusted.keys.get(signer)
     if key is None:
         names = ", ".join(f"{key.name} ({known[:12]})" for known, key in trusted.keys.items())

@@ -27,10 +27,11 @@ from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
+from nojit.aot.statement import read_signed
 from nojit.aot.target import ARCHS
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.aot.twins import compare_twins, twin_plans
-from nojit.runtime.errors import ManifestError
+from nojit.runtime.errors import ManifestError, PackageError
 
 __all__ = ["command"]
 
@@ -175,8 +176,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     seconds = time.monotonic() - started
     out.emit("build", build_document(result, twins, request.folder, seconds))
     show_build(out, result, request.folder, seconds)
+    _warn_of_signed(out, result, request.folder)
     if twins is not None:
         show_twins(out, twins, request.folder, seconds)
+        _warn_of_signed(out, twins, request.folder / TWINS)
     return EXIT_FAILED if result.failures or (twins and twins.failures) else 0
 
 
@@ -249,6 +252,16 @@ def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folde
         finished=datetime.now(UTC),
     )
     attest(plans, result.reports, folder, invocation)
+
+
+def _warn_of_signed(out: Output, result: BuildResult, folder: Path) -> None:
+    """Name the signed statements that are not of the bundles that lie there now."""
+    for report in result.reports:
+        try:
+            if report.digest:
+                read_signed(folder / report.path, report.digest)
+        except PackageError as error:
+            out.warn(str(error))
 
 
 class _Pool(WorkerPool):

@@ -18,9 +18,9 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
-from nojit.aot.statement import ProvenanceFacts, read_statement, statement_path
+from nojit.aot.statement import ProvenanceFacts, read_signed, read_statement, statement_path
+from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
-from nojit.runtime.trust import signed_path
 from nojit.runtime.values import spell
 
 __all__ = ["command"]
@@ -56,8 +56,13 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
     """Read the statement beside a bundle; None if there is none."""
     place = statement_path(path)
-    signed = Path(signed_path(str(path))).exists()
-    return read_statement(place).facts(digest, signed=signed) if place.exists() else None
+    if not place.exists():
+        return None
+    try:
+        signed, problem = read_signed(path, digest) is not None, ""
+    except PackageError as error:
+        signed, problem = False, str(error)
+    return read_statement(place).facts(digest, signed=signed, problem=problem)
 
 
 def _origin(facts: ProvenanceFacts) -> str:
@@ -65,7 +70,7 @@ def _origin(facts: ProvenanceFacts) -> str:
         return "the statement beside it is of another bundle"
     commit = f"commit {facts.commit[:12]}{' and changes' if facts.dirty else ''}" if facts.commit else "no known commit"
     of = f" of {facts.uri}" if facts.uri else ""
-    signed = ", signed" if facts.signed else ""
+    signed = ", signed" if facts.signed else ", not signed rightly" if facts.signed_problem else ""
     return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
 
 
@@ -85,6 +90,8 @@ def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None
         ),
     ]
     out.facts(pairs if out.verbosity < 1 else [*pairs, ("inputs", facts.inputs)])
+    if origin and origin.signed_problem:
+        out.warn(f"signed statement: {origin.signed_problem}")
     out.line()
 
 

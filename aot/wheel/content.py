@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.inspection import open_bundle
+from nojit.aot.statement import read_signed
 from nojit.aot.target import ARCHS
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
-from nojit.runtime.trust import INDEX_DIGEST, signed_path
+from nojit.runtime.trust import signed_path
 
 __all__ = ["BundleContent", "KernelSize", "find_bundles", "largest_kernels", "read_bundle"]
 
@@ -99,32 +98,12 @@ def read_bundle(path: Path) -> BundleContent:
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
         raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
-    return BundleContent(path, data, index, bundle.digest, kernels, _signed_statement(path, bundle.digest))
+    return BundleContent(path, data, index, bundle.digest, kernels, read_signed(path, bundle.digest))
 
 
 def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
     for entry in index.kernels:
         yield KernelSize(entry.name, entry.variants, entry.table.stored_bytes + entry.payload_bytes)
-
-
-def _signed_statement(path: Path, digest: str) -> bytes | None:
-    """Read what was signed of a bundle; whose key it was is for those to judge who load it."""
-    file = Path(signed_path(str(path)))
-    try:
-        raw = file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise PackageError("expected a signed statement that can be read", got=str(error), where=str(file)) from None
-    try:
-        (subject,) = json.loads(b64decode(json.loads(raw)["payload"]))["subject"]
-        of = subject["digest"][INDEX_DIGEST]
-    except (ValueError, LookupError, TypeError):
-        raise PackageError("expected a signed statement, as nojit sign writes it", where=str(file)) from None
-    if of != digest:
-        what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
-        raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))
-    return raw
 
 
 def largest_kernels(bundles: Sequence[BundleContent], count: int) -> list[KernelSize]:

@@ -11,10 +11,11 @@ import pytest
 from nojit.aot.statement import statement_path
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.aot.fake_compiler import FakeCompiler
-from tests.support.signing import make_statement
+from tests.support.signing import Signer, envelope, make_statement
 
 Document = Callable[..., dict[str, Any]]
 
@@ -170,6 +171,70 @@ def test_inspect_says_where_a_bundle_came_from(
     place.unlink()
     assert document("inspect", bundle)["provenance"] is None
     assert "built from" not in run("inspect", bundle).stdout
+
+
+def sign(bundle: Path) -> None:
+    """Sign a bundle's statement, whatever its images are."""
+    statement = json.loads(statement_path(bundle).read_bytes())
+    Path(signed_path(str(bundle))).write_bytes(envelope(statement, Signer.of("release")))
+
+
+def other(bundle: Path) -> dict[str, Any]:
+    """A statement of another bundle."""
+    digest = {"sha256": "1" * 64, "nojitIndex": "0" * 64}
+    return make_statement(bundle, subject=[{"name": bundle.name, "digest": digest}])
+
+
+def test_inspect_says_signed_of_this_bundle_alone(
+    run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
+) -> None:
+    use_compiler()
+    assert run("build", manifest, "--out", manifest.parent / "out", "--jobs", 1).exit_code == 0
+    (stated,) = (manifest.parent / "out").glob("*.nojit")
+    sign(stated)
+    assert document("inspect", stated)["provenance"]["signed"]
+    assert ", signed" in run("inspect", stated).stdout
+    place = Path(signed_path(str(stated)))
+    good = place.read_bytes()
+    for raw, why in (
+        (b"", "expected a signed statement, as nojit sign writes it"),
+        (good[:-2], "expected a signed statement, as nojit sign writes it"),
+        (envelope(other(stated), Signer.of("x")), "got one of 000000000000"),
+    ):
+        place.write_bytes(raw)
+        said = document("inspect", stated)["provenance"]
+        assert said["signed"] is False
+        assert why in said["signed_problem"]
+        shown = run("inspect", stated)
+        assert "not signed rightly" in shown.stdout
+        assert why in shown.stderr
+
+
+def test_build_names_the_signed_statement_of_an_older_bundle(
+    run: Run, use_compiler: Callable[..., FakeCompiler], manifest: Path
+) -> None:
+    use_compiler()
+    out = manifest.parent / "out"
+    build = ("build", manifest, "--out", out, "--jobs", 1)
+    assert run(*build).exit_code == 0
+    (stated,) = out.glob("*.nojit")
+    sign(stated)
+    assert "signed statement" not in run(*build).stderr
+    result = run(*build, "--kernel", "neg")
+    assert result.exit_code == 0
+    assert "sign it again, or take the statement away" in result.stderr
+
+
+def test_what_is_wrong_with_a_statement_names_its_file(run: Run, stated: Path, key: Path) -> None:
+    statement_path(stated).write_text(json.dumps(other(stated)), encoding="utf-8")
+    result = run("sign", "--key", key, stated)
+    assert result.exit_code == 3
+    assert result.stderr.rstrip().endswith(f"at {statement_path(stated)}")
+
+
+def test_a_damaged_statement_does_not_make_the_bundle_fail(run: Run, stated: Path) -> None:
+    statement_path(stated).write_text("{", encoding="utf-8")
+    assert run("inspect", stated).exit_code == 1
 
 
 def test_no_key_is_made_where_there_is_nothing_for_it_to_sign(run: Run, bundle: Path, tmp_path: Path) -> None:
