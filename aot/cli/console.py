@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
 __all__ = [
     "JSON_SCHEMA",
@@ -92,7 +92,7 @@ class Output:
         """Write columns; a header that starts with ``>`` is of numbers, which stand right.
 
         Off a terminal every row is one line. On one, a last column of text that is left too little room goes below its
-        row.
+        row. No cell is cut: what is still too wide is the terminal's to break.
         """
         if self.json or self.quiet:
             return
@@ -102,6 +102,8 @@ class Output:
         width = console.width
         used = indent + sum(taken + _GAP for taken in widths[:-1])
         if headers[-1].startswith(">") or used + min(widths[-1], _ROOM) <= width:
+            # a last column that may wrap is left room for it; one of numbers is not to lose any
+            console.width = _UNBOUNDED if used + widths[-1] > width and headers[-1].startswith(">") else width
             lines = _columns(console, headers, cells, indent)
         else:
             lines = []
@@ -109,11 +111,20 @@ class Output:
             narrow = _columns(console, headers[:-1], [row[:-1] for row in cells], indent)
             for line, last in zip(narrow, [headers[-1], *(row[-1] for row in cells)], strict=True):
                 margin = " " * (indent + 4)
-                lines += [
-                    line,
-                    *textwrap.wrap(last, width, initial_indent=margin, subsequent_indent=margin + "  "),
-                ]
+                lines += [line, *_folded(last, width, margin)]
         click.echo("\n".join(line.rstrip() for line in lines), color=console.color_system is not None)
+
+
+def _folded(text: str, width: int, margin: str) -> list[str]:
+    """Break a text into lines between its words; a path stays one, to be copied."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=margin,
+        subsequent_indent=f"{margin}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> list[str]:
@@ -122,9 +133,10 @@ def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[s
     from rich.text import Text  # noqa: PLC0415 - likewise
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
-    for header in headers:
-        numbers = header.startswith(">")
-        table.add_column(header.lstrip(">"), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for number, header in enumerate(headers, 1):
+        justify: JustifyMethod = "right" if header.startswith(">") else "left"
+        wraps = number == len(headers) and justify == "left"
+        table.add_column(header.lstrip(">"), justify=justify, no_wrap=not wraps, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     with console.capture() as captured:

@@ -97,3 +97,20 @@ def test_long_last_column_goes_below_where_there_is_no_room(monkeypatch: pytest.
 
 def test_short_last_column_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _table(monkeypatch, 50, "short")[1] == "  32  abcdef  short"
+
+
+@pytest.mark.parametrize("columns", [1, 12, 20, 30, 40, 47, 60])
+def test_no_cell_is_dropped_or_cut(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    headers = ("kernel", ">variants", ">registers", ">shared B")
+    row = ("flash_attention_fwd", "1,204", "104-255", "232,448")
+    for width in (2, 3, 4):
+        monkeypatch.setattr(sys, "stdout", stream := Terminal())
+        Output(json=False, verbosity=0).table(headers[:width], [row[:width]])
+        assert stream.getvalue().splitlines()[1].split() == list(row[:width])
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    Output(json=False, verbosity=0).table(
+        ("kernel", ">raw", "path"), [(*row[:2], "/a/path/that-is/longer/than-most-of-these/are")]
+    )
+    assert stream.getvalue().split()[3:] == [*row[:2], "/a/path/that-is/longer/than-most-of-these/are"]
