@@ -20,6 +20,7 @@ from nojit.aot.cache import Cache, default_cache_folder
 from nojit.aot.cli.build_report import build_document, plan_document, show_build, show_plans, show_twins
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.numbers import Number
 from nojit.aot.cli.progress import Counts, View, follow_build
 from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
@@ -87,7 +88,8 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("-n", "--dry-run", is_flag=True, help="Check manifests against sources and count; write nothing.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    # what waits can wait no longer than a number of nanoseconds
+    type=Number(0, 1e6, min_open=True),
     default=300.0,
     metavar="S",
     help="Give up on a variant after S seconds; default 300.",

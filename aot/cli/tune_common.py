@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from nojit.aot.cli.console import Output
+from nojit.aot.cli.numbers import Number
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules
@@ -35,20 +35,8 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 _MANIFESTS = Path("manifests")
 TUNED = _MANIFESTS / "tuned"
-
-
-class _Number(click.FloatRange):
-    """A number of a range, which ``nan`` is not: no comparison finds it outside."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"expected a number, got {value!r}", param, ctx)
-        return number
-
-
-PERCENT = _Number(0)
-SHARE = _Number(0, 1)
+PERCENT = Number(0)
+SHARE = Number(0, 1)
 
 
 def database_argument(function: F) -> F:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options, size
+from nojit.aot.cli.numbers import Number
 from nojit.aot.pack import write_file
 from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
@@ -40,7 +41,7 @@ _MAX_MB = 100.0
 @click.option("--version", default="", metavar="V", help="Version of the wheels; default: the bundles' own.")
 @click.option(
     "--max-size",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, 1e6, min_open=True),
     default=_MAX_MB,
     metavar="MB",
     help="Refuse larger wheels; default 100.",

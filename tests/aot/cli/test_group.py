@@ -229,3 +229,19 @@ def test_every_command_is_its_modules(run: Run) -> None:
         command = cli.get_command(context, name)
         assert command is not None
         assert command.name == name
+
+
+_TIMEOUT, _SIZE, _LOSS = ("build", "--timeout"), ("wheel", "--max-size"), ("tune", "select", "db", "--loss")
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        *((words, number) for words in (_TIMEOUT, _SIZE, _LOSS) for number in ("nan", "inf", "-inf", "x")),
+        *((words, number) for words in (_TIMEOUT, _SIZE) for number in ("0", "1e308")),
+    ],
+)
+def test_what_is_no_number_of_the_range_is_wrong_usage(run: Run, words: tuple[str, ...], number: str) -> None:
+    result = run(*words, number)
+    assert (result.exit_code, type(result.exception)) == (2, SystemExit), result.output
+    assert words[-1] in result.stderr
