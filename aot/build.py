@@ -14,7 +14,7 @@ from nojit.aot import farm
 from nojit.aot.cache import Cache
 from nojit.aot.farm import Finished, Job
 from nojit.aot.outcome import Outcome, sort_out
-from nojit.aot.pack import PACKING, BundleContent, PackedBundle, pack, packer_version, write_file
+from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
 from nojit.aot.plan import Compiler, Plan
 from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
@@ -78,6 +78,8 @@ def build(
     """
     works = [_prepare(plan, out / plan.file_name, compiler) for plan in plans]
     stale = [work for work in works if work.existing is None]
+    if stale:
+        check_folder(out)
     keep_going = keep_going or any(plan.tuning for plan in plans)
     done: dict[Job, Finished] = {}
     jobs = [job for work in stale for job in work.jobs]

@@ -30,7 +30,16 @@ from nojit.runtime.payload import Group, decode_placement, encode_groups, encode
 from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
-__all__ = ["GROUP_RAW_BYTES", "PACKING", "BundleContent", "PackedBundle", "pack", "packer_version", "write_file"]
+__all__ = [
+    "GROUP_RAW_BYTES",
+    "PACKING",
+    "BundleContent",
+    "PackedBundle",
+    "check_folder",
+    "pack",
+    "packer_version",
+    "write_file",
+]
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
 GROUP_RAW_BYTES = 192 * 1024
@@ -188,7 +197,26 @@ def write_file(path: Path, data: bytes) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
-        raise PackageError("expected to write a file", got=str(error), where=str(path)) from None
+        # the error's own words name the temporary file
+        got = error.strerror or str(error)
+        raise PackageError("expected to write a file", got=got, where=str(path)) from None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that files cannot be put into, ahead of the work that makes them. Makes nothing.
+
+    Raises:
+        PackageError: it, or what it would be made in, is no folder, or may not be written to.
+    """
+    there = folder
+    while not os.path.lexists(there) and there != there.parent:
+        there = there.parent
+    got = "a file" if there.is_file() else "something else" if not there.is_dir() else ""
+    if not got and not os.access(there, os.W_OK | os.X_OK):
+        got = "one that cannot be written to"
+    if got:
+        at = "" if there == folder else f" at {there}"
+        raise PackageError("expected a folder to write to", got=f"{got}{at}", where=str(folder))
 
 
 def _sync_folder(folder: Path) -> None:

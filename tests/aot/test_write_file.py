@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot import pack as pack_module
-from nojit.aot.pack import pack, write_file
+from nojit.aot.pack import check_folder, pack, write_file
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 
@@ -84,7 +84,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(place, monkeypatch, numb
     monkeypatch.setattr(*{"fsync": (os, "fsync", fail), "rename": (Path, "replace", fail)}[call])
     with pytest.raises(PackageError) as caught:
         write_file(place, b"new")
-    assert str(caught.value) == f"expected to write a file, got [Errno {number}] {os.strerror(number)} - at {place}"
+    assert str(caught.value) == f"expected to write a file, got {os.strerror(number)} - at {place}"
     assert_untouched(place)
 
 
@@ -189,7 +189,7 @@ def test_an_error_of_the_kernel_at_each_call(bundles, call, nth, error):
     place, new, old_data, new_data = bundles
     ran = inject(place, new, call, f"error={error}:when={nth}")
     assert ran.returncode == 1, ran.stderr
-    assert ran.stderr.startswith("expected to write a file, got [Errno ")
+    assert ran.stderr.startswith(f"expected to write a file, got {os.strerror(getattr(errno, error))} - at")
     # the folder is synced last: the new file is there, and whole
     assert place.read_bytes() == (new_data if (call, nth) == ("fsync", 2) else old_data)
     assert list(place.parent.iterdir()) == [place]
@@ -221,3 +221,25 @@ def test_a_kill_at_each_call_leaves_the_old_bundle_or_the_new_one(bundles, call,
     # whatever a killed writer left beside it bothers no other
     write_file(place, new_data)
     assert place.read_bytes() == new_data
+
+
+def test_a_file_that_cannot_be_written_is_called_by_its_own_name(place, monkeypatch):
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device", "other")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(PackageError) as raised:
+        write_file(place, b"new")
+    assert str(raised.value) == f"expected to write a file, got No space left on device - at {place}"
+
+
+def test_a_folder_that_takes_no_files_is_refused(place, monkeypatch):
+    check_folder(place.parent)
+    check_folder(place.parent / "not" / "yet")
+    assert list(place.parent.iterdir()) == [place]
+    for folder, got in ((place, "a file -"), (place / "in", f"a file at {place} -")):
+        with pytest.raises(PackageError, match=f"expected a folder to write to, got {got} at {folder}$"):
+            check_folder(folder)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PackageError, match=f"got one that cannot be written to at {place.parent} - at"):
+        check_folder(place.parent / "sub")

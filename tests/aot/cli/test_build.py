@@ -239,6 +239,17 @@ def test_out_that_cannot_be_written(run: Run, use_compiler: Use, manifest: Path,
         assert "Traceback" not in result.stderr
 
 
+def test_out_is_looked_at_before_anything_is_compiled(
+    run: Run, use_compiler: Use, manifest: Path, tmp_path: Path
+) -> None:
+    compiler = use_compiler()
+    (tmp_path / "out").write_text("a file")
+    result = run("build", manifest, "--out", tmp_path / "out", "-j", 1)
+    assert result.exit_code == 1
+    assert f"expected a folder to write to, got a file - at {tmp_path / 'out'}" in result.stderr
+    assert compiler.compiled() == []
+
+
 def test_interrupt_at_each_tick_leaves_nothing(
     run: Run, use_compiler: Use, manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
