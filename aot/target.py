@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.format import TargetInfo
-from nojit.runtime.target import arch_number, image_arch_of
+from nojit.runtime.target import ARCHS, arch_number, image_arch_of
 
 __all__ = ["ARCHS", "check_arch", "shared_bytes_max", "target_of"]
 
-# what every supported Triton (3.6 to 3.9) compiles for and its ptxas assembles
-ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 _WARP_SIZE = 32
 # KiB that a block can ask for (CUDA programming guide, "technical specifications per compute capability")
 _SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99, 121: 99}

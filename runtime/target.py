@@ -11,8 +11,19 @@ import re
 
 from nojit.runtime.record import Record
 
-__all__ = ["FAMILIES", "ImageArch", "arch_number", "image_arch_of", "is_arch", "parse_image_arch", "spell_cuda"]
+__all__ = [
+    "ARCHS",
+    "FAMILIES",
+    "ImageArch",
+    "arch_number",
+    "image_arch_of",
+    "is_arch",
+    "parse_image_arch",
+    "spell_cuda",
+]
 
+# what every supported Triton (3.6 to 3.9) compiles for and its ptxas assembles
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 # members of each architecture family, by the compute capability that names it (CUDA programming guide, "family-specific")
 FAMILIES: dict[int, frozenset[int]] = {
     100: frozenset({100, 103}),

@@ -9,15 +9,19 @@ ship, of this checkout.
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 from pathlib import Path
 
 from nojit.kernels.pointwise.manifests import write_manifest
 from nojit.kernels.pointwise.source import write_source
 from nojit.kernels.pointwise.spec import read_specs
+from nojit.runtime.errors import ManifestError
 
 __all__ = ["generate", "generate_own", "main"]
 
 _HERE = Path(__file__).resolve().parent
+_CHECKOUT = _HERE.parents[1]
 
 
 def generate(specs: Path) -> dict[str, str]:
@@ -41,12 +45,12 @@ def generate_own() -> dict[Path, str]:
     manifest = write_manifest(file, "nojit.kernels.pointwise.kernel", origin)
     return {
         _HERE / "kernel.py": write_source(file.operators, origin),
-        _HERE.parents[1] / "manifests/pointwise.toml": manifest,
+        _CHECKOUT / "manifests/pointwise.toml": manifest,
     }
 
 
-def main() -> None:
-    """Write the files that the command line asks for."""
+def main() -> int:
+    """Write the files that the command line asks for; return 0, or 1 if that cannot be done."""
     parser = argparse.ArgumentParser(
         "python -m nojit.kernels.pointwise",
         description=__doc__,
@@ -55,16 +59,40 @@ def main() -> None:
     parser.add_argument("specs", type=Path, nargs="?")
     parser.add_argument("--out", type=Path, default=Path(), metavar="FOLDER")
     given = parser.parse_args()
-    if given.specs is None:
-        files = generate_own()
-    else:
-        files = {given.out / name: text for name, text in generate(given.specs).items()}
-        if any(path.resolve() == given.specs.resolve() for path in files):
-            parser.error("expected another folder than that of the specs: the manifest has their name")
-        given.out.mkdir(parents=True, exist_ok=True)
-    for path, text in files.items():
-        path.write_text(text, encoding="utf-8")
+    if given.specs is None and not (_CHECKOUT / "pyproject.toml").is_file():
+        parser.error("expected SPECS: those that ship are written anew in a checkout only")
+    if given.specs is not None and (given.out / f"{given.specs.stem}.toml").resolve() == given.specs.resolve():
+        parser.error("expected another folder than that of the specs: the manifest has their name")
+    try:
+        files = generate_own() if given.specs is None else _placed(given.specs, given.out)
+        for path, text in files.items():
+            _write(path, text)
+    except ManifestError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.strerror or error} - at {error.filename or given.specs}")
+    return 0
+
+
+def _placed(specs: Path, folder: Path) -> dict[Path, str]:
+    """Return the text of what comes of a file of specs, by path; the folder is made."""
+    files = generate(specs)
+    folder.mkdir(parents=True, exist_ok=True)
+    return {folder / name: text for name, text in files.items()}
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in place as a whole, or not at all."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:
+        made = Path(beside, path.name)
+        made.write_text(text, encoding="utf-8")
+        made.replace(path)
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201 - a program of its own
+    return 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,6 +15,7 @@ from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.expr_ops import ExpressionError
+from nojit.runtime.target import ARCHS
 
 __all__ = ["FLOATING", "INTEGRAL", "OperatorSpec", "SpecFile", "read_specs", "specify"]
 
@@ -156,9 +157,15 @@ _KEYS: Final = (
     "name", "inputs", "expression", "scalars", "choice", "derivative", "dtypes", "gradient", "kinds", "index", "core",
     "core_tiles", "tuned",
 )  # fmt: skip
-_LISTS: Final = frozenset({"inputs", "scalars", "dtypes", "kinds", "index"})
-_FLAGS: Final = frozenset({"gradient", "tuned"})
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("inputs", "scalars", "dtypes", "kinds", "index"), list),
+    **dict.fromkeys(("gradient", "tuned"), bool),
+    "derivative": dict,
+    "expression": (str, dict),
+}
+"""What else than text a key takes."""
 _INDICES: Final = ("i32", "i64")
+_BUNDLE_KEYS: Final = ("name", "version", "archs")
 
 
 def read_specs(path: Path) -> SpecFile:
@@ -175,6 +182,7 @@ def read_specs(path: Path) -> SpecFile:
     _check_keys(content, ("schema", "bundle", "operator"), str(path))
     if content.get("schema") != 1 or not isinstance(content.get("bundle"), dict):
         raise ManifestError("expected schema = 1 and a table bundle", where=str(path))
+    _check_bundle(content["bundle"], f"{path} $.bundle")
     entries = content.get("operator", [])
     if not isinstance(entries, list) or not entries:
         raise ManifestError("expected tables [[operator]]", where=str(path))
@@ -185,14 +193,31 @@ def read_specs(path: Path) -> SpecFile:
     return SpecFile(content["bundle"], operators)
 
 
+def _check_bundle(bundle: Any, where: str) -> None:
+    """Refuse what no manifest can have; how names are spelled is for whoever reads it."""
+    _check_keys(bundle, _BUNDLE_KEYS, where)
+    for key in _BUNDLE_KEYS:
+        if key not in bundle:
+            raise ManifestError(f"expected {key}", got="none", where=where)
+    for key in ("name", "version"):
+        if not isinstance(bundle[key], str) or not bundle[key]:
+            raise ManifestError("expected text", got=repr(bundle[key]), where=f"{where}.{key}")
+    archs = bundle["archs"]
+    if not isinstance(archs, list) or not archs:
+        raise ManifestError("expected an array of archs", got=repr(archs), where=f"{where}.archs")
+    for place, arch in enumerate(archs):
+        if arch not in ARCHS:
+            got = f"{arch!r}{did_you_mean(str(arch), ARCHS)}"
+            raise ManifestError(f"expected an arch of {', '.join(ARCHS)}", got=got, where=f"{where}.archs[{place}]")
+
+
 def _read(entry: Any, where: str) -> OperatorSpec:
     _check_keys(entry, _KEYS, where)
     for key, value in entry.items():
-        fits = isinstance(value, bool) if key in _FLAGS else isinstance(value, list | str | dict)
         words = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
-        if not fits or (key in _LISTS) != isinstance(value, list) or not all(isinstance(word, str) for word in words):
+        if not isinstance(value, _TYPES.get(key, str)) or not all(isinstance(word, str) for word in words):
             raise ManifestError(f"expected another value of {key}", got=repr(value), where=where)
-    if any(index not in _INDICES for index in entry.get("index", ())):
+    if not entry.get("index", _INDICES) or not set(entry.get("index", ())) <= set(_INDICES):
         raise ManifestError("expected index of i32 and i64", got=repr(entry["index"]), where=where)
     missing = [key for key in _KEYS[:3] if key not in entry]
     if missing:

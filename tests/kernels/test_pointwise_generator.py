@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import itertools
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import load_manifest
 from nojit.kernels import library, pointwise
-from nojit.kernels.pointwise.__main__ import generate, generate_own
+from nojit.kernels.pointwise.__main__ import generate, generate_own, main
 from nojit.kernels.pointwise.spec import read_specs, specify
 from nojit.kernels.pointwise.tiling import Rectangles, holds, tile
 from nojit.runtime import expr
@@ -52,6 +53,77 @@ def test_the_command_does_not_overwrite_the_specs(tmp_path):
     assert done.returncode == 2
     assert b"expected another folder than that of the specs" in done.stderr
     assert specs.read_text() == HEAD + ENTRY
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[", "expected TOML"),
+        (HEAD + ENTRY.replace("x * y", "foo(x) + y"), "expected a function, got 'foo'"),
+        (HEAD + ENTRY + "keyx = 1\n", "got 'keyx'"),
+        (HEAD + ENTRY.replace('"own"', '"own op"'), "expected a name for an operator"),
+        (HEAD + ENTRY + 'derivative = "x"\n', "expected another value of derivative, got 'x'"),
+        (HEAD + ENTRY + "choice = {}\n", "expected another value of choice, got {}"),
+        (HEAD + ENTRY + "index = []\n", "expected index of i32 and i64, got []"),
+        (HEAD.replace("sm_80", "sm_91") + ENTRY, "got 'sm_91'; did you mean 'sm_90'?"),
+        (HEAD.replace('["sm_80", "sm_90"]', '"sm_80"') + ENTRY, "expected an array of archs, got 'sm_80'"),
+        (HEAD.replace('version = "1"', "version = 1") + ENTRY, "expected text, got 1"),
+        (HEAD.replace("version", "versoin") + ENTRY, "got 'versoin'; did you mean 'version'?"),
+    ],
+)
+def test_a_mistake_in_a_file_of_specs_is_told_in_one_line(tmp_path, monkeypatch, capsys, text, expected):
+    specs = tmp_path / "own.toml"
+    specs.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["pointwise", str(specs), "--out", str(tmp_path / "built")])
+    assert main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert expected in said
+    assert str(specs) in said
+    assert not (tmp_path / "built").exists()
+
+
+def test_files_that_cannot_be_read_or_written_are_told_in_one_line(tmp_path, monkeypatch, capsys):
+    specs = tmp_path / "own.toml"
+    specs.write_text(HEAD + ENTRY)
+    for words, place in (
+        ((tmp_path / "none.toml",), tmp_path / "none.toml"),
+        ((tmp_path,), tmp_path),
+        ((specs, "--out", specs), specs),
+        ((specs, "--out", specs / "in"), specs / "in"),
+        ((specs, "--out", "/proc/none"), "/proc/none"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["pointwise", *map(str, words)])
+        assert main() == 1
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert said.endswith(f" - at {place}\n")
+
+
+def test_files_are_put_in_place_whole(tmp_path, monkeypatch):
+    specs, out = tmp_path / "own.toml", tmp_path / "built"
+    specs.write_text(HEAD + ENTRY)
+    out.mkdir()
+    (out / "own_kernels.py").write_text("old")
+
+    def full(_path, _target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(sys, "argv", ["pointwise", str(specs), "--out", str(out)])
+    assert main() == 1
+    assert [path.name for path in out.iterdir()] == ["own_kernels.py"]
+    assert (out / "own_kernels.py").read_text() == "old"
+
+
+def test_what_ships_is_written_in_a_checkout_only(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("nojit.kernels.pointwise.__main__._CHECKOUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pointwise"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "expected SPECS" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.triton
