@@ -16,7 +16,7 @@ from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.statement import Recipe, read_statement, statement_path
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleIntegrityError, PackageError
+from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 
 __all__ = ["rebuild"]
 
@@ -35,6 +35,7 @@ def rebuild(
     Raises:
         PackageError: there is no statement, or it is of another bundle.
         ManifestError: what it names cannot be built from `sources`.
+        CompileError: one of its variants could not be compiled.
         BundleIntegrityError: the bytes differ; says in what, as far as that can be known.
     """
     recipe = read_statement(statement_path(Path(bundle.path))).recipe()
@@ -54,8 +55,9 @@ def rebuild(
         )
         made = Path(folder) / "out" / plan.file_name
         if not made.exists():
-            failed = result.failures[0].message if result.failures else "nothing to build"
-            raise BundleIntegrityError("expected to build the bundle again", got=failed, where=bundle.path)
+            failure = result.failures[0] if result.failures else None
+            got, log = (failure.message, failure.log) if failure else ("nothing to build", "")
+            raise CompileError("expected to build the bundle again", got=got, where=bundle.path, log=log)
         _compare_bytes(bundle, made)
 
 

@@ -75,15 +75,27 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
     secrecy = BestAvailableEncryption(password) if password else NoEncryption()
     public = path.with_name(f"{path.name}.pub")
     _create(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secrecy), 0o600)
-    _create(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), 0o644)
+    try:
+        _create(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), 0o644)
+    except BaseException:
+        # half a pair would stand in the way of the next try
+        path.unlink()
+        raise
     return NewKey(str(path), str(public), key_id(key.public_key()))
 
 
 def _create(path: Path, content: bytes, mode: int) -> None:
+    """Write a file where none is: the whole of it, or nothing."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
     except OSError as error:
         raise PackageError("expected to write a new key", got=error.strerror or str(error), where=str(path)) from None
 
@@ -109,7 +121,10 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     except (ValueError, TypeError) as error:
         # a wrong password, none, or one too many: the library says which
         got = (str(error).splitlines() or [""])[0]
-        raise PackageError("expected an Ed25519 private key in PEM", got=got, where=str(path)) from None
+        what = "expected an Ed25519 private key in PEM"
+        if "assword" in got or "decrypt" in got.lower():
+            what += ", and NOJIT_KEY_PASSWORD to be its password if it is encrypted"
+        raise PackageError(what, got=got, where=str(path)) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise PackageError("expected an Ed25519 private key", got=type(key).__name__, where=str(path))
     return CryptoSigner(key, SSlibKey.from_crypto(key.public_key(), keyid=key_id(key.public_key())))

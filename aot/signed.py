@@ -26,10 +26,14 @@ def read_only_key(path: Path) -> TrustedKeys:
     """Trust the public key in a PEM file, for bundles of any name and number.
 
     Raises:
-        BundleTrustError: it is none.
-        OSError: it cannot be read.
+        BundleTrustError: it is none, or cannot be read.
     """
-    return only_key(read_public_key(path.read_bytes(), str(path)), str(path))
+    try:
+        pem = path.read_bytes()
+    except OSError as error:
+        got = error.strerror or str(error)
+        raise BundleTrustError("expected a public key", got=got, where=str(path), reason="policy") from None
+    return only_key(read_public_key(pem, str(path)), str(path))
 
 
 def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:

@@ -65,7 +65,8 @@ def read_trusted_keys(path: str) -> TrustedKeys:
     except BundleTrustError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        _refuse("expected a TOML file of trusted keys", got=str(error), where=path)
+        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        _refuse("expected a TOML file of trusted keys", got=got, where=path)
     _only(document, ("schema", "key", "minimum"), path)
     if type(document.get("schema")) is not int or document["schema"] != 1:
         _refuse("expected schema = 1", got=repr(document.get("schema")), where=path)

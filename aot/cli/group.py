@@ -21,7 +21,7 @@ from nojit.runtime.errors import (
     NoMatchingVariantError,
 )
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli"]
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
 
 EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
@@ -85,11 +85,15 @@ class _Commands(LazyGroup):
                 raise
             return _fail(words, error, f"expected {missing} to be installed: pip install 'nojit[{extra}]'")
         except (NojitError, OSError) as error:
-            return _fail(words, error, str(error), _exit_code(error))
+            return _fail(words, error, str(error), exit_code(error))
         return code or 0
 
 
-def _exit_code(error: Exception) -> int:
+def exit_code(error: Exception) -> int:
+    """Say with which code a command ends that fails so."""
+    if isinstance(error, BundleTrustError) and error.reason == "policy":
+        # keys that cannot be read, or nothing to check with: no bundle was looked at
+        return EXIT_FAILED
     if isinstance(error, BundleFormatError | BundleIntegrityError | BundleTrustError):
         return EXIT_UNVERIFIED
     return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
@@ -98,7 +102,7 @@ def _exit_code(error: Exception) -> int:
 def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:
     """Say what failed on standard error, and as JSON on standard output if the command line asks for JSON."""
     message = clean(message.rstrip(), keep="\n")
-    if sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
+    if words.count("--verbose") + sum(word.count("v") for word in words if re.match(r"-[qv]+\Z", word)) > 1:
         traceback.print_exception(error)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(error.ctx.get_usage() if words else error.ctx.get_help(), err=True)

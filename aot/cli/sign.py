@@ -37,13 +37,15 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
         # no key is left behind where there is nothing for it to sign
         read_statement(statement_path(path))
     made = None if new_key is None else make_key(new_key, password)
+    # with a new key, the file of trusted keys is the result, and the whole of standard output
+    say = out.line if made is None else out.note
     signed = []
     if bundles:
         signer = read_signer(key_path or Path(str(new_key)), password)
         for path in bundles:
             one = sign_bundle(path, signer)
             signed.append(one)
-            out.line(f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}, in {one.statement}")
+            say(f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}, in {one.statement}")
     out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
     if made is not None:
         _show_key(out, made)
@@ -51,6 +53,6 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
 
 def _show_key(out: Output, made: NewKey) -> None:
     """Show a new key as the file of trusted keys wants it."""
-    out.line(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
+    out.note(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
     pem = Path(made.public).read_text(encoding="ascii")
     out.block(f'schema = 1\n\n[[key]]\nname = "{Path(made.private).stem}"\npublic = """\n{pem}"""\n')

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.group import EXIT_UNVERIFIED
+from nojit.aot.cli.group import exit_code
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError
+from nojit.runtime.errors import BundleError, NojitError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
@@ -34,7 +34,6 @@ _TIMEOUT_S = 300.0
 @click.option(
     "--sources",
     type=click.Path(path_type=Path),
-    default=".",
     help="With --rebuild: root of the checkout; default the current folder.",
 )
 @click.option(
@@ -50,23 +49,31 @@ def command(  # noqa: PLR0917 - click passes each by name
     key: Path | None,
     keys: Path | None,
     rebuild: bool,
-    sources: Path,
+    sources: Path | None,
     jobs: int | None,
     ptxas: Path | None,
 ) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
-    A folder stands for every bundle in it. Exits 3 if any bundle fails. That the bytes are the ones that were built
+    A folder stands for every bundle in it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That the bytes are the ones that were built
     says nothing of who built them: with --key or --trusted-keys the provenance statement beside each bundle must be
     signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must come out of its sources again, byte
     for byte; nothing is taken from the cache.
     """
     if key is not None and keys is not None:
         raise click.UsageError("expected one of --key and --trusted-keys")
+    for option, given in (("--sources", sources), ("--jobs", jobs), ("--ptxas", ptxas)):
+        if given is not None and not rebuild:
+            raise click.UsageError(f"expected --rebuild with {option}")
     trusted = _trusted(key, keys)
-    results = []
-    for path in bundles_of(places):
-        result = _verify(path, trusted, (lambda bundle: _rebuild(bundle, sources, jobs, ptxas)) if rebuild else None)
+    again = (lambda bundle: _rebuild(bundle, sources or Path(), jobs, ptxas)) if rebuild else None
+    results, codes = [], {0}
+    for path in _listed(places):
+        try:
+            result = _verify(path, trusted, again)
+        except (NojitError, OSError) as error:
+            result = _failure(path, error)
+            codes.add(exit_code(error))
         results.append(result)
         if result["ok"]:
             by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
@@ -77,7 +84,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         else:
             out.warn(f"FAILED  {path}  {result['error']['message']}")
     out.emit("verify", {"ok": all(result["ok"] for result in results), "bundles": results})
-    return 0 if all(result["ok"] for result in results) else EXIT_UNVERIFIED
+    return max(codes)
 
 
 def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
@@ -106,35 +113,45 @@ def bundles_of(places: Sequence[Path]) -> Iterator[Path]:
     Raises:
         BundleError: a folder holds none.
     """
+    for path in _listed(places):
+        _refuse_folder(path)
+        yield path
+
+
+def _listed(places: Sequence[Path]) -> Iterator[Path]:
+    """Name the bundles that places stand for; a folder without any stands for itself."""
     for place in places:
-        if not place.is_dir():
-            yield place
-            continue
-        inside = sorted(place.glob(f"*{SUFFIX}"))
-        if not inside:
-            raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
-        yield from inside
+        inside = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
+        yield from inside or [place]
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(path))
+
+
+def _failure(path: Path, error: NojitError | OSError) -> dict[str, Any]:
+    if isinstance(error, NojitError):
+        # the path stands before the message already
+        error.where = error.where.removeprefix(str(path)).strip()
+    said = {
+        "type": type(error).__name__,
+        "message": str(error),
+        "rule": getattr(error, "rule", ""),
+        "reason": getattr(error, "reason", ""),
+    }
+    return {"path": str(path), "ok": False, "error": said}
 
 
 def _verify(path: Path, trusted: TrustedKeys | None, rebuild: Callable[[BundleFile], None] | None) -> dict[str, Any]:
-    try:
-        with open_bundle(path) as bundle:
-            claim = None if trusted is None else verify_signed(bundle, trusted)
-            verify_bundle(bundle)
-            variants = sum(entry.variants for entry in bundle.index.kernels)
-            images = sum(entry.images for entry in bundle.index.kernels)
-            facts = {"digest": bundle.digest, "variants": variants, "images": images}
-            if rebuild is not None:
-                rebuild(bundle)
-    except BundleError as error:
-        # the path stands before the message already
-        error.where = error.where.removeprefix(str(path)).strip()
-        failure = {
-            "type": type(error).__name__,
-            "message": str(error),
-            "rule": getattr(error, "rule", ""),
-            "reason": getattr(error, "reason", ""),
-        }
-        return {"path": str(path), "ok": False, "error": failure}
+    _refuse_folder(path)
+    with open_bundle(path) as bundle:
+        claim = None if trusted is None else verify_signed(bundle, trusted)
+        verify_bundle(bundle)
+        variants = sum(entry.variants for entry in bundle.index.kernels)
+        images = sum(entry.images for entry in bundle.index.kernels)
+        facts = {"digest": bundle.digest, "variants": variants, "images": images}
+        if rebuild is not None:
+            rebuild(bundle)
     said = {"signed_by": claim.key_name if claim else None, "build_number": claim.build_number if claim else None}
     return {"path": str(path), "ok": True, **facts, **said, "rebuilt": rebuild is not None}

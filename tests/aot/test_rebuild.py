@@ -19,7 +19,7 @@ from nojit.aot.rebuild import rebuild
 from nojit.aot.statement import statement_path
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleIntegrityError, ManifestError, PackageError
+from nojit.runtime.errors import BundleIntegrityError, CompileError, ManifestError, PackageError
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
 from tests.aot.test_provenance import FILE, INVOCATION
@@ -88,7 +88,7 @@ def test_other_images_under_equal_inputs_are_found(bundle: Path) -> None:
 
 
 def test_what_fails_to_build_is_no_rebuild(bundle: Path) -> None:
-    with pytest.raises(BundleIntegrityError, match="a fake failure"):
+    with pytest.raises(CompileError, match="a fake failure"):
         again(bundle, mishaps={"neg": "fail"})
 
 

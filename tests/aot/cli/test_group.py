@@ -150,6 +150,7 @@ def test_traceback_takes_two_vs(run: Run, tmp_path: Path) -> None:
     assert "Traceback" not in run("inspect", path, "-v").stderr
     assert "Traceback" in run("inspect", path, "-vv").stderr
     assert "Traceback" in run("inspect", path, "-v", "-v").stderr
+    assert "Traceback" in run("inspect", path, "--verbose", "--verbose").stderr
 
 
 def test_damage_exits_3(run: Run, bundle: Path) -> None:

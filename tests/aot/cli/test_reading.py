@@ -133,6 +133,31 @@ def test_verify_goes_on_after_a_failure(run: Run, document: Document, bundle: Pa
     assert written["bundles"][0]["error"]["type"] == "BundleIntegrityError"
 
 
+def test_what_is_not_there_is_no_failed_verification(
+    run: Run, document: Document, bundle: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    absent = tmp_path / "absent.nojit"
+    for words in (
+        ["inspect"],
+        ["diff", bundle],
+        ["extract", "--kernel", "copy", "--out", tmp_path / "out"],
+        ["verify"],
+    ):
+        assert run(*words, absent).exit_code == 1
+    written = document("verify", bundle, tmp_path / "empty", absent, code=1)
+    assert [one["ok"] for one in written["bundles"]] == [True, False, False]
+    assert "expected a folder with *.nojit files" in written["bundles"][1]["error"]["message"]
+    assert written["bundles"][2]["error"]["type"] == "BundleError"
+
+
+@pytest.mark.parametrize("option", ["--sources", "--jobs", "--ptxas"])
+def test_what_a_rebuild_takes_asks_for_one(run: Run, bundle: Path, option: str) -> None:
+    result = run("verify", bundle, option, "1")
+    assert result.exit_code == 2
+    assert f"expected --rebuild with {option}" in result.stderr
+
+
 def test_verify_every_truncation(run: Run, bundle: Path) -> None:
     data = bundle.read_bytes()
     for length in range(0, len(data), 97):

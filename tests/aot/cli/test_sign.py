@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,10 @@ def test_what_a_new_key_prints_is_a_file_of_trusted_keys(
 ) -> None:
     result = run("sign", "--new-key", tmp_path / "release.pem", stated)
     assert result.exit_code == 0
-    assert "is the private key" in result.stdout
+    assert "is the private key" in result.stderr
+    assert "SIGNED" in result.stderr
     keys = tmp_path / "trusted.toml"
-    keys.write_text("schema = 1" + result.stdout.partition("schema = 1")[2], encoding="utf-8")
+    keys.write_text(result.stdout, encoding="utf-8")
     assert run("verify", "--trusted-keys", keys, stated).exit_code == 0
     monkeypatch.setenv("NOJIT_TRUST", "signed")
     monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(keys))
@@ -89,7 +91,9 @@ def test_an_encrypted_key(run: Run, stated: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("NOJIT_KEY_PASSWORD", "")
     result = run("sign", "--key", tmp_path / "a.pem", stated)
     assert result.exit_code == 1
-    assert "expected an Ed25519 private key in PEM" in result.stderr
+    assert "expected an Ed25519 private key in PEM, and NOJIT_KEY_PASSWORD to be its password" in result.stderr
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "wrong")
+    assert "NOJIT_KEY_PASSWORD" in run("sign", "--key", tmp_path / "a.pem", stated).stderr
 
 
 @pytest.mark.parametrize(
@@ -108,10 +112,20 @@ def test_wrong_usage(run: Run, words: list[str], said: str) -> None:
 
 def test_verify_takes_one_kind_of_trust(run: Run, bundle: Path, tmp_path: Path) -> None:
     assert run("verify", bundle, "--key", "a", "--trusted-keys", "b").exit_code == 2
-    assert run("verify", bundle, "--key", tmp_path / "none").exit_code == 1
+    result = run("verify", bundle, "--key", tmp_path / "none")
+    assert result.exit_code == 1
+    assert f"expected a public key, got No such file or directory - at {tmp_path / 'none'}" in result.stderr
+    assert run("verify", bundle, "--key", bundle).exit_code == 1
     result = run("verify", bundle, "--trusted-keys", tmp_path / "none")
-    assert result.exit_code == 3
-    assert "expected a TOML file of trusted keys" in result.stderr
+    assert result.exit_code == 1
+    assert "expected a TOML file of trusted keys, got No such file or directory" in result.stderr
+
+
+def test_verify_without_the_extra_exits_1(run: Run, stated: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    result = run("verify", stated, "--key", f"{key}.pub")
+    assert result.exit_code == 1
+    assert "nojit[trust]" in result.stderr
 
 
 def test_build_sign_verify_rebuild(
