@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -84,6 +85,28 @@ def test_a_key_is_its_owners(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="expected to write a new key, got File exists"):
         make_key(tmp_path / "a.pem")
     assert Path(made.private).read_bytes() == before
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_full_disk_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int) -> None:
+    synced: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == nth:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(PackageError, match="expected to write a new key, got No space left on device"):
+        make_key(tmp_path / "a.pem")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_public_key_in_the_way_leaves_no_private_one(tmp_path: Path) -> None:
+    (tmp_path / "a.pem.pub").write_text("another's")
+    with pytest.raises(PackageError, match="got File exists"):
+        make_key(tmp_path / "a.pem")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pem.pub"]
 
 
 def test_a_key_can_be_encrypted(tmp_path: Path) -> None:
