@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nojit.aot.wheel.content import BundleContent
+from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import ENTRY_POINTS
 from nojit.runtime.target import spell_cuda
@@ -57,7 +58,7 @@ def dist_info(
         body: of the description, above the table of bundles.
 
     Raises:
-        PackageError: what the builder said is not of one line.
+        PackageError: what the builder said is not of one line, or no requirement or licence.
     """
     headers = [
         "Metadata-Version: 2.4",
@@ -79,6 +80,10 @@ def dist_info(
         # a line break would begin another field
         if not header.isprintable():
             raise PackageError("expected metadata of one line each, without control characters", got=repr(header))
+    for requirement in requires:
+        check_requirement(requirement)
+    if facts.license:
+        check_license(facts.license)
     description = "\n\n".join(filter(None, [body, *_tables(bundles)]))
     files = {"METADATA": "\n".join([*headers, "", description, ""]).encode()}
     files |= {f"licenses/{file}": content for file, content in facts.license_files.items()}

@@ -1,6 +1,7 @@
-"""How distributions, their files and their versions are spelled. Pure.
+"""How distributions, their files, versions, requirements and licences are spelled. Pure.
 
-Sources: the packaging specifications "Names and normalization", "Binary distribution format" and "Version specifiers".
+Sources: the packaging specifications "Names and normalization", "Binary distribution format", "Version specifiers",
+"Dependency specifiers" and "License expression".
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import normalized
 
-__all__ = ["arch_label", "check_name", "check_version", "escaped"]
+__all__ = ["arch_label", "check_license", "check_name", "check_requirement", "check_version", "escaped"]
 
 _NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
@@ -19,6 +20,18 @@ _VERSION = re.compile(
     r"([1-9][0-9]*!)?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*((a|b|rc)(0|[1-9][0-9]*))?"
     r"(\.post(0|[1-9][0-9]*))?(\.dev(0|[1-9][0-9]*))?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
 )
+
+_BOUND = r"(?:===|~=|==|!=|<=|>=|<|>)\s*v?[0-9][A-Za-z0-9.!+*_-]*"
+_BOUNDS = rf"{_BOUND}(?:\s*,\s*{_BOUND})*"
+_OPERAND = r"(?:[a-z_.]+|'[^']*'|\"[^\"]*\")"
+_TEST = rf"\(*\s*{_OPERAND}\s*(?:===|~=|==|!=|<=|>=|<|>|\bin\b|\bnot\s+in\b)\s*{_OPERAND}\s*\)*"
+_REQUIREMENT = re.compile(
+    rf"(?:{_NAME.pattern})(?:\s*\[[A-Za-z0-9._,\s-]*\])?"
+    rf"\s*(?:{_BOUNDS}|\({_BOUNDS}\)|@\s*[a-z+]+:\S+)?"
+    rf"(?:\s*;\s*{_TEST}(?:\s*\b(?:and|or)\b\s*{_TEST})*)?"
+)
+_LICENSE = r"(?!(?:AND|OR|WITH)\b)[A-Za-z0-9][A-Za-z0-9.-]*\+?"
+_LICENSES = rf"{_LICENSE}(?: WITH {_LICENSE})?(?: (?:AND|OR) {_LICENSE}(?: WITH {_LICENSE})?)*"
 
 
 def escaped(name: str) -> str:
@@ -53,3 +66,30 @@ def check_version(version: str, where: str) -> str:
         what = "expected a canonical version such as 1.2.0, 1.2rc1 or 1.2.post1; --version gives the wheels another"
         raise PackageError(what, got=repr(version), where=where)
     return version
+
+
+def check_requirement(text: str) -> str:
+    """Return `text` if it is a requirement as installers read it.
+
+    Raises:
+        PackageError: it is not.
+    """
+    if not _REQUIREMENT.fullmatch(text) or text.count("(") != text.count(")"):
+        what = "expected a requirement such as torch, torch>=2.4 or torch>=2.4; python_version >= '3.11'"
+        raise PackageError(what, got=repr(text), where="requirements of the wheels")
+    return text
+
+
+def check_license(text: str) -> str:
+    """Return `text` if it is spelled as an SPDX expression; whether there is such a licence is not looked up.
+
+    Raises:
+        PackageError: it is not.
+    """
+    flat = text
+    while (inner := re.sub(rf"\(({_LICENSES})\)", "MIT", flat)) != flat:
+        flat = inner
+    if not re.fullmatch(_LICENSES, flat):
+        what = "expected an SPDX expression such as Apache-2.0, MIT OR Apache-2.0 or LicenseRef-Acme"
+        raise PackageError(what, got=repr(text), where="licence of the wheels")
+    return text

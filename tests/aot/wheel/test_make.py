@@ -250,6 +250,9 @@ def test_a_wheel_over_its_budget_names_the_largest_kernels(wheel: Wheel, tmp_pat
         (("--name", "-acme"), "expected a name of letters"),
         (("--name", "1acme"), "expected a name of letters"),
         (("--require", "torch\nEvil: yes"), "expected metadata of one line"),
+        (("--require", ">>>"), "expected a requirement such as torch"),
+        (("--runtime", "nojit ><"), "expected a requirement such as torch"),
+        (("--license", "Foo Bar"), "expected an SPDX expression"),
         (("--license-file", "no-such-file"), "expected a licence file"),
     ],
 )
