@@ -19,6 +19,12 @@ COMMANDS: Final = {
 }
 
 
-@click.group("tune", cls=LazyGroup, modules={name: f"tune_{name}" for name in COMMANDS}, about=COMMANDS)
+@click.group(
+    "tune",
+    cls=LazyGroup,
+    modules={name: f"tune_{name}" for name in COMMANDS},
+    about=COMMANDS,
+    no_args_is_help=False,
+)
 def command() -> None:
     """Measure which configs of kernels are fast where, and freeze the few that matter into tables."""

@@ -232,6 +232,13 @@ def test_every_command_is_its_modules(run: Run) -> None:
         assert command.name == name
 
 
+@pytest.mark.parametrize("group", ["tune", "bench"])
+def test_a_group_alone_lacks_a_command(run: Run, group: str) -> None:
+    result = run(group)
+    assert result.exit_code == 2
+    assert f"error: Missing command. (see: nojit {group} -h)" in result.stderr
+
+
 _TIMEOUT, _SIZE, _LOSS = ("build", "--timeout"), ("wheel", "--max-size"), ("tune", "select", "db", "--loss")
 
 
