@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import click
 from nojit.aot.cli.console import Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_progress import follow_tuning
-from nojit.aot.tune.database import open_database
+from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
@@ -73,11 +75,24 @@ def command(  # noqa: PLR0917 - click passes each by name
     not measured again: run it once more to go on where it was stopped.
     """
     order = Order(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
-    with open_database(database, create=True) as opened, follow_tuning(out) as view:
+    with _database(database) as opened, follow_tuning(out) as view:
         summary = tune(order, opened, view)
     out.emit("tune run", asdict(summary))
     _show(out, summary, database)
     return 0 if summary.known or any(problem.best_us is not None for problem in summary.problems) else EXIT_FAILED
+
+
+@contextmanager
+def _database(path: Path) -> Iterator[Database]:
+    """Open the database; one that nothing came into, because it failed before, is not left behind."""
+    fresh = not path.exists()
+    with open_database(path, create=True) as opened:
+        try:
+            yield opened
+        except BaseException:
+            if fresh and not opened.runs():
+                path.unlink()
+            raise
 
 
 def _bundle(path: Path) -> Path:

@@ -83,6 +83,17 @@ def test_without_a_bundle_no_database_is_made(run: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_without_problems_no_database_is_left(run: Run, bundle: Path, tmp_path: Path) -> None:
+    database = tmp_path / "some.db"
+    words = ("tune", "run", bundle, "--problems", "no.such.module", "--out", database)
+    assert run(*words).exit_code == 1
+    assert not list(tmp_path.glob("some.db*"))
+    with open_database(database, create=True):
+        pass
+    assert run(*words).exit_code == 1
+    assert database.exists()
+
+
 def test_a_folder_must_hold_one_bundle(run: Run, tmp_path: Path) -> None:
     result = run("tune", "run", str(tmp_path), "--problems", "x", "--out", str(tmp_path / "a.db"))
     assert result.exit_code == 1
