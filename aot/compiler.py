@@ -139,7 +139,8 @@ _files: dict[tuple[Path, str], ModuleType] = {}
 def _load_module(name: str, where: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    # a script that ends itself would end the build
+    except (Exception, SystemExit) as error:
         raise ManifestError(
             f"expected to import {name}", got=f"{type(error).__name__}: {error}", where=where
         ) from error
@@ -163,7 +164,8 @@ def _load_file(folder: Path, spelling: str, where: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    # a script that ends itself would end the build
+    except (Exception, SystemExit) as error:
         raise ManifestError(
             f"expected to import {path}", got=f"{type(error).__name__}: {error}", where=where
         ) from error

@@ -43,7 +43,7 @@ def _is_there(path: str, hint: int, leaf_types: Mapping[str, str], where: str) -
         return False
     if kind is None:
         near = _members_of(path, leaf_types) or did_you_mean(path, tuple(leaf_types))
-        raise ManifestError("expected a param of the kernel", got=f"{path!r}{near}", where=where)
+        raise ManifestError("expected a param with a type in [kernel.params]", got=f"{path!r}{near}", where=where)
     if not is_hintable(kind, hint):
         raise ManifestError(
             "expected an int, or a pointer with hint 16", got=f"{path}: {kind} with hint {hint}", where=where

@@ -36,6 +36,15 @@ _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
 _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
+_SOURCE = r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$(?!\n)"
+_SPELLINGS = {
+    _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
+    _LEAF: "a param's name, or name.0 and so on for a member of a tuple",
+    _BUNDLE_NAME: "a name of at most 100 letters, digits, '.', '_' and '-', first a letter",
+    _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
+    _SOURCE: "package.module:function or path/to/file.py:function",
+}
+"""What each pattern asks for, for messages."""
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Leaf = Annotated[str, Meta(pattern=_LEAF)]
@@ -114,7 +123,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: Annotated[
         str,
         Meta(
-            pattern=r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$(?!\n)",
+            pattern=_SOURCE,
             description="`package.module:function`, or `path/to/file.py:function` relative to the manifest.",
         ),
     ]
@@ -210,10 +219,12 @@ def load_manifest(path: Path) -> Manifest:
         ManifestError: unreadable, not TOML, or not a manifest.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        # some editors begin a file with a byte order mark
+        text = path.read_text(encoding="utf-8-sig")
         data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError("expected a readable UTF-8 file", got=str(error), where=str(path)) from None
+        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ManifestError("expected a readable UTF-8 file", got=got, where=str(path)) from None
     except tomllib.TOMLDecodeError as error:
         raise ManifestError("expected TOML", got=str(error), where=str(path)) from None
     source = ManifestText(path, text)
@@ -221,7 +232,7 @@ def load_manifest(path: Path) -> Manifest:
     try:
         manifest = msgspec.convert(data, Manifest)
     except msgspec.ValidationError as error:
-        what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest))
+        what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest), _SPELLINGS)
         raise ManifestError(what, got=got, where=source.where(place)) from None
     for i, kernel in enumerate(manifest.kernel):
         _check_kernel(kernel, f"$.kernel[{i}]", source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,9 +21,22 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _CHOICES = {"schema": (1,), "hints": (1, 16), "bucket": ("quarter_pow2", "sixteenth_pow2", "pow2", "exact")}
 
 
-def explain(error: msgspec.ValidationError, data: dict[str, Any], convert: Callable[[Any], object]) -> Mistake:
-    """Say what is wrong with `data`, which `convert` refused with `error`."""
+def explain(
+    error: msgspec.ValidationError,
+    data: dict[str, Any],
+    convert: Callable[[Any], object],
+    spellings: Mapping[str, str],
+) -> Mistake:
+    """Say what is wrong.
+
+    Args:
+        error: what `convert` refused `data` with.
+        data: the document.
+        convert: reads it.
+        spellings: what each pattern that a text has to match asks for, in words.
+    """
     text, place = _split(error)
+    text = _worded(text, spellings)
     in_key = place.startswith("key` in `")
     steps = _resolve(place.removeprefix("key` in `"), place, data, convert)
     if in_key:
@@ -49,6 +62,12 @@ def shorten(value: object) -> str:
 def _split(error: msgspec.ValidationError) -> tuple[str, str]:
     text, _, place = str(error).rpartition(" - at ") if " - at " in str(error) else (str(error), "", "$")
     return text, place.strip("`")
+
+
+def _worded(text: str, spellings: Mapping[str, str]) -> str:
+    return next(
+        (f"expected {words}" for pattern, words in spellings.items() if f" matching regex {pattern!r}" in text), text
+    )
 
 
 def _plain(text: str) -> str:

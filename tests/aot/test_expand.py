@@ -127,9 +127,9 @@ class TestHints:
     @pytest.mark.parametrize(
         ("hints", "message"),
         [
-            ({"x": 16}, "expected a param of the kernel, got 'x', which is a tuple of x.0, x.1.0 - at demo.toml kernel k.hints[0]"),
+            ({"x": 16}, "expected a param with a type in [kernel.params], got 'x', which is a tuple of x.0, x.1.0 - at demo.toml kernel k.hints[0]"),
             ({"x.1": 16}, "got 'x.1', which is a tuple of x.1.0 - at "),
-            ({"x.2": 16}, "expected a param of the kernel, got 'x.2'; did you mean 'x.0'? - at "),
+            ({"x.2": 16}, "expected a param with a type in [kernel.params], got 'x.2'; did you mean 'x.0'? - at "),
             ({"n.0": 16}, "got 'n.0'"),
             ({"x.1.0": 16}, "expected an int, or a pointer with hint 16, got x.1.0: fp32 with hint 16"),
             ({"x.0": 1}, "got x.0: *fp16 with hint 1"),
@@ -163,7 +163,7 @@ class TestHints:
     @pytest.mark.parametrize(
         ("hints", "message"),
         [
-            ([{"z": 16}], "expected a param of the kernel, got 'z' - at demo.toml kernel k.hints[0]"),
+            ([{"z": 16}], "expected a param with a type in [kernel.params], got 'z' - at demo.toml kernel k.hints[0]"),
             ([{"n": 16}, {"nn": 16}], "got 'nn'; did you mean 'n'? - at demo.toml kernel k.hints[1]"),
             ([{"x": 1}], "expected an int, or a pointer with hint 16, got x: *fp16 with hint 1"),
             ([{"s": 16}], "got s: fp32 with hint 16"),
