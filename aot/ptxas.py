@@ -64,7 +64,8 @@ def read_ptxas(path: Path) -> Ptxas:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        raise CompileError("expected a ptxas", got=str(error), where=str(path)) from None
+        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise CompileError("expected a ptxas", got=got, where=str(path)) from None
     match = _RELEASE.search(done.stdout)
     if done.returncode or match is None:
         raise CompileError("expected a ptxas that says its version", got=repr(done.stdout[-200:]), where=str(path))

@@ -40,7 +40,7 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
         try:
             table = read_tuned(path)
         except OSError as error:
-            raise TuningError("expected a readable file", got=str(error), where=str(path)) from None
+            raise TuningError("expected a readable file", got=error.strerror or str(error), where=str(path)) from None
         other = tables.setdefault((table.kernel, repr(table.device)), table)
         if other is not table:
             what = f"expected one table of kernel {table.kernel!r} for {table.device.name}"

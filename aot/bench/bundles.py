@@ -104,7 +104,9 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
     try:
         sources.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PackageError("expected a folder for bundles", got=str(error), where=str(folder)) from None
+        raise PackageError(
+            "expected a folder for bundles", got=error.strerror or str(error), where=str(folder)
+        ) from None
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
     words = ["-m", "nojit.aot.cli", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]

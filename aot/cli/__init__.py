@@ -14,6 +14,7 @@ One module per command, loaded when that command runs, so that ``nojit inspect``
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -24,6 +25,7 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
+    _open_closed()
     try:
         from nojit.aot.cli.group import cli  # noqa: PLC0415 - the runtime alone installs the script too, without click
     except ModuleNotFoundError as error:
@@ -35,6 +37,13 @@ def main() -> NoReturn:
         if signal.getsignal(number) is usual:
             signal.signal(number, _end)
     cli.main(prog_name="nojit")
+
+
+def _open_closed() -> None:
+    """Put nothing in the place of streams that whoever called has closed, before a file of ours gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import traceback
@@ -21,7 +22,7 @@ from nojit.runtime.errors import (
     NoMatchingVariantError,
 )
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code", "told"]
 
 EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
@@ -72,8 +73,9 @@ class _Commands(LazyGroup):
     def _run(self, words: list[str], prog_name: str | None) -> int:
         try:
             code = super().main(words, prog_name=prog_name, standalone_mode=False)
-        except click.Abort:
+        except click.Abort as error:
             click.echo("interrupted", err=True)
+            _write_error(words, error.__cause__ or error, "interrupted", EXIT_INTERRUPTED)
             return EXIT_INTERRUPTED
         except click.ClickException as error:
             # click puts some choices on lines of their own
@@ -85,8 +87,15 @@ class _Commands(LazyGroup):
                 raise
             return _fail(words, error, f"expected {missing} to be installed: pip install 'nojit[{extra}]'")
         except (NojitError, OSError) as error:
-            return _fail(words, error, str(error), exit_code(error))
+            return _fail(words, error, told(error), exit_code(error))
         return code or 0
+
+
+def told(error: NojitError | OSError) -> str:
+    """Say in words what failed; of a call to the system also where, without its number."""
+    if isinstance(error, NojitError) or not error.strerror:
+        return str(error)
+    return f"{error.strerror} - at {os.fsdecode(error.filename)}" if error.filename is not None else error.strerror
 
 
 def exit_code(error: Exception) -> int:
@@ -108,13 +117,18 @@ def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT
         click.echo(error.ctx.get_usage() if words else error.ctx.get_help(), err=True)
         message += f" (see: {error.ctx.command_path} -h)"
     click.echo(f"{error_label()} {message}", err=True)
+    _write_error(words, error, message, code)
+    return code
+
+
+def _write_error(words: Sequence[str], error: BaseException, message: str, code: int) -> None:
+    """Write an error as JSON on standard output, if the command line asks for JSON."""
     # standard output may be what failed in the first place
     with contextlib.suppress(OSError):
         if "--json" in words:
             facts = {key: value for key, value in vars(error).items() if key in _ERROR_FACTS}
             body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
             click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
-    return code
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:

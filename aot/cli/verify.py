@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.group import exit_code
+from nojit.aot.cli.group import exit_code, told
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.verification import verify_bundle
@@ -136,7 +136,7 @@ def _failure(path: Path, error: NojitError | OSError) -> dict[str, Any]:
         error.where = error.where.removeprefix(str(path)).strip()
     said = {
         "type": type(error).__name__,
-        "message": str(error),
+        "message": told(error),
         "rule": getattr(error, "rule", ""),
         "reason": getattr(error, "reason", ""),
     }

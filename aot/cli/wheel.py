@@ -124,7 +124,7 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
         try:
             texts[path.name] = path.read_bytes()
         except OSError as error:
-            raise PackageError("expected a licence file", got=str(error), where=str(path)) from None
+            raise PackageError("expected a licence file", got=error.strerror or str(error), where=str(path)) from None
     return texts
 
 

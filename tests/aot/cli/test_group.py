@@ -239,6 +239,40 @@ def test_a_group_alone_lacks_a_command(run: Run, group: str) -> None:
     assert f"error: Missing command. (see: nojit {group} -h)" in result.stderr
 
 
+def test_interrupted_is_said_in_json_too(run: Run, monkeypatch: pytest.MonkeyPatch, bundle: Path) -> None:
+    def interrupt(_path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nojit.aot.cli.inspect.open_bundle", interrupt)
+    result = run("inspect", bundle, "--json")
+    assert result.exit_code == 130
+    error = json.loads(result.stdout)["error"]
+    assert (error["type"], error["message"], error["exit_code"]) == ("KeyboardInterrupt", "interrupted", 130)
+
+
+def test_what_the_system_refuses_is_said_in_words(run: Run, tmp_path: Path) -> None:
+    absent = tmp_path / "absent.json"
+    device = ("--device-name", "d", "--arch", "sm_90", "--multiprocessors", 132, "--memory-bytes", 1000)
+    for words in (
+        ("tune", "import", absent, "--kernel", "k", "--key", "n", *device),
+        ("build", tmp_path / "absent.toml"),
+        ("build", "--ptxas", absent, "--min-driver", "12.4", tmp_path),
+    ):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert "[Errno" not in result.stderr
+        assert str(tmp_path) in result.stderr
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
+def test_a_closed_stream_is_no_traceback(bundle: Path, stream: str) -> None:
+    number = ("stdin", "stdout", "stderr").index(stream)
+    code = f"import os, sys; os.close({number}); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    done = python(code, "-m", "nojit.aot.cli", "inspect", str(bundle))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
 _TIMEOUT, _SIZE, _LOSS = ("build", "--timeout"), ("wheel", "--max-size"), ("tune", "select", "db", "--loss")
 
 
