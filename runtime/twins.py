@@ -39,7 +39,8 @@ def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) 
         accept: as `BundleFile` takes it.
 
     Raises:
-        BundleError: a place holds no bundle, or a twin of another build of one of `files`, or two twins of one.
+        BundleError: a place holds no bundle, or one that is no twin, or a twin of another build of one of `files`, or two
+            twins of one.
     """
     twins: dict[str, BundleFile] = {}
     try:
@@ -56,6 +57,10 @@ def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) 
 
 
 def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
+    if not twin.index.name.endswith(TWIN):
+        twin.close()
+        what = "expected a twin: nojit build --debug-info=twin"
+        raise BundleError(what, got=f"bundle {twin.index.name}", where=f"{_VARIABLE}: {twin.path}")
     other = twins.setdefault(twin.index.inputs, twin)
     if other is not twin:
         twin.close()

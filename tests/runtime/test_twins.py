@@ -61,6 +61,12 @@ def test_other_bundles_stay_as_they_are(bundle: Path, twin: Path) -> None:
     assert paths(loader.load(bundle.parent)) == [str(twin), str(other)]
 
 
+def test_what_is_no_twin_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOJIT_DEBUG_INFO", str(bundle))
+    with pytest.raises(BundleError, match=f"expected a twin.*, got bundle acme - at NOJIT_DEBUG_INFO: {bundle}"):
+        loader.load(bundle)
+
+
 def test_files_and_folders_are_named_as_in_path(bundle: Path, twin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = bundle.parent / "more"
     other = make(empty / "b.nojit", inputs=twin_inputs(TWO), name="another-debug")
