@@ -145,12 +145,14 @@ class Bundle:
 
         Raises:
             ArgumentError: `only` names what no variant of these kernels has.
-            NoMatchingVariantError: one of `kernels` has nothing for the device.
+            NoMatchingVariantError: one of `kernels` has nothing for the device, or none of all kernels has.
             BundleError: an image is not what was built.
             DriverError: the driver refuses one.
         """
         if kernels is None:
-            chosen = [kernel for kernel in map(self.kernel, self.kernels) if kernel.fits(device)]
+            known = [self.kernel(name) for name in self.kernels]
+            # where nothing fits, the first says so: whoever preloads relies on launches that load nothing
+            chosen = [kernel for kernel in known if kernel.fits(device)] or known[:1]
         else:
             chosen = [self.kernel(name) for name in kernels]
         if only and chosen:

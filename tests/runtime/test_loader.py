@@ -216,6 +216,17 @@ def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) 
         bundle.preload(["none"])
 
 
+def test_preload_refuses_a_device_that_nothing_fits(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    old = kernel("old", {"n": "i32"}, on=target("sm_80"))
+    bundle = loader.load(make_bundle(tmp_path / "b.nojit", old, on=target("sm_80")))
+    for only in (None, {"num_warp": 4}):
+        with pytest.raises(NoMatchingVariantError, match="bundle has sm_80; device is sm_90"):
+            bundle.preload(only=only)
+    assert bundle.preload([]) == 0
+    assert loader.load(make_bundle(tmp_path / "c.nojit", on=target("sm_80"))).preload() == 0
+    assert fakecuda.calls("cuLibraryLoadData") == 0
+
+
 def test_preload_may_be_narrowed_to_values(tmp_path: Path, fakecuda: FakeCuda) -> None:
     bundle = loader.load(make_bundle(tmp_path / "a.nojit", ADD, MUL, group_images=1))
     warps = dict(bundle.kernel("mul").variants().configs[0].options)["num_warps"]
