@@ -96,4 +96,6 @@ $(VENV_TRITON)/.test: $(SOURCES)
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist artifacts/*.nojit artifacts/*.report.json artifacts/full
+	rm -rf $(VENV) .venv-triton-* .venv-cpython-* build dist nojit.egg-info runtime/_core*.so
+	rm -rf $(foreach suffix,nojit report.json provenance.json intoto.jsonl,artifacts/*.$(suffix))
+	rm -rf $(addprefix artifacts/,full example debug tuning)
