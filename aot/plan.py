@@ -26,6 +26,9 @@ from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Compiler", "Plan", "PlannedKernel", "make_plans"]
 
+# how many kernels a message names
+_FEW = 8
+
 
 class Compiler(Protocol):
     """What a build needs of a compiler; `nojit.aot.compiler` is one."""
@@ -147,10 +150,17 @@ class _Entry:
 def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None:
     known = {entry.spec.name: entry.spec for entry in entries}
     if name not in known:
-        raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{did_you_mean(name, tuple(known))}")
+        near = did_you_mean(name, tuple(known)) or f"; there {_listed(sorted(known))}"
+        raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{near}")
     spec = known[name]
     if tuning and not (spec.tuning and spec.tuning.space):
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """List names, the first few of many."""
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:_FEW])}{more}"
 
 
 def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:

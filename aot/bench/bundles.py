@@ -97,9 +97,7 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
         PackageError: the folder cannot be written to.
     """
     if find_spec("triton") is None:
-        raise NojitError(
-            "expected Triton, to build the kernels that are measured, or --bundle with what `nojit bench bundles` built"
-        )
+        raise NojitError("expected Triton, to build the kernels that are measured: pip install 'nojit[build]'")
     sources = folder / "sources"
     try:
         sources.mkdir(parents=True, exist_ok=True)

@@ -94,6 +94,8 @@ def _folder(place: Path | None, arch: str, counts: Sequence[int] = (), *, launch
     if place is not None:
         yield place
         return
+    if find_spec("triton") is None:
+        raise NojitError("expected --bundle with what `nojit bench bundles` built where Triton is, or Triton itself")
     with tempfile.TemporaryDirectory(prefix="nojit-bench-") as name:
         bundles.build(Path(name), arch, counts, launch=launch)
         yield Path(name)

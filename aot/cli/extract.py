@@ -47,8 +47,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     there = [file.path for file in files if file.path.exists() or file.path.is_symlink()]
     if there and not force:
         raise PackageError("expected no file in the way; --force overwrites", got=there[0].name, where=str(folder))
-    for file in files:
-        write_file(file.path, file.data)
+    _write(files)
     written = [
         {"id": variants[row].id, "cubin": str(cubin.path), "facts": str(facts.path)}
         for row, cubin, facts in zip(rows, files[::2], files[1::2], strict=True)
@@ -59,6 +58,20 @@ def command(  # noqa: PLR0917 - click passes each by name
     if out.verbosity > 0:
         for row in rows:
             out.line(f"{variants[row].id}  {variants[row].label}")
+
+
+def _write(files: Sequence[_File]) -> None:
+    """Put files in place; a failure takes those back that were not there before."""
+    made: list[Path] = []
+    try:
+        for file in files:
+            fresh = not file.path.exists()
+            write_file(file.path, file.data)
+            made += [file.path] if fresh else []
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _chosen(variants: Sequence[VariantFacts], wanted: str | None, where: str) -> list[int]:

@@ -33,7 +33,7 @@ def test_a_bundle_that_is_not_there_is_named_with_how_to_build_it(tmp_path: Path
 
 def test_building_needs_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "find_spec", lambda _: None)
-    with pytest.raises(NojitError, match=r"expected Triton, .* or --bundle with what `nojit bench bundles` built"):
+    with pytest.raises(NojitError, match=r"expected Triton, .*: pip install 'nojit\[build\]'$"):
         bundles.build(tmp_path, "sm_90", (1,))
 
 

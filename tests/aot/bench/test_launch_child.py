@@ -112,3 +112,11 @@ def test_launches_need_torch(fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(run, "find_spec", lambda _: None)
     with pytest.raises(NojitError, match="expected torch to be installed"):
         run.bench_launch(tmp_path, (4,), (), 1, 1)
+
+
+def test_launches_without_a_bundle_need_triton(
+    fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "find_spec", lambda name: None if name == "triton" else object())
+    with pytest.raises(NojitError, match=r"expected --bundle with what `nojit bench bundles` built where Triton is"):
+        run.bench_launch(None, (4,), (), 1, 1)

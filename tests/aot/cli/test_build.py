@@ -207,6 +207,9 @@ def test_no_such_kernel(run: Run, use_compiler: Use, manifest: Path) -> None:
     result = run("build", manifest, "--kernel", "ad", "--dry-run")
     assert result.exit_code == 1
     assert "did you mean 'add'?" in result.stderr
+    result = run("build", manifest, "--kernel", "zebra", "--dry-run")
+    assert result.exit_code == 1
+    assert "got 'zebra'; there are add, neg" in result.stderr
 
 
 def test_missing_manifest_empty_folder_and_missing_default(

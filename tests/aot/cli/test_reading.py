@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import CubinInfo, read_cubin
+from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Slot
 
 from tests.aot.cli.conftest import Run, scale
@@ -371,3 +372,17 @@ def test_extract_into_what_is_no_folder(run: Run, bundle: Path) -> None:
     result = run("extract", bundle, "--kernel", "copy", "--out", "/dev/full")
     assert result.exit_code == 1
     assert "Traceback" not in result.stderr
+
+
+def test_extract_takes_back_what_it_wrote_before_a_failure(
+    run: Run, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, data: bytes) -> None:
+        if path.suffix == ".json":
+            raise PackageError("expected to write a file", got="No space left on device", where=str(path))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+
+    monkeypatch.setattr("nojit.aot.cli.extract.write_file", write)
+    assert run("extract", bundle, "--kernel", "copy", "--out", tmp_path / "out").exit_code == 1
+    assert list((tmp_path / "out").iterdir()) == []
