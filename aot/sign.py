@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nojit.aot.inspection import open_bundle
 from nojit.aot.pack import write_file
 from nojit.aot.signed import check_file, only_key
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
-from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, encode_envelope, signed_path
 from nojit.runtime.trusted_keys import key_id
@@ -139,7 +139,7 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
     """
     from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
 
-    with BundleFile(path) as bundle:
+    with open_bundle(path) as bundle:
         verify_bundle(bundle)
         digest = bundle.digest
     statement = read_statement(statement_path(path))

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.verify import bundles_of
+from nojit.aot.inspection import open_bundle
 from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
 from nojit.aot.statement import read_statement, statement_path
 
@@ -35,6 +36,7 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     bundles = list(bundles_of(places)) if places else []
     for path in bundles:
         # no key is left behind where there is nothing for it to sign
+        open_bundle(path).close()
         read_statement(statement_path(path))
     made = None if new_key is None else make_key(new_key, password)
     # with a new key, the file of trusted keys is the result, and the whole of standard output

@@ -239,6 +239,13 @@ def test_build_names_the_signed_statement_of_an_older_bundle(
     assert "sign it again, or take the statement away" in result.stderr
 
 
+def test_a_bundle_that_is_not_there_is_named_itself(run: Run, tmp_path: Path, key: Path) -> None:
+    absent = tmp_path / "absent.nojit"
+    result = run("sign", "--key", key, absent)
+    assert result.exit_code == 1
+    assert result.stderr == f"error: expected a bundle file, got no such file or directory - at {absent}\n"
+
+
 def test_what_is_wrong_with_a_statement_names_its_file(run: Run, stated: Path, key: Path) -> None:
     statement_path(stated).write_text(json.dumps(other(stated)), encoding="utf-8")
     result = run("sign", "--key", key, stated)
