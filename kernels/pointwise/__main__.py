@@ -9,7 +9,6 @@ ship, of this checkout.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 
@@ -49,8 +48,8 @@ def generate_own() -> dict[Path, str]:
     }
 
 
-def main() -> int:
-    """Write the files that the command line asks for; return 0, or 1 if that cannot be done."""
+def main() -> None:
+    """Write the files that the command line asks for; exits 1 if that cannot be done."""
     parser = argparse.ArgumentParser(
         "python -m nojit.kernels.pointwise",
         description=__doc__,
@@ -68,10 +67,9 @@ def main() -> int:
         for path, text in files.items():
             _write(path, text)
     except ManifestError as error:
-        return _fail(str(error))
+        parser.exit(1, f"error: {error}\n")
     except OSError as error:
-        return _fail(f"{error.strerror or error} - at {error.filename or given.specs}")
-    return 0
+        parser.exit(1, f"error: {error.strerror or error} - at {error.filename or given.specs}\n")
 
 
 def _placed(specs: Path, folder: Path) -> dict[Path, str]:
@@ -89,10 +87,5 @@ def _write(path: Path, text: str) -> None:
         made.replace(path)
 
 
-def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)  # noqa: T201 - a program of its own
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -75,7 +75,8 @@ def test_a_mistake_in_a_file_of_specs_is_told_in_one_line(tmp_path, monkeypatch,
     specs = tmp_path / "own.toml"
     specs.write_text(text)
     monkeypatch.setattr(sys, "argv", ["pointwise", str(specs), "--out", str(tmp_path / "built")])
-    assert main() == 1
+    with pytest.raises(SystemExit, match="1"):
+        main()
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert said.count("\n") == 1
@@ -95,7 +96,8 @@ def test_files_that_cannot_be_read_or_written_are_told_in_one_line(tmp_path, mon
         ((specs, "--out", "/proc/none"), "/proc/none"),
     ):
         monkeypatch.setattr(sys, "argv", ["pointwise", *map(str, words)])
-        assert main() == 1
+        with pytest.raises(SystemExit, match="1"):
+            main()
         said = capsys.readouterr().err
         assert said.startswith("error: ")
         assert said.endswith(f" - at {place}\n")
@@ -112,7 +114,8 @@ def test_files_are_put_in_place_whole(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     monkeypatch.setattr(sys, "argv", ["pointwise", str(specs), "--out", str(out)])
-    assert main() == 1
+    with pytest.raises(SystemExit, match="1"):
+        main()
     assert [path.name for path in out.iterdir()] == ["own_kernels.py"]
     assert (out / "own_kernels.py").read_text() == "old"
 
