@@ -88,7 +88,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option("-n", "--dry-run", is_flag=True, help="Check manifests against sources and count; write nothing.")
 @click.option(
     "--timeout",
-    # what waits can wait no longer than a number of nanoseconds
+    # the clock that workers are waited for by counts no further than some 300 years
     type=Number(0, 1e6, min_open=True),
     default=300.0,
     metavar="S",

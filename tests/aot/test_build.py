@@ -418,7 +418,7 @@ def test_an_arch_without_variants_gives_a_report_and_no_bundle(project):
 
 def test_a_place_that_cannot_be_written(project):
     project.out.write_bytes(b"a file")
-    with pytest.raises(PackageError, match="expected to write a file"):
+    with pytest.raises(PackageError, match="expected a folder to write to, got a file"):
         project.build()
 
 
