@@ -239,15 +239,21 @@ def test_a_group_alone_lacks_a_command(run: Run, group: str) -> None:
     assert f"error: Missing command. (see: nojit {group} -h)" in result.stderr
 
 
-def test_interrupted_is_said_in_json_too(run: Run, monkeypatch: pytest.MonkeyPatch, bundle: Path) -> None:
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [(KeyboardInterrupt(), ("interrupted", 130)), (SystemExit(143), ("terminated", 143))],
+)
+def test_interrupted_is_said_in_json_too(
+    run: Run, monkeypatch: pytest.MonkeyPatch, bundle: Path, raised: BaseException, said: tuple[str, int]
+) -> None:
     def interrupt(_path: Path) -> None:
-        raise KeyboardInterrupt
+        raise raised
 
     monkeypatch.setattr("nojit.aot.cli.inspect.open_bundle", interrupt)
     result = run("inspect", bundle, "--json")
-    assert result.exit_code == 130
+    assert result.exit_code == said[1]
     error = json.loads(result.stdout)["error"]
-    assert (error["type"], error["message"], error["exit_code"]) == ("KeyboardInterrupt", "interrupted", 130)
+    assert (error["type"], error["message"], error["exit_code"]) == (type(raised).__name__, *said)
 
 
 def test_what_the_system_refuses_is_said_in_words(run: Run, tmp_path: Path) -> None:
