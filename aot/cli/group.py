@@ -28,7 +28,7 @@ EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
 EXIT_NO_MATCH = 4
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+_TERMINATED = 143
 
 # name, what the list of commands says of it: the list is shown without loading any
 COMMANDS = {
@@ -79,8 +79,8 @@ class _Commands(LazyGroup):
             _write_error(words, error.__cause__ or error, "interrupted", EXIT_INTERRUPTED)
             return EXIT_INTERRUPTED
         except SystemExit as error:
-            if error.code == EXIT_TERMINATED:
-                _write_error(words, error, "terminated", EXIT_TERMINATED)
+            if error.code == _TERMINATED:
+                _write_error(words, error, "terminated", _TERMINATED)
             raise
         except click.ClickException as error:
             # click puts some choices on lines of their own
