@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 PLAIN: Final = _core.Plain(
-    tensor=Tensor,
+    # a Parameter is a tensor of torch's own, whose operators return none; what is made of it may be anything
+    tensors=(Tensor, torch.nn.Parameter),
     requires_grad=Tensor.requires_grad,
     is_negated=Tensor.is_neg,
     grad_enabled=torch.is_grad_enabled,
@@ -98,7 +99,7 @@ def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
 def is_plain(*tensors: Any) -> bool:
     """Say whether nothing but the kernel itself has to see a call: nobody traces, transforms or differentiates it.
 
-    True only for tensors of torch's own class (None for absent ones) on a device that kernels run on. What the operator
+    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. What the operator
     registered with torch does besides the launch is then nothing, and its implementation may be called at once.
 
     Raises:

@@ -95,8 +95,7 @@ def flex_attention(
         from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
 
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
-    if scale is not None:
-        scale = check_number("scale", scale)
+    factor = None if scale is None else check_number("scale", scale)
     check_flags(enable_gqa=enable_gqa, return_lse=return_lse, deterministic=deterministic)
     check_tensors(query=query, key=key, value=value)
     if autocasts():
@@ -111,7 +110,8 @@ def flex_attention(
         _check_gradients_of(mod, score_mod, bool(deterministic))
     tables = tables_of(block_mask, query.shape[2], key.shape[2], query.device)
     _check_mask_sizes(tables, query)
-    factor = 1.0 / math.sqrt(query.shape[3]) if scale is None else scale
+    if factor is None:
+        factor = 1.0 / math.sqrt(query.shape[3])
     if is_plain(query, key, value, *captured(mod)):
         memo = _memo_of(block_mask)
         words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
@@ -150,13 +150,15 @@ def _words(
     return_lse: bool,
     kernel_options: Mapping[str, int] | None,
 ) -> tuple[object, ...]:
-    """Return what a call depends on beside tensors."""
-    options = None if kernel_options is None else tuple(sorted(kernel_options.items()))
+    """Return what a call depends on beside tensors, as a memo takes it."""
+    options: tuple[object, ...] = (None,)
+    if kernel_options is not None:
+        options = (len(kernel_options), *(part for option in sorted(kernel_options.items()) for part in option))
     mod: tuple[object, ...] = ()
     if score_mod is not None:
         name, numbers, values = described(modification_of(score_mod))
         mod = name, *numbers, *values
-    return (scale, enable_gqa, return_lse, options, mod)
+    return (scale, enable_gqa, return_lse, *options, *mod)
 
 
 def _recall(
@@ -179,7 +181,7 @@ def _recall(
         memo = own
     source = library.CURRENT.source
     if score_mod is None and kernel_options is None:
-        words: tuple[object, ...] = (scale, enable_gqa, return_lse, None, ())
+        words: tuple[object, ...] = (scale, enable_gqa, return_lse, None)
         tensors: Captured = (None, None, None)
     else:
         try:

@@ -133,7 +133,7 @@ class Described:
 class Plain:
     def __new__(
         cls,
-        tensor: type[Any],
+        tensors: tuple[type[Any], ...],
         requires_grad: Any,
         is_negated: Callable[[Any], bool],
         grad_enabled: Callable[[], bool],

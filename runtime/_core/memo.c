@@ -102,6 +102,20 @@ static bool read_words(PyObject *const *words, Py_ssize_t count, call_key *key)
     return true;
 }
 
+/* Requires words of kinds that operators take: 0, or -1 with TypeError raised. A number of another class, numpy's say, is a
+ * caller's choice, and such a call is made anew each time; a tuple is a mistake of the operator's, whose calls all are. */
+static int check_words(PyObject *const *words, Py_ssize_t count)
+{
+    for (Py_ssize_t i = 1; i < count; i++) {
+        if (!is_word(words[i]) && !PyNumber_Check(words[i]) && !PyUnicode_Check(words[i])) {
+            PyErr_Format(PyExc_TypeError, "expected words that are None, numbers or str, got %.200s",
+                         Py_TYPE(words[i])->tp_name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* Writes down all of a tensor that may decide: 1, or 0 if it has too many dimensions. */
 static int add_facts(const nj_plain_tensor *tensor, call_key *key)
 {
@@ -317,6 +331,9 @@ static PyObject *memo_remember(memo *self, PyObject *const *arguments, Py_ssize_
     }
     call_key key;
     int fits = read_key(self, arguments + 1, count - 1, &key);
+    if (fits == 0 && check_words(key.words, key.word_count) < 0) {
+        return NULL;
+    }
     entry *made = fits > 0 ? make_entry((nj_recipe *)arguments[0], &key) : NULL;
     if (made == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);

@@ -90,9 +90,18 @@ static int view(PyObject *object, DLTensor *out)
     return !nj_lacks_memory(out);
 }
 
+static bool is_of_class(const nj_plain *plain, PyObject *object)
+{
+    bool found = false;
+    for (Py_ssize_t i = 0; !found && i < PyTuple_GET_SIZE(plain->tensors); i++) {
+        found = Py_IS_TYPE(object, (PyTypeObject *)PyTuple_GET_ITEM(plain->tensors, i));
+    }
+    return found;
+}
+
 int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tensor)
 {
-    if (!Py_IS_TYPE(object, plain->tensor)) {
+    if (!is_of_class(plain, object)) {
         return 0;
     }
     int found = view(object, &tensor->view);
@@ -100,7 +109,7 @@ int nj_plain_read(const nj_plain *plain, PyObject *object, nj_plain_tensor *tens
         return found;
     }
     descrgetfunc get = Py_TYPE(plain->requires_grad)->tp_descr_get;
-    int requires_grad = take_truth(get(plain->requires_grad, object, (PyObject *)plain->tensor));
+    int requires_grad = take_truth(get(plain->requires_grad, object, (PyObject *)Py_TYPE(object)));
     int negated = requires_grad < 0 ? -1 : take_truth(PyObject_Vectorcall(plain->is_negated, &object, 1, NULL));
     tensor->requires_grad = requires_grad > 0;
     return negated < 0 ? -1 : !negated;
@@ -148,13 +157,26 @@ static PyObject *plain_call(PyObject *self, PyObject *const *arguments, size_t p
     return fits < 0 ? NULL : PyBool_FromLong(fits);
 }
 
+/* Requires a tuple of classes: 0, or -1 with TypeError raised. */
+static int check_classes(PyObject *tensors)
+{
+    bool right = PyTuple_Check(tensors);
+    for (Py_ssize_t i = 0; right && i < PyTuple_GET_SIZE(tensors); i++) {
+        right = PyType_Check(PyTuple_GET_ITEM(tensors, i));
+    }
+    if (!right) {
+        PyErr_SetString(PyExc_TypeError, "tensors: expected a tuple of classes");
+    }
+    return right ? 0 : -1;
+}
+
 static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor", "requires_grad", "is_negated", "grad_enabled", "states", NULL};
-    PyObject *tensor, *requires_grad, *is_negated, *grad_enabled, *states;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OOOO:Plain", names, &PyType_Type, &tensor, &requires_grad,
-                                     &is_negated, &grad_enabled, &states) ||
-        nj_states_check(states) < 0) {
+    static char *names[] = {"tensors", "requires_grad", "is_negated", "grad_enabled", "states", NULL};
+    PyObject *tensors, *requires_grad, *is_negated, *grad_enabled, *states;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO:Plain", names, &tensors, &requires_grad, &is_negated,
+                                     &grad_enabled, &states) ||
+        check_classes(tensors) < 0 || nj_states_check(states) < 0) {
         return NULL;
     }
     if (Py_TYPE(requires_grad)->tp_descr_get == NULL) {
@@ -164,7 +186,7 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     nj_plain *self = (nj_plain *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->vectorcall = plain_call;
-        self->tensor = (PyTypeObject *)Py_NewRef(tensor);
+        self->tensors = Py_NewRef(tensors);
         self->requires_grad = Py_NewRef(requires_grad);
         self->is_negated = Py_NewRef(is_negated);
         self->grad_enabled = Py_NewRef(grad_enabled);
@@ -176,7 +198,7 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int plain_traverse(nj_plain *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT((PyObject *)self->tensor);
+    Py_VISIT(self->tensors);
     Py_VISIT(self->requires_grad);
     Py_VISIT(self->is_negated);
     Py_VISIT(self->grad_enabled);
@@ -188,7 +210,7 @@ static void plain_dealloc(nj_plain *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    Py_XDECREF((PyObject *)self->tensor);
+    Py_XDECREF(self->tensors);
     Py_XDECREF(self->requires_grad);
     Py_XDECREF(self->is_negated);
     Py_XDECREF(self->grad_enabled);
@@ -203,7 +225,7 @@ static PyMemberDef plain_members[] = {
 };
 
 static PyType_Slot plain_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Plain(tensor, requires_grad, is_negated, grad_enabled, states)\n--\n\n"
+    {Py_tp_doc, (void *)PyDoc_STR("Plain(tensors, requires_grad, is_negated, grad_enabled, states)\n--\n\n"
                                   "Says of tensors whether nothing but a kernel has to see them.")},
     {Py_tp_new, plain_new},
     {Py_tp_call, PyVectorcall_Call},

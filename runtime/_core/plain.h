@@ -12,7 +12,7 @@
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyTypeObject *tensor; /* the class whose tensors are plain; not a class made of it */
+    PyObject *tensors; /* tuple of the classes whose tensors are plain; not classes made of them */
     PyObject *requires_grad; /* its descriptor */
     PyObject *is_negated;    /* called with a tensor */
     PyObject *grad_enabled;  /* called with nothing, as the states are */

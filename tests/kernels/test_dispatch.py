@@ -34,10 +34,25 @@ def test_plain_tensors():
     assert is_plain()
 
 
+class Own(torch.nn.Parameter):
+    """A class made of torch's."""
+
+
+def test_parameters_are_plain_where_no_gradient_is_recorded():
+    x = torch.randn(3)
+    weight, frozen = torch.nn.Parameter(x), torch.nn.Parameter(x, requires_grad=False)
+    assert not is_plain(x, weight)
+    assert is_plain(x, frozen)
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            assert is_plain(x, weight)
+            assert not is_plain(Own(x))
+            assert not is_plain(torch.nn.UninitializedParameter())
+
+
 def test_what_must_be_seen_is_not_plain():
     x = torch.randn(3)
     assert not is_plain(x, torch.randn(3, requires_grad=True))
-    assert not is_plain(torch.nn.Parameter(x, requires_grad=False))
     assert not is_plain(x.to("meta"))
     assert not is_plain([1.0])
     with TorchFunctionMode():

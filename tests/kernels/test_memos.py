@@ -16,17 +16,18 @@ from hypothesis import strategies as st
 from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
-from nojit.kernels.bmm import baddbmm, mm
-from nojit.kernels.conv import conv2d
+from nojit.kernels.bmm import baddbmm, bmm, mm
+from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
-from nojit.kernels.flex import flex_attention
+from nojit.kernels.flex import Alibi, Chain, SoftCap, create_block_mask, flex_attention
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.memos import Memo, Recording, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.norm import add_rms_norm, rms_norm
+from nojit.kernels.pointwise import gelu, vector_add
 from nojit.kernels.pointwise import operator as pointwise_operator
-from nojit.kernels.pointwise import vector_add
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
@@ -221,6 +222,111 @@ def test_the_second_call_of_a_kind_is_not_checked(launches, checked):
     assert len(launches) >= 9
 
 
+@pytest.fixture
+def recipes(monkeypatch):
+    """Count the recipes that are written: those of calls of which no like was remembered."""
+    seen: list[Recipe] = []
+    real = Recording.recipe
+
+    def recipe(self: Recording, *results: Tensor) -> Recipe:
+        seen.append(real(self, *results))
+        return seen[-1]
+
+    monkeypatch.setattr(Recording, "recipe", recipe)
+    return seen
+
+
+def half(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float16)
+
+
+def flex_calls() -> dict[str, Callable[[], Any]]:
+    q, k, v = (half(1, 2, 64, 64) for _ in range(3))
+    row, cap, alibi = half(1, 2, 1, 64), SoftCap(20.0), Alibi(torch.ones(2))
+    mask = create_block_mask(lambda b, h, q_idx, k_idx: q_idx >= k_idx, None, None, 64, 64, device="cpu")
+    seen = create_block_mask(lambda b, h, q_idx, k_idx: k_idx % 3 == 0, None, None, 64, 64, device="cpu")
+    return {
+        "flex_attention": lambda: flex_attention(q, k, v),
+        "flex_attention, scale, lse": lambda: flex_attention(q, k, v, scale=2, return_lse=True),
+        "flex_attention, causal": lambda: flex_attention(q, k, v, block_mask=mask),
+        "flex_attention, bitmaps": lambda: flex_attention(q, k, v, cap, block_mask=seen),
+        "flex_attention, cap": lambda: flex_attention(q, k, v, cap),
+        "flex_attention, chain": lambda: flex_attention(q, k, v, Chain(alibi, cap)),
+        "flex_attention, options": lambda: flex_attention(q, k, v, kernel_options={"num_warps": 4, "BLOCK_M": 64}),
+        "flex_attention, no options": lambda: flex_attention(q, k, v, kernel_options={}),
+        "flex_decoding": lambda: flex_decoding(row, k, v, is_causal=True),
+        "flex_decoding, window": lambda: flex_decoding(row, k, v, cap, window=(3, None), scale=1, splits=2),
+    }
+
+
+def conv_calls() -> dict[str, Callable[[], Any]]:
+    x, weight, bias = half(2, 16, 8, 8), half(16, 16, 3, 3), half(16)
+    volume, cube = half(1, 16, 4, 4, 4), half(16, 16, 2, 2, 2)
+    return {
+        "conv2d": lambda: conv2d(x, weight),
+        "conv2d, pairs": lambda: conv2d(x, weight, bias, (2, 1), [1, 1], (1, 1)),
+        "conv2d, same": lambda: conv2d(x, weight, bias, padding="same", allow_tf32=False),
+        "conv3d": lambda: conv3d(volume, cube),
+    }
+
+
+def product_calls() -> dict[str, Callable[[], Any]]:
+    m, batch, small, one = half(16, 16), half(2, 16, 16), half(16, 16).to(torch.float8_e4m3fn), torch.ones(())
+    packed, weight = torch.zeros(8, 16, dtype=torch.uint8), torch.nn.Parameter(half(16, 16))
+    return {
+        "mm": lambda: mm(m, m, activation="relu"),
+        "mm, out": lambda: mm(m, m, out=m.clone()),
+        "mm, parameter": lambda: mm(m, weight),
+        "bmm": lambda: bmm(batch, batch),
+        "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
+        "b2b_gemm, int": lambda: b2b_gemm(m, m, m, alpha=2),
+        "scaled_mm": lambda: scaled_mm(small, small.t(), one, one, None, torch.float32, True),
+        "uint4x2_mixed_mm": lambda: uint4x2_mixed_mm(m, packed),
+        "uint4x2_mixed_mm, groups": lambda: uint4x2_mixed_mm(m, packed, scales=half(2, 16), group_size=8),
+    }
+
+
+def row_calls() -> dict[str, Callable[[], Any]]:
+    x, weight, layout = half(4, 32), torch.nn.Parameter(half(32)), BlockLayout(ACTIVE, 16)
+    blocks, dense = half(1, layout.nnz, 16, 16), half(1, 2, 48, 16)
+    return {
+        "gelu": lambda: gelu(x, "tanh"),
+        "rms_norm": lambda: rms_norm(x, weight, 1),
+        "add_rms_norm": lambda: add_rms_norm(x, x, weight),
+        "flash_attention": lambda: flash_attention(dense, dense, dense, window=3, scale=1),
+        "block_sparse_softmax": lambda: block_sparse_softmax(blocks, layout, scale=2, is_causal=1),
+        "block_sparse_matmul": lambda: block_sparse_matmul(blocks, dense, layout, "dsd", deterministic=False),
+    }
+
+
+CALLS = {**flex_calls(), **conv_calls(), **product_calls(), **row_calls()}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_operator_remembers_its_calls(name, launches, recipes):
+    with torch.no_grad():
+        CALLS[name]()
+        first = len(launches)
+        CALLS[name]()
+    assert len(recipes) == 1
+    assert len(launches) == 2 * first > 0
+    assert [name for name, _, _ in launches[:first]] == [name for name, _, _ in launches[first:]]
+
+
+def test_words_of_flex_attention_tell_calls_apart(launches, recipes):
+    q, k, v = (half(1, 2, 64, 64) for _ in range(3))
+    words: list[dict[str, Any]] = [
+        {}, {"scale": 1.0}, {"return_lse": True}, {"kernel_options": {"BLOCK_M": 64}}, {"kernel_options": {"BLOCK_N": 64}},
+        {"kernel_options": {"BLOCK_M": 64, "BLOCK_N": 64}}, {"score_mod": SoftCap(2.0)}, {"score_mod": SoftCap(3.0)},
+        {"score_mod": SoftCap(2.0), "kernel_options": {"BLOCK_M": 64}},
+    ]  # fmt: skip
+    for each in [*words, *words]:
+        flex_attention(q, k, v, **each)
+    assert len(recipes) == len(words)
+    own = [account(Launches([launch]), (q, k, v), ()) for launch in launches]
+    assert own[: len(words)] == own[len(words) :]
+
+
 def test_one_tensor_in_two_places_is_not_taken_for_two(launches):
     q, k, v = qkv()
     flash_attention(q, q, q)
@@ -369,7 +475,8 @@ def test_a_memo_tells_words_owners_and_tensors_apart():
             assert memo(tensor, owner, word).shape == tensor.shape
             assert memo(tensor, object(), word) is None
             assert memo(tensor, owner, word, None) is None
-    remember(tensors[0], owner, [1])
+    with pytest.raises(TypeError, match="expected words"):
+        remember(tensors[0], owner, [1])
     assert memo(tensors[0], owner, [1]) is None
     assert memo(torch.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1), owner, 1) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,7 @@ STRIDES = (64, 1)
 
 
 def memo_of(tensor: type[Any], operands: int, states: tuple[Any, ...] = ()) -> _core.Memo:
-    plain = _core.Plain(tensor, property(lambda _: False), lambda _: False, lambda: True, states)
+    plain = _core.Plain((tensor,), property(lambda _: False), lambda _: False, lambda: True, states)
     return _core.Memo(plain, (), operands, 8)
 
 
@@ -183,7 +184,7 @@ def test_a_tensor_without_memory_is_not_plain(faketorch: ModuleType) -> None:
 def test_what_is_written_lies_apart_from_what_is_read(
     faketorch: ModuleType, address: int, shape: tuple[int, ...], strides: tuple[int, ...], made: bool
 ) -> None:
-    plain = _core.Plain(faketorch.Tensor, property(lambda _: False), lambda _: False, lambda: True, ())
+    plain = _core.Plain((faketorch.Tensor,), property(lambda _: False), lambda _: False, lambda: True, ())
     memo = _core.Memo(plain, (), 2, 8, True, 1)
     x = faketorch.Tensor(0x1000, "float16", (4,), strides=(2,))
     out = faketorch.Tensor(address, "float16", shape, strides=strides)
@@ -200,9 +201,11 @@ def test_what_is_written_lies_apart_from_what_is_read(
 @pytest.mark.parametrize(
     "make_one",
     [
-        lambda: _core.Plain(int, property(), len, len, ((1,),)),
-        lambda: _core.Plain(int, property(), len, len, (([], "a", 1),)),
-        lambda: _core.Plain(int, 3, len, len, ()),
+        lambda: _core.Plain((int,), property(), len, len, ((1,),)),
+        lambda: _core.Plain((int,), property(), len, len, (([], "a", 1),)),
+        lambda: _core.Plain((int,), 3, len, len, ()),
+        lambda: _core.Plain(int, property(), len, len, ()),
+        lambda: _core.Plain((1,), property(), len, len, ()),
         lambda: _core.Memo(3, (), 1, 8),
         lambda: memo_of(int, 1).remember(3, 1, 2),
         lambda: memo_of(int, 1)(1),
@@ -214,8 +217,28 @@ def test_wrong_types_are_refused(make_one: Any) -> None:
         make_one()
 
 
+@pytest.mark.parametrize("word", [(), (1,), [1], {}, int])
+def test_what_is_no_word_is_refused_where_a_call_is_to_be_remembered(faketorch: ModuleType, word: Any) -> None:
+    x = faketorch.Tensor(0x1000, "float16", (4,), strides=(1,))
+    memo, recipe = memo_of(faketorch.Tensor, 1), _core.Recipe(1, (), (0,))
+    with pytest.raises(TypeError, match="expected words that are None, numbers or str"):
+        memo.remember(recipe, x, None, 1, word)
+    assert memo(x, None, 1, word) is None
+    assert len(memo) == 0
+
+
+def test_words_of_other_classes_are_not_remembered(faketorch: ModuleType) -> None:
+    """Whatever a caller may pass for a number, or for a str: what equals it is not known."""
+    x = faketorch.Tensor(0x1000, "float16", (4,), strides=(1,))
+    memo, recipe = memo_of(faketorch.Tensor, 1), _core.Recipe(1, (), (0,))
+    for word in (Fraction(1, 2), type("Int", (int,), {})(1), type("Str", (str,), {})("a")):
+        memo.remember(recipe, x, None, word)
+        assert memo(x, None, word) is None
+    assert len(memo) == 0
+
+
 @pytest.mark.parametrize(("operands", "limit"), [(9, 8), (-1, 8), (1, 4), (1, 12), (1, 1 << 20)])
 def test_a_memo_has_bounds(operands: int, limit: int) -> None:
-    plain = _core.Plain(int, property(), len, len, ())
+    plain = _core.Plain((int,), property(), len, len, ())
     with pytest.raises(ValueError, match="power of two"):
         _core.Memo(plain, (), operands, limit)

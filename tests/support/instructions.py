@@ -61,7 +61,7 @@ _SPELLINGS = {
 _REMEMBERED = """
 from nojit.runtime import _core
 tensors, numbers = ({tensors},), ({numbers},)
-plain = _core.Plain(type({first}), property(().count), [].__contains__, bool, ((bool, False),))
+plain = _core.Plain((type({first}),), property(().count), [].__contains__, bool, ((bool, False),))
 memo = _core.Memo(plain, (), len(tensors), 8)
 places = tuple((place, place) for place in range(len(tensors)))
 steps = ((kernel, (*[None] * len(tensors), *numbers), (), places, False),)
