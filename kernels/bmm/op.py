@@ -136,7 +136,8 @@ def _product(
     _check_types(name, source, a, b, out)
     scales = check_number("beta", beta), check_number("alpha", alpha)
     if is_plain(source, a, b, out):
-        return _remember(name, source, a, b, *scales, activation, out)
+        words = (beta, alpha, activation, switch_of(a))
+        return _remember(name, words, source, a, b, *scales, activation, out)
     check_operands(a, b, _names_of(name), batched=name != "mm")
     if out is None:
         return _traced(source, a, b, *scales, activation)
@@ -165,6 +166,7 @@ def _names_of(name: str) -> Names:
 
 def _remember(
     name: str,
+    words: tuple[object, ...],
     source: Tensor | None,
     a: Tensor,
     b: Tensor,
@@ -173,13 +175,13 @@ def _remember(
     activation: str,
     out: Tensor | None,
 ) -> Tensor:
-    """Multiply tensors that nothing but the kernels has to see, and remember how."""
+    """Multiply tensors that nothing but the kernels has to see, and remember how; `words` are those that were given behind the name."""
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_source, own_a, own_b = own
         return _run(own_source, own_a, own_b, beta, alpha, activation, target, recording, _names_of(name))
 
-    return made_and_remembered(_MEMO, (source, a, b), out, (name, beta, alpha, activation, switch_of(a)), make)
+    return made_and_remembered(_MEMO, (source, a, b), out, (name, *words), make)
 
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:

@@ -83,11 +83,12 @@ class Operator:
                 return known
         if self._words:
             check_choice(self.spec.choice, word, self._words)
+        words = (word, *scalars)
         if scalars:
             scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
         # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
         if is_plain(*tensors, out) and None is not tensors[0]:
-            return self._remember(tensors, word, scalars, out)
+            return self._remember(words, tensors, word, scalars, out)
         return self._dispatch(tensors, word, scalars, out)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
@@ -103,8 +104,15 @@ class Operator:
         self._out_op(*tensors, *rest, out)
         return written(out)
 
-    def _remember(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
-        """Compute what nothing but the kernels has to see, and remember how."""
+    def _remember(
+        self,
+        words: tuple[object, ...],
+        tensors: Sequence[Tensor],
+        word: str,
+        scalars: Sequence[float],
+        out: Tensor | None,
+    ) -> Tensor:
+        """Compute what nothing but the kernels has to see, and remember how; `words` are those that were given."""
 
         def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
             if target is None:
@@ -116,7 +124,7 @@ class Operator:
             # what ints become depends on torch's default dtype, which may change
             return any(tensor.dtype == result.dtype for tensor in tensors)
 
-        return made_and_remembered(self._memo, tensors, out, (word, *scalars), make, lasts=lasts)
+        return made_and_remembered(self._memo, tensors, out, words, make, lasts=lasts)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
         """Compute on a device."""

@@ -26,7 +26,7 @@ from nojit.kernels.memos import Memo, Recording, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
-from nojit.kernels.pointwise import gelu, vector_add
+from nojit.kernels.pointwise import addcmul, clamp, gelu, vector_add
 from nojit.kernels.pointwise import operator as pointwise_operator
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime._core import Described, Recipe
@@ -278,6 +278,8 @@ def product_calls() -> dict[str, Callable[[], Any]]:
         "mm, out": lambda: mm(m, m, out=m.clone()),
         "mm, parameter": lambda: mm(m, weight),
         "bmm": lambda: bmm(batch, batch),
+        "baddbmm, ints": lambda: baddbmm(batch, batch, batch, beta=1, alpha=2),
+        "baddbmm, bool": lambda: baddbmm(batch, batch, batch, beta=True, alpha=0.5),
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
         "b2b_gemm, int": lambda: b2b_gemm(m, m, m, alpha=2),
         "scaled_mm": lambda: scaled_mm(small, small.t(), one, one, None, torch.float32, True),
@@ -290,6 +292,8 @@ def row_calls() -> dict[str, Callable[[], Any]]:
     x, weight, layout = half(4, 32), torch.nn.Parameter(half(32)), BlockLayout(ACTIVE, 16)
     blocks, dense = half(1, layout.nnz, 16, 16), half(1, 2, 48, 16)
     return {
+        "clamp, ints": lambda: clamp(x, 0, 6),
+        "addcmul, int": lambda: addcmul(x, x, x, value=2),
         "gelu": lambda: gelu(x, "tanh"),
         "rms_norm": lambda: rms_norm(x, weight, 1),
         "add_rms_norm": lambda: add_rms_norm(x, x, weight),
