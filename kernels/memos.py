@@ -21,6 +21,8 @@ from torch.autograd.graph import increment_version
 __all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_contiguous", "new_memo"]
 
 _CONSTANT: Final = -1
+_MOST_MADE: Final = 128
+"""Operands of a recipe, and what its steps make of them, at most: the core's ``NJ_MADE_MAX``."""
 
 
 class Caller(Protocol):
@@ -126,6 +128,11 @@ class Recording:
         increment_version(tensor)
         self._write(increment_version, (tensor,), {}, keeps=False)
 
+    @property
+    def fits(self) -> bool:
+        """Whether a recipe holds all that was made."""
+        return self._made <= _MOST_MADE
+
     def recipe(self, *results: Tensor) -> Recipe:
         """Return what was written, to give `results`: a tensor, or a tuple of several."""
         return Recipe(self._count, tuple(self._steps), tuple(self._places[id(result)] for result in results))
@@ -179,12 +186,14 @@ def made_and_remembered(
     result = make(own, target, recording)
     if target is not None:
         recording.touch(target)
-    if lasts is None or lasts(result):
+    if recording.fits and (lasts is None or lasts(result)):
         memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
     return result if out is None else out
 
 
-def new_memo(operands: int, limit: int, *, in_place: Collection[int] | None = None) -> Memo:
+def new_memo(
+    operands: int, limit: int, *, in_place: Collection[int] | None = None, under_autocast: bool = False
+) -> Memo:
     """Make a memo for calls of so many operands that nothing but their kernels has to see.
 
     ``memo(*operands, source, *words)`` makes a call whose like was remembered and returns its results, else None;
@@ -195,6 +204,8 @@ def new_memo(operands: int, limit: int, *, in_place: Collection[int] | None = No
         limit: recipes to keep, a power of two; of more, those that were not used lately go.
         in_place: if the last operand is one that calls write to, where it is not None: which of the others it may be, by
             number. A call whose others it may share memory with otherwise is not made.
+        under_autocast: whether it makes calls under autocast too, as where that has cast the operands already.
     """
     mask = sum(1 << number for number in in_place or ())
-    return Memo(PLAIN, ((autocasts, False),), operands, limit, in_place is not None, mask)
+    states = () if under_autocast else ((autocasts, False),)
+    return Memo(PLAIN, states, operands, limit, in_place is not None, mask)

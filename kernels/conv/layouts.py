@@ -41,10 +41,9 @@ def formatted(channels: bool, dims: int) -> torch.memory_format:
     return FORMATS[dims] if channels else torch.contiguous_format
 
 
-def new_like(value: Tensor, shape: Sequence[int], channels: bool, zeros: bool = False) -> Tensor:
-    """Make a tensor of a dtype and device, of zeros or of anything, by channels or by planes."""
-    made = torch.empty(shape, dtype=value.dtype, device=value.device, memory_format=formatted(channels, len(shape)))
-    return made.zero_() if zeros else made
+def new_like(value: Tensor, shape: Sequence[int], channels: bool) -> Tensor:
+    """Make a tensor of a dtype and device, with nothing in it, by channels or by planes."""
+    return torch.empty(shape, dtype=value.dtype, device=value.device, memory_format=formatted(channels, len(shape)))
 
 
 def positions_of(value: Tensor) -> tuple[int, int, int]:

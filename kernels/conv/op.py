@@ -9,7 +9,7 @@ weight. Each is linear in both of its operands, and its gradients are the other 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -21,14 +21,16 @@ from nojit.kernels.conv.layouts import by_channels, formatted, new_like
 from nojit.kernels.conv.running import run_conv, run_input_grad, run_weight_grad
 from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["conv2d", "conv3d"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
-_MEMO: Final = new_memo(operands=3, limit=1024)
+_MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
+_CALLS: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
+"""Calls of all three operators that torch's dispatcher makes, and those whose operands autocast has cast."""
 _Ints = int | Sequence[int]
 
 
@@ -97,7 +99,7 @@ def _convolve(
     """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
     if not torch.compiler.is_compiling():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
-        known: Tensor | None = _MEMO(x, weight, bias, library.CURRENT.source, *words)
+        known: Tensor | None = _MEMO(x, weight, bias, None, library.CURRENT.source, *words)
         if known is not None:
             return known
     check_tensors(input=x, weight=weight)
@@ -109,21 +111,42 @@ def _convolve(
     single = x.dim() == dims + 1
     batched = x.unsqueeze(0) if single else x
     check_operands(dims, batched, weight, bias, groups)
-    window, groups = window_of(dims, weight, stride, padding, dilation), int(groups)
+    window = window_of(dims, weight, stride, padding, dilation)
     sizes_of(batched, weight, window)
     word = word_of(allow_tf32)
     # asked in any case: it refuses tangents
-    if not is_plain(x, weight, bias) or single:
-        result: Tensor = _conv(batched, weight, bias, *window, groups, word)
-        return result.squeeze(0) if single else result
-    words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
-    recording = Recording(x, weight, bias)
-    own_x, own_weight, own_bias = recording.operands
-    result = run_conv(recording, own_x, own_weight, own_bias, window, groups, precision(x.dtype, word))
-    # what has more positions than one launch counts is launched in pieces, of which a recipe holds but a few
-    if result.shape[0] * math.prod(result.shape[2:]) <= sweeps.LIMIT:
-        _MEMO.remember(recording.recipe(result), x, weight, bias, recording.source, *words)
-    return result
+    plain = is_plain(x, weight, bias)
+    if plain and not autocasts():
+        words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
+        return _remember(words, x, weight, bias, window, int(groups), precision(x.dtype, word), single)
+    run = _run if plain else _conv
+    result: Tensor = run(batched, weight, bias, *window, int(groups), word)
+    return result.squeeze(0) if single else result
+
+
+def _remember(
+    words: tuple[object, ...],
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    window: Window,
+    groups: int,
+    how: str,
+    single: bool,
+) -> Tensor:
+    """Convolve what nothing but the kernels has to see, and remember how."""
+
+    def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
+        own_x, own_weight, own_bias = own
+        if single:
+            own_x = recording.stands(own_x.unsqueeze(0), own_x)
+        return run_conv(recording, own_x, own_weight, own_bias, window, groups, how, single=single)
+
+    def lasts(result: Tensor) -> bool:
+        # what has more positions than one launch counts is launched in pieces, which a single image is not cut into
+        return not single or math.prod(result.shape[1:]) <= sweeps.LIMIT
+
+    return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, lasts=lasts)
 
 
 def _words(
@@ -151,12 +174,28 @@ def _run(
     groups: int,
     word: str,
 ) -> Tensor:
-    recording = Recording(x, weight, bias)
-    own_x, own_weight, own_bias = recording.operands
-    window = _window(stride, before, after, dilation)
-    check_operands(x.dim() - 2, x, weight, bias, groups)
-    sizes_of(x, weight, window)
-    return run_conv(recording, own_x, own_weight, own_bias, window, groups, precision(x.dtype, word))
+    def make(own: list[Any], recording: Recording) -> Tensor:
+        window = _window(stride, before, after, dilation)
+        own_x, own_weight, own_bias = own
+        check_operands(x.dim() - 2, x, weight, bias, groups)
+        sizes_of(x, weight, window)
+        return run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
+
+    how = precision(x.dtype, word)
+    return _made("conv", (x, weight, bias), (*stride, *before, *after, *dilation, groups, how), make)
+
+
+def _made(
+    name: str,
+    operands: tuple[Tensor, Tensor, Tensor | None],
+    words: tuple[object, ...],
+    make: Callable[[list[Any], Recording], Tensor],
+) -> Tensor:
+    """Make a call of an operator as its like was made before; else check it, make it and remember how."""
+    known: Tensor | None = _CALLS(*operands, None, library.CURRENT.source, name, *words)
+    if known is not None:
+        return known
+    return made_and_remembered(_CALLS, operands, None, (name, *words), lambda own, _, recording: make(own, recording))
 
 
 def _run_input_grad(
@@ -170,11 +209,15 @@ def _run_input_grad(
     groups: int,
     word: str,
 ) -> Tensor:
-    recording = Recording(grad, weight)
-    own_grad, own_weight = recording.operands
-    window = _window(stride, before, after, dilation)
-    check_grad(grad, ("weight", weight), shape, weight.shape, window, groups)
-    return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, precision(grad.dtype, word))
+    def make(own: list[Any], recording: Recording) -> Tensor:
+        window = _window(stride, before, after, dilation)
+        own_grad, own_weight, _ = own
+        check_grad(grad, ("weight", weight), shape, weight.shape, window, groups)
+        return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, how)
+
+    how = precision(grad.dtype, word)
+    words = (*shape, *stride, *before, *after, *dilation, groups, how)
+    return _made("conv_input_grad", (grad, weight, None), words, make)
 
 
 def _run_weight_grad(
@@ -188,11 +231,15 @@ def _run_weight_grad(
     groups: int,
     word: str,
 ) -> Tensor:
-    recording = Recording(grad, x)
-    own_grad, own_x = recording.operands
-    window = _window(stride, before, after, dilation)
-    check_grad(grad, ("x", x), x.shape, shape, window, groups)
-    return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, precision(grad.dtype, word))
+    def make(own: list[Any], recording: Recording) -> Tensor:
+        window = _window(stride, before, after, dilation)
+        own_grad, own_x, _ = own
+        check_grad(grad, ("x", x), x.shape, shape, window, groups)
+        return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, how)
+
+    how = precision(grad.dtype, word)
+    words = (*shape, *stride, *before, *after, *dilation, groups, how)
+    return _made("conv_weight_grad", (grad, x, None), words, make)
 
 
 def _window(stride: Sequence[int], before: Sequence[int], after: Sequence[int], dilation: Sequence[int]) -> Window:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import torch
 from nojit.kernels.conv.launches import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.layouts import by_channels, formatted, new_like, part_of
+from nojit.kernels.conv.layouts import by_channels, formatted, part_of
 from nojit.kernels.conv.mapped import launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
 from nojit.kernels.memos import Recording
@@ -23,21 +23,32 @@ def run_conv(
     window: Window,
     groups: int,
     precision: str,
+    *,
+    single: bool = False,
 ) -> Tensor:
-    """Convolve x [N, C, ...] by weight [O, C / groups, ...]."""
+    """Convolve x [N, C, ...] by weight [O, C / groups, ...]; `single` asks for the result of the only image, [O, ...]."""
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
-    # by torch itself: a remembered call runs no Python of ours
-    strides = torch.empty(shape, device="meta", memory_format=formatted(by_channels(x, weight), x.dim())).stride()
-    out: Tensor = recording.make(Tensor.new_empty_strided, x, shape, strides)
+    made = out = _allocate(recording, x, shape, by_channels(x, weight), single)
+    if single:
+        out = recording.stands(made.unsqueeze(0), made)
     if not out.numel():
-        return out
+        return made
     if bias is not None and not bias.is_contiguous():
         bias = recording.make(Tensor.contiguous, bias)
     one = Sum(sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, turned=False, precision=precision)
     _sum(recording, one, x, weight, bias, out)
-    return out
+    return made
+
+
+def _allocate(
+    recording: Recording, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
+) -> Tensor:
+    """Make a tensor by channels or by planes; `single` leaves out the first dimension, of 1."""
+    strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
+    # by torch itself: a remembered call runs no Python of ours
+    return recording.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
 
 
 def run_input_grad(
@@ -53,7 +64,9 @@ def run_input_grad(
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
     # a position that meets no tap stays 0
     zeros = not all(map(_has_taps, classes))
-    out: Tensor = recording.make(new_like, grad, shape, by_channels(grad, weight), zeros)
+    out = _allocate(recording, grad, shape, by_channels(grad, weight))
+    if zeros:
+        recording.make(Tensor.zero_, out)
     if not out.numel():
         return out
     c_len, n_len = weight.shape[0] // groups, weight.shape[1]
@@ -94,7 +107,7 @@ def run_weight_grad(
     precision: str,
 ) -> Tensor:
     """Compute the gradient of a weight [O, C / groups, ...] from that of the output [N, O, ...]."""
-    out: Tensor = recording.make(new_like, grad, shape, by_channels(grad, x))
+    out = _allocate(recording, grad, shape, by_channels(grad, x))
     if not out.numel():
         return out
     sweep = forward_sweep(window, x.shape[2:], shape[2:])

@@ -10,7 +10,7 @@
 #include "tensor.h"
 
 /* Operands, and what the steps make of them. */
-#define NJ_MADE_MAX 32
+#define NJ_MADE_MAX 128
 #define NJ_STEP_ARGUMENTS_MAX 64
 
 typedef struct {

@@ -18,9 +18,12 @@ from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.conv import conv2d, conv3d
+from nojit.kernels.conv import mapped as conv_mapped
+from nojit.kernels.conv import op as conv_op
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, SoftCap, create_block_mask, flex_attention
+from nojit.kernels.flex import forward as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.memos import Memo, Recording, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
@@ -38,6 +41,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.threads import run_together
 
+MASKS = (
+    create_block_mask(lambda b, h, q_idx, k_idx: q_idx >= k_idx, None, None, 64, 64, device="cpu"),
+    create_block_mask(lambda b, h, q_idx, k_idx: k_idx % 3 == 0, None, None, 64, 64, device="cpu"),
+)
 ACTIVE = torch.tensor([[[1, 0, 1], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]], dtype=torch.bool)
 
 
@@ -65,7 +72,7 @@ def launches() -> Iterator[Launches]:
 @pytest.fixture(params=[False, True], ids=["pointers", "maps"])
 def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
-    for module in (forward, mapped):
+    for module in (forward, mapped, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
     monkeypatch.setattr(maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 
@@ -191,11 +198,44 @@ def product_call(draw: random.Random, layout: BlockLayout) -> tuple[tuple[Any, .
     return pair, lambda a, b: block_sparse_matmul(a, b, layout, mode, **words)
 
 
+def flex_call(draw: random.Random) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    q, k, v = (arranged(draw, (1, 2, 64, draw.choice([32, 64])), torch.float16) for _ in range(3))
+    if k.shape != q.shape:
+        k = q
+    words = {
+        "scale": draw.choice([None, 2, 0.5]),
+        "return_lse": draw.choice([False, True]),
+        "kernel_options": draw.choice([None, {}, {"num_warps": 4}, {"num_warps": 4, "BLOCK_M": 64}]),
+        "block_mask": draw.choice([None, *MASKS]),
+        "score_mod": draw.choice([None, SoftCap(2.0), SoftCap(3.0), Chain(Alibi(torch.ones(2)), SoftCap(2.0))]),
+    }
+    return (q, k, v), lambda q, k, v: flex_attention(q, k, v, **words)
+
+
+def conv_call(draw: random.Random) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    dtype = draw.choice([torch.float16, torch.float32])
+    channels, outs, taps, groups = draw.choice([16, 64]), draw.choice([64, 65]), draw.choice([1, 3]), 1
+    x, weight = arranged(draw, (2, channels, 8, 6), dtype), arranged(draw, (outs, channels, taps, taps), dtype)
+    if draw.random() < 0.5:
+        x, weight = (each.contiguous(memory_format=torch.channels_last) for each in (x, weight))
+    bias = draw.choice([None, torch.empty(outs, dtype=dtype), torch.empty(2 * outs, dtype=dtype)[::2]])
+    stride = draw.choice([1, 2, 3])
+    if draw.random() < 0.3:
+        return (x[0], weight, bias), lambda x, weight, bias: conv2d(x, weight, bias, stride, 1)
+    if draw.random() < 0.3:
+        return (x, weight, bias), lambda x, weight, bias: conv2d(x, weight, bias, stride, [1, 2])
+    words = [stride, 2], [1, 1], [1, 1], [1, 1], groups, "ieee"
+    grad = torch.empty_like(conv_op._conv(x, weight, None, *words))
+    if draw.random() < 0.5:
+        return (grad, weight), lambda grad, weight: conv_op._conv_input_grad(grad, weight, x.shape, *words)
+    return (grad, x), lambda grad, x: conv_op._conv_weight_grad(grad, x, weight.shape, *words)
+
+
 @pytest.mark.usefixtures("device")
-@pytest.mark.parametrize("family", [attention_call, softmax_call, product_call])
+@pytest.mark.parametrize("family", [attention_call, softmax_call, product_call, flex_call, conv_call])
 def test_what_is_remembered_launches_as_what_is_checked(family, launches):
     layout = BlockLayout(ACTIVE, 16)
-    arguments = () if family is attention_call else (layout,)
+    arguments = (layout,) if family in {softmax_call, product_call} else ()
     draw = random.Random(7)
     calls = [family(draw, *arguments) for _ in range(120)]
     with torch.no_grad():
@@ -243,13 +283,12 @@ def half(*shape: int) -> Tensor:
 def flex_calls() -> dict[str, Callable[[], Any]]:
     q, k, v = (half(1, 2, 64, 64) for _ in range(3))
     row, cap, alibi = half(1, 2, 1, 64), SoftCap(20.0), Alibi(torch.ones(2))
-    mask = create_block_mask(lambda b, h, q_idx, k_idx: q_idx >= k_idx, None, None, 64, 64, device="cpu")
-    seen = create_block_mask(lambda b, h, q_idx, k_idx: k_idx % 3 == 0, None, None, 64, 64, device="cpu")
+    causal, bitmaps = MASKS
     return {
         "flex_attention": lambda: flex_attention(q, k, v),
         "flex_attention, scale, lse": lambda: flex_attention(q, k, v, scale=2, return_lse=True),
-        "flex_attention, causal": lambda: flex_attention(q, k, v, block_mask=mask),
-        "flex_attention, bitmaps": lambda: flex_attention(q, k, v, cap, block_mask=seen),
+        "flex_attention, causal": lambda: flex_attention(q, k, v, block_mask=causal),
+        "flex_attention, bitmaps": lambda: flex_attention(q, k, v, cap, block_mask=bitmaps),
         "flex_attention, cap": lambda: flex_attention(q, k, v, cap),
         "flex_attention, chain": lambda: flex_attention(q, k, v, Chain(alibi, cap)),
         "flex_attention, options": lambda: flex_attention(q, k, v, kernel_options={"num_warps": 4, "BLOCK_M": 64}),
@@ -266,6 +305,7 @@ def conv_calls() -> dict[str, Callable[[], Any]]:
         "conv2d": lambda: conv2d(x, weight),
         "conv2d, pairs": lambda: conv2d(x, weight, bias, (2, 1), [1, 1], (1, 1)),
         "conv2d, same": lambda: conv2d(x, weight, bias, padding="same", allow_tf32=False),
+        "conv2d, an image": lambda: conv2d(x[0], weight, bias),
         "conv3d": lambda: conv3d(volume, cube),
     }
 
@@ -315,6 +355,38 @@ def test_every_operator_remembers_its_calls(name, launches, recipes):
     assert len(recipes) == 1
     assert len(launches) == 2 * first > 0
     assert [name for name, _, _ in launches[:first]] == [name for name, _, _ in launches[first:]]
+
+
+@pytest.mark.parametrize("cast", [False, True])
+@pytest.mark.parametrize("stride", [1, (2, 4)])
+def test_convolutions_are_remembered_where_they_are_differentiated(stride, cast, launches, recipes):
+    x, weight = torch.zeros(2, 16, 8, 8, requires_grad=True), torch.nn.Parameter(torch.zeros(16, 16, 3, 3))
+    for image in (x, x[0]):
+        launches.clear()
+        recipes.clear()
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=cast):
+                y = conv2d(image, weight, None, stride, 1)
+            y.sum().backward()
+        # forward, and both gradients
+        assert len(recipes) == 3
+        assert len(launches) % 2 == 0
+
+
+def test_convolutions_are_remembered_under_autocast(launches, recipes):
+    x, weight = torch.zeros(2, 16, 8, 8), torch.zeros(16, 16, 3, 3)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(2):
+            assert conv2d(x, weight).dtype == conv2d(x[0], weight).dtype == torch.bfloat16
+    assert (len(recipes), len(launches)) == (2, 4)
+
+
+def test_gradients_of_more_classes_than_a_recipe_holds_are_computed_each_time(launches, recipes):
+    grad, weight = torch.zeros(1, 1, 2, 2, 2), torch.zeros(1, 1, 8, 8, 8)
+    words = [8, 8, 8], [0, 0, 0], [0, 0, 0], [1, 1, 1], 1, "ieee"
+    for _ in range(2):
+        assert conv_op._conv_input_grad(grad, weight, [1, 1, 16, 16, 16], *words).shape == (1, 1, 16, 16, 16)
+    assert (len(recipes), len(launches)) == (0, 2 * 8**3)
 
 
 def test_words_of_flex_attention_tell_calls_apart(launches, recipes):
@@ -523,13 +595,26 @@ def test_a_recording_refuses_tensors_that_it_does_not_know(launches):
         (1, ((len, (), ("a",), (), True),), (0,)),
         (1, ((len, (None,) * 65, (), (), True),), (0,)),
         (1, (), (1,)),
-        (33, (), ()),
-        (0, ((list, (), (), (), True),) * 33, ()),
+        (129, (), ()),
+        (0, ((list, (), (), (), True),) * 129, ()),
     ],
 )
 def test_a_recipe_holds_places_that_there_are(facts):
     with pytest.raises(ValueError, match="expected"):
         Recipe(*facts)
+
+
+def test_a_recording_says_whether_a_recipe_holds_it():
+    recording = Recording(torch.zeros(4))
+    for _ in range(127):
+        assert recording.fits
+        last = recording.make(torch.zeros, 4)
+    assert recording.fits
+    assert recording.recipe(last)(torch.ones(4)).tolist() == [0.0] * 4
+    last = recording.make(torch.zeros, 4)
+    assert not recording.fits
+    with pytest.raises(ValueError, match="fewer arguments or results"):
+        recording.recipe(last)
 
 
 def test_what_a_step_raises_ends_a_recipe():
