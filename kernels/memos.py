@@ -57,12 +57,14 @@ DIRECT: Final[Caller] = _Direct()
 def new_contiguous(caller: Caller, like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
     """Make a contiguous tensor, with nothing in it, on the device of another and of its dtype or the one given.
 
-    torch reads sizes that are arguments of their own in 0.9 us less than a tuple of them, and an operand's device and dtype
-    for nothing: half of what it takes to allocate a result.
+    torch reads sizes that are arguments of their own in 0.9 us less than a tuple of them, and the device and dtype of another
+    tensor for nothing: half of what it takes to allocate a result.
     """
-    named = {} if dtype is None or dtype == like.dtype else {"dtype": dtype}
+    if dtype is not None and dtype != like.dtype:
+        like = like.new_empty(0, dtype=dtype)
+        caller.constant(like)
     sizes = shape or ((),)
-    return caller.make(Tensor.new_empty, like, *sizes, **named)
+    return caller.make(Tensor.new_empty, like, *sizes)
 
 
 class Recording:

@@ -76,7 +76,7 @@ def b2b_gemm(
         ValueError: a shape or word that does not fit.
     """
     name = activation.source if isinstance(activation, CustomActivation) else activation
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(a, b, c, out, library.CURRENT.source, name, alpha, assoc, _switch(a))
         if known is not None:
             return known

@@ -97,7 +97,7 @@ def _convolve(
     allow_tf32: bool | None,
 ) -> Tensor:
     """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
         known: Tensor | None = _MEMO(x, weight, bias, None, library.CURRENT.source, *words)
         if known is not None:
@@ -155,6 +155,8 @@ def _words(
     """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
     # an operand that is no tensor has no dtype: the checks say so
     how = precision(x.dtype, word_of(allow_tf32)) if getattr(x, "dtype", None) is torch.float32 else allow_tf32
+    if type(stride) is type(padding) is type(dilation) is int:
+        return (dims, stride, padding, dilation, groups, how)
     return (dims, *_flat(stride), *_flat(padding), *_flat(dilation), groups, how)
 
 

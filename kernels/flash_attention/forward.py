@@ -11,7 +11,7 @@ from nojit.kernels.arguments import refuse_type
 from nojit.kernels.flash_attention.checks import FP8
 from nojit.kernels.flash_attention.masks import Mask
 from nojit.kernels.maps import Described, capability, described, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of", "tile_widths"]
@@ -46,7 +46,7 @@ def allocate_output(q: Tensor, v: Tensor, return_lse: bool, caller: Caller = DIR
         out = caller.make(torch.empty_like, q, **named)
     else:
         out = caller.make(Tensor.new_empty, q, *outer, v_dim, **named)
-    return out, caller.make(Tensor.new_empty, q, *outer, dtype=torch.float32) if return_lse else None
+    return out, new_contiguous(caller, q, outer, torch.float32) if return_lse else None
 
 
 def launch_forward(

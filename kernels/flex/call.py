@@ -9,7 +9,17 @@ from nojit.kernels.flex.tables import MaskTables, Side
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
-__all__ = ["NO_MOD", "Captured", "Modification", "kv_strides", "mask_facts", "modification_of", "rebuilt", "widths_of"]
+__all__ = [
+    "NO_MOD",
+    "Captured",
+    "Modification",
+    "kv_strides",
+    "mask_facts",
+    "modification_of",
+    "rebuilt",
+    "widths_of",
+    "words_of",
+]
 
 MIN_WIDTH: Final = 64
 """Narrower tiles are not built."""
@@ -54,6 +64,15 @@ def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
     ]
     name = None if mod.function is None else mod.function.name
     return name, numbers, [mod.first.value, mod.second.value]
+
+
+def words_of(mod: Modification) -> tuple[object, ...]:
+    """Spell the same as a memo takes it; nothing where there is no modification."""
+    if mod.function is None:
+        return ()
+    one, two = mod.first, mod.second
+    first = (one.kind, one.stride_batch, one.stride_head, one.reach, one.value)
+    return (mod.function.name, *first, two.kind, two.stride_batch, two.stride_head, two.reach, two.value)
 
 
 def rebuilt(function: str | None, numbers: list[int], values: list[float], tensors: Captured) -> Modification:

@@ -12,7 +12,7 @@ from nojit.kernels.flex.call import Modification, kv_strides, mask_facts, mask_p
 from nojit.kernels.flex.mods import LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described, described, processors, takes_maps
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
@@ -29,7 +29,7 @@ def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tens
         out = caller.make(torch.empty_like, q)
     else:
         out = caller.make(Tensor.new_empty, q, *outer, v_dim)
-    return out, caller.make(Tensor.new_empty, q, *outer, dtype=torch.float32)
+    return out, new_contiguous(caller, q, outer, torch.float32)
 
 
 def launch_forward(

@@ -15,7 +15,7 @@ from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.flash_attention.backward import allocate_gradients
 from nojit.kernels.flash_attention.checks import check_gradients
 from nojit.kernels.flex.backward import allocate_captured, launch_backward
-from nojit.kernels.flex.call import Captured, Modification, captured, described, modification_of, rebuilt
+from nojit.kernels.flex.call import Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward
 from nojit.kernels.flex.masks import BlockMask, memo_of, tables_of
@@ -85,8 +85,7 @@ def flex_attention(
         ValueError: a shape, stride, length or word that does not fit.
         NotImplementedError: what a modification captures requires a gradient that there is not.
     """
-    compiling = torch.compiler.is_compiling()
-    if not compiling:
+    if not torch.compiler.is_compiling():
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:
             return known
@@ -114,7 +113,7 @@ def flex_attention(
         factor = 1.0 / math.sqrt(query.shape[3])
     if is_plain(query, key, value, *captured(mod)):
         memo = _memo_of(block_mask)
-        words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
+        words = _words(mod, scale, enable_gqa, return_lse, kernel_options)
         return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
     choice = [options.get(name, 0) for name in OPTIONS]
     out, lse = _flex_attention_op(
@@ -144,7 +143,7 @@ def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod 
 
 
 def _words(
-    score_mod: ScoreMod | None,
+    mod: Modification,
     scale: float | None,
     enable_gqa: bool,
     return_lse: bool,
@@ -154,11 +153,7 @@ def _words(
     options: tuple[object, ...] = (None,)
     if kernel_options is not None:
         options = (len(kernel_options), *(part for option in sorted(kernel_options.items()) for part in option))
-    mod: tuple[object, ...] = ()
-    if score_mod is not None:
-        name, numbers, values = described(modification_of(score_mod))
-        mod = name, *numbers, *values
-    return (scale, enable_gqa, return_lse, *options, *mod)
+    return (scale, enable_gqa, return_lse, *options, *words_of(mod))
 
 
 def _recall(
@@ -180,17 +175,17 @@ def _recall(
             return None
         memo = own
     source = library.CURRENT.source
+    known: Tensor | tuple[Tensor, Tensor] | None
     if score_mod is None and kernel_options is None:
-        words: tuple[object, ...] = (scale, enable_gqa, return_lse, None)
-        tensors: Captured = (None, None, None)
-    else:
-        try:
-            words = _words(score_mod, scale, enable_gqa, return_lse, kernel_options)
-            tensors = captured(modification_of(score_mod))
-        except (AttributeError, TypeError):
-            # no modification, or no mapping: the checks say so
-            return None
-    known: Tensor | tuple[Tensor, Tensor] | None = memo(query, key, value, *tensors, source, *words)
+        known = memo(query, key, value, None, None, None, source, scale, enable_gqa, return_lse, None)
+        return known
+    try:
+        mod = modification_of(score_mod)
+        words = _words(mod, scale, enable_gqa, return_lse, kernel_options)
+    except (AttributeError, TypeError):
+        # no modification, or no mapping: the checks say so
+        return None
+    known = memo(query, key, value, *captured(mod), source, *words)
     return known
 
 

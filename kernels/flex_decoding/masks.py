@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
+from nojit.kernels.flash_attention.checks import Window, window_sides
+from nojit.kernels.flex.masks import BlockMask, known_tables
 from nojit.kernels.flex.tables import MaskTables
 from torch import Tensor
 
-__all__ = ["Mask", "Words", "band_of_words", "mask_of_tables"]
+__all__ = ["Mask", "Words", "band_of_words", "known_mask", "mask_of_tables"]
 
 
 class Words(NamedTuple):
@@ -42,6 +45,26 @@ def band_of_words(is_causal: bool, left: int | None, right: int | None) -> Mask:
     if not is_causal and left is None and right is None:
         return _NOTHING_HIDDEN
     return Mask(Words("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
+
+
+def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) -> Mask | None:
+    """Return the mask of a call; None if nothing of the like may have been called before.
+
+    Raises:
+        AttributeError: it is no block mask.
+        TypeError: a window is none.
+        ValueError: likewise.
+    """
+    if block_mask is None:
+        left, right = window if isinstance(window, tuple) else (window, window)
+        return _known_band(is_causal, left, right) if isinstance(is_causal, bool) else None
+    tables = known_tables(block_mask) if is_causal is False and window is None else None
+    return None if tables is None else mask_of_tables(tables)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _known_band(is_causal: bool, left: int | None, right: int | None) -> Mask:
+    return band_of_words(is_causal, *window_sides((left, right)))
 
 
 def mask_of_tables(tables: MaskTables) -> Mask:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -14,13 +14,13 @@ from nojit.kernels.arguments import check_flags, check_int, check_number, check_
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.flash_attention.checks import Window, window_sides
 from nojit.kernels.flash_attention.forward import allocate_output
-from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt
+from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
 from nojit.kernels.flex.masks import BlockMask, tables_of
 from nojit.kernels.flex.mods import ScoreMod
 from nojit.kernels.flex_decoding.checks import check_mask, check_operands
 from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
-from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, mask_of_tables
+from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, known_mask, mask_of_tables
 from nojit.kernels.flex_decoding.splits import MOST
 from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
 from torch import Tensor
@@ -30,6 +30,10 @@ __all__ = ["flex_decoding"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _MEMO: Final = new_memo(operands=8, limit=4096)
 """Calls by their operands, and either the tables of a mask or what a modification captured."""
+Operands = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
+"""Queries, keys, values, lengths and pages."""
+Facts = tuple[float | None, bool, bool, int | None]
+"""The scale, `enable_gqa`, `return_lse` and `splits`."""
 _NOTHING: Final = (None, None, None)
 _ALL, _CAUSAL = (band_of_words(causal, None, None).words for causal in (False, True))
 
@@ -82,15 +86,12 @@ def flex_decoding(
         ValueError: a shape, stride or word that does not fit.
         NotImplementedError: a gradient is required: ``flex_attention`` has them.
     """
-    bare = score_mod is None and block_mask is None and kernel_options is None and window is None
-    if bare and not torch.compiler.is_dynamo_compiling():
-        words = _CAUSAL if is_causal is True else _ALL
-        source = library.CURRENT.source
-        known: Tensor | tuple[Tensor, Tensor] | None = None
-        if type(is_causal) is bool:
-            known = _MEMO(
-                query, key, value, kv_lens, page_table, *_NOTHING, source, scale, enable_gqa, return_lse, splits, *words
-            )
+    if kernel_options is None and not torch.compiler.is_dynamo_compiling():
+        if isinstance(scale, int):
+            scale = float(scale)  # type: ignore[unreachable]  # of callers without types
+        operands = (query, key, value, kv_lens, page_table)
+        facts = (scale, enable_gqa, return_lse, splits)
+        known = _recall(operands, score_mod, block_mask, is_causal, window, facts)
         if known is not None:
             return known
     mod = NO_MOD if score_mod is None else modification_of(check_mod(score_mod))
@@ -108,7 +109,9 @@ def flex_decoding(
     operands = (query, key, value, kv_lens, page_table)
     given = [each for each in (*operands, *mask[1:], *captured(mod)) if each is not None]
     if is_plain(*given):
-        return _attend(*operands, mask, mod, scale, bool(enable_gqa), bool(return_lse), splits, options)
+        lengths = () if block_mask is None else block_mask.seq_lengths
+        facts = (scale, bool(enable_gqa), bool(return_lse), splits)
+        return _attend(operands, mask, mod, facts, options, lengths)
     optional = {"kv_lens": kv_lens, "page_table": page_table}
     check_tensors(query=query, key=key, value=value, **{name: x for name, x in optional.items() if x is not None})
     if torch.is_grad_enabled() and any(each.requires_grad for each in given):
@@ -120,6 +123,48 @@ def flex_decoding(
     facts = (scale, bool(enable_gqa), bool(return_lse), splits)
     out, lse = _flex_decoding_op(*operands, *tensors, *facts, *mask.words, name, numbers, values)
     return (out, lse) if return_lse else out
+
+
+def _recall(
+    operands: Operands,
+    score_mod: ScoreMod | None,
+    block_mask: BlockMask | None,
+    is_causal: bool,
+    window: Window,
+    facts: Facts,
+) -> Tensor | tuple[Tensor, Tensor] | None:
+    """Make a call whose like was made before; None if there was none."""
+    source = library.CURRENT.source
+    known: Tensor | tuple[Tensor, Tensor] | None
+    if score_mod is None and block_mask is None and window is None and type(is_causal) is bool:
+        known = _MEMO(*operands, *_NOTHING, source, *facts, *(_CAUSAL if is_causal else _ALL))
+        return known
+    try:
+        mask = known_mask(block_mask, is_causal, window)
+        mod = modification_of(score_mod)
+    except (AttributeError, TypeError, ValueError):
+        # no modification, no mask, or no window: the checks say so
+        return None
+    if mask is None:
+        return None
+    key = _key_of(operands, mask, mod, facts, () if block_mask is None else block_mask.seq_lengths)
+    known = None if key is None else _MEMO(*key[0], source, *key[1])
+    return known
+
+
+def _key_of(
+    operands: Operands, mask: Mask, mod: Modification, facts: Facts, lengths: Sequence[int]
+) -> tuple[tuple[Any, ...], tuple[object, ...]] | None:
+    """Return the tensors and the words that a call is remembered by; None if a memo has no room for them.
+
+    Whether the `lengths` that a block mask was made for are those of a call is seen once for all calls of a kind.
+    """
+    tensors = captured(mod)
+    if mask.spans is not None:
+        if any(each is not None for each in tensors):
+            return None
+        tensors = mask[1:]
+    return (*operands, *tensors), (*facts, *mask.words, *words_of(mod), *lengths)
 
 
 def _check_splits(splits: int) -> None:
@@ -151,35 +196,24 @@ def _mask_of(
 
 
 def _attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    kv_lens: Tensor | None,
-    page_table: Tensor | None,
+    operands: Operands,
     mask: Mask,
     mod: Modification,
-    scale: float | None,
-    enable_gqa: bool,
-    return_lse: bool,
-    splits: int | None,
+    facts: Facts,
     options: Mapping[str, int],
+    lengths: Sequence[int] = (),
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attend to tensors that nothing but the kernels has to see; checks what its like has not been checked for."""
-    operands = (query, key, value, kv_lens, page_table)
-    facts = (scale, enable_gqa, return_lse, splits)
-    tables, tensors = mask[1:], captured(mod)
-    masked = mask.spans is not None
-    if options or (masked and tensors != _NOTHING):
-        # a memo has no room for both
+    key = None if options else _key_of(operands, mask, mod, facts, lengths)
+    if key is None:
         return _run(operands, mask, mod, *facts, options, DIRECT)
-    given = (*operands, *(tables if masked else tensors))
-    words = (*facts, *mask.words, *_words_of(mod))
+    given, words = key
     known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(*given, library.CURRENT.source, *words)
     if known is not None:
         return known
     recording = Recording(*given)
     own = recording.operands
-    if masked:
+    if mask.spans is not None:
         mask = Mask(mask.words, *own[5:])
     else:
         first, second = mod.first._replace(table=own[5]), mod.second._replace(table=own[6])
@@ -188,14 +222,6 @@ def _attend(
     results = result if isinstance(result, tuple) else (result,)
     _MEMO.remember(recording.recipe(*results), *given, recording.source, *words)
     return result
-
-
-def _words_of(mod: Modification) -> tuple[object, ...]:
-    """Return what of a modification is no tensor, as a memo takes it."""
-    if mod is NO_MOD:
-        return ()
-    name, numbers, values = described(mod)
-    return name, *numbers, *values
 
 
 def _run(
@@ -250,9 +276,8 @@ def _flex_decoding(
 ) -> tuple[Tensor, Tensor]:
     mask = Mask(Words(mode, left, right, from_end, block), spans, blocks, bits)
     mod = NO_MOD if function is None else rebuilt(function, numbers, values, (first, second, bias))
-    result = _attend(
-        query, key, value, kv_lens, page_table, mask, mod, scale, enable_gqa, return_lse, splits, {}
-    )  # fmt: skip
+    facts = (scale, enable_gqa, return_lse, splits)
+    result = _attend((query, key, value, kv_lens, page_table), mask, mod, facts, {})
     return result if isinstance(result, tuple) else (result, _no_sums(result))
 
 

@@ -60,7 +60,7 @@ def uint4x2_mixed_mm(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or size that does not fit, or scales or zeros that require a gradient.
     """
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(a, b, scales, zeros, out, library.CURRENT.source, group_size)
         if known is not None:
             return known

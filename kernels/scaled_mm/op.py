@@ -76,7 +76,7 @@ def scaled_mm(
         check_result(out)
     if out_dtype is None:
         out_dtype = torch.bfloat16 if out is None else out.dtype
-    if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_compiling():
+    if isinstance(out_dtype, torch.dtype) and not torch.compiler.is_dynamo_compiling():
         words = (_NAMES.get(out_dtype), use_fast_accum)
         known: Tensor | None = _MEMO(a, b, scale_a, scale_b, bias, out, library.CURRENT.source, *words)
         if known is not None:

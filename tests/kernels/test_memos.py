@@ -22,7 +22,7 @@ from nojit.kernels.conv import mapped as conv_mapped
 from nojit.kernels.conv import op as conv_op
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
-from nojit.kernels.flex import Alibi, Chain, SoftCap, create_block_mask, flex_attention
+from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
 from nojit.kernels.flex import forward as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.memos import Memo, Recording, new_memo
@@ -45,6 +45,7 @@ MASKS = (
     create_block_mask(lambda b, h, q_idx, k_idx: q_idx >= k_idx, None, None, 64, 64, device="cpu"),
     create_block_mask(lambda b, h, q_idx, k_idx: k_idx % 3 == 0, None, None, 64, 64, device="cpu"),
 )
+ROW_MASK = create_block_mask(lambda b, h, q_idx, k_idx: k_idx % 3 == 0, None, None, 1, 64, device="cpu")
 ACTIVE = torch.tensor([[[1, 0, 1], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]], dtype=torch.bool)
 
 
@@ -295,6 +296,8 @@ def flex_calls() -> dict[str, Callable[[], Any]]:
         "flex_attention, no options": lambda: flex_attention(q, k, v, kernel_options={}),
         "flex_decoding": lambda: flex_decoding(row, k, v, is_causal=True),
         "flex_decoding, window": lambda: flex_decoding(row, k, v, cap, window=(3, None), scale=1, splits=2),
+        "flex_decoding, bias": lambda: flex_decoding(row, k, v, DenseBias(half(1, 2, 1, 64)), window=3),
+        "flex_decoding, bitmaps": lambda: flex_decoding(row, k, v, cap, ROW_MASK),
     }
 
 
@@ -387,6 +390,27 @@ def test_gradients_of_more_classes_than_a_recipe_holds_are_computed_each_time(la
     for _ in range(2):
         assert conv_op._conv_input_grad(grad, weight, [1, 1, 16, 16, 16], *words).shape == (1, 1, 16, 16, 16)
     assert (len(recipes), len(launches)) == (0, 2 * 8**3)
+
+
+def test_words_of_flex_decoding_tell_calls_apart(launches, recipes):
+    q, k, v = half(1, 2, 1, 64), half(1, 2, 64, 64), half(1, 2, 64, 64)
+    words: list[dict[str, Any]] = [
+        {}, {"is_causal": True}, {"window": 3}, {"window": (3, None)}, {"window": (None, 3)}, {"window": 3, "is_causal": True},
+        {"score_mod": SoftCap(2.0)}, {"score_mod": SoftCap(2.0), "window": 3}, {"block_mask": ROW_MASK}, {"splits": 2},
+        {"scale": 2}, {"return_lse": True},
+    ]  # fmt: skip
+    for each in [*words, *words]:
+        flex_decoding(q, k, v, **each)
+    assert len(recipes) == len(words)
+    own = [account(Launches([launch]), (q, k, v), ()) for launch in launches]
+    assert own[: len(own) // 2] == own[len(own) // 2 :]
+    # keys of another length than the mask was made for, and words that are none
+    for odd in ({"block_mask": ROW_MASK, "is_causal": True}, {"window": -1}, {"window": (1, 2, 3)}, {"window": True}):
+        with pytest.raises((TypeError, ValueError)):
+            flex_decoding(q, k, v, **odd)
+    with pytest.raises(ValueError, match="a mask for 1 queries and 32 keys"):
+        flex_decoding(q, k[:, :, :32], v[:, :, :32], block_mask=ROW_MASK)
+    assert len(recipes) == len(words)
 
 
 def test_words_of_flex_attention_tell_calls_apart(launches, recipes):
