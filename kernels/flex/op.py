@@ -85,7 +85,7 @@ def flex_attention(
         ValueError: a shape, stride, length or word that does not fit.
         NotImplementedError: what a modification captures requires a gradient that there is not.
     """
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:
             return known

@@ -9,8 +9,10 @@ from nojit.kernels.bmm import mm
 from nojit.kernels.conv import conv2d
 from nojit.kernels.dispatch import is_plain, written
 from nojit.kernels.flash_attention import flash_attention
+from nojit.kernels.flex import flex_attention
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
+from nojit.kernels.norm import rms_norm
 from nojit.kernels.pointwise import silu, vector_add
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
@@ -61,6 +63,37 @@ def test_what_must_be_seen_is_not_plain():
         assert not is_plain(x)
     with forward_ad.dual_level():
         assert not is_plain(x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        silu,
+        lambda w: vector_add(w, w),
+        lambda w: mm(torch.nn.Parameter(w[0, 0]), torch.nn.Parameter(w[0, 0].mT)),
+        lambda w: flash_attention(w, w, w),
+        lambda w: flex_attention(w, w, w),
+        lambda w: conv2d(w, torch.nn.Parameter(torch.ones(1, 1, 1, 1))),
+        lambda w: rms_norm(w, torch.nn.Parameter(torch.ones(16))),
+    ],
+)
+def test_what_is_computed_of_parameters_is_none(call, launches):
+    weight = torch.nn.Parameter(torch.randn(1, 1, 4, 16))
+    with torch.no_grad():
+        for _ in range(2):
+            result = call(weight)
+            assert type(result) is torch.Tensor
+            assert not result.requires_grad
+    assert len(launches) == 2
+
+
+def test_a_parameter_may_be_written_to(launches):
+    weight = torch.nn.Parameter(torch.randn(8))
+    with torch.no_grad():
+        for version in (1, 2):
+            assert vector_add(weight, torch.ones(8), out=weight) is weight
+            assert weight._version == version
+    assert len(launches) == 2
 
 
 def test_grad_mode_counts():

@@ -360,6 +360,18 @@ def test_every_operator_remembers_its_calls(name, launches, recipes):
     assert [name for name, _, _ in launches[:first]] == [name for name, _, _ in launches[first:]]
 
 
+def test_words_of_convolutions_tell_calls_apart(launches):
+    x, weight = half(1, 2, 9, 9), half(2, 2, 3, 3)
+    one, two = (1, [1], (1, 1)), (2, (2,), [1, 2], (2, 1))
+    calls = [*itertools.product(one, (*one, *two, "same", "valid"), one), *itertools.product(two, one, two)]
+    for stride, padding, dilation in [*calls, *calls]:
+        launches.clear()
+        conv2d(x, weight, None, stride, padding, dilation)
+        with noted() as fresh:
+            conv2d(x, weight, None, stride, padding, dilation)
+        assert account(launches, (x, weight), ()) == account(fresh, (x, weight), ())
+
+
 @pytest.mark.parametrize("cast", [False, True])
 @pytest.mark.parametrize("stride", [1, (2, 4)])
 def test_convolutions_are_remembered_where_they_are_differentiated(stride, cast, launches, recipes):
