@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from nojit.kernels.lazy import lazily
 
 if TYPE_CHECKING:
     from nojit.kernels.block_sparse.attention import BlockSparseAttention
@@ -13,18 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockLayout", "BlockSparseAttention", "block_sparse_matmul", "block_sparse_softmax", "softmax_bwd"]
 
-_MODULES: Final = {
-    "BlockLayout": "layout",
-    "BlockSparseAttention": "attention",
-    "block_sparse_matmul": "matmul",
-    "block_sparse_softmax": "op",
-    "softmax_bwd": "op",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import an operator, and torch with it, when it is first asked for."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found
+__getattr__ = lazily(
+    __name__, __all__, {"BlockLayout": "layout", "BlockSparseAttention": "attention", "block_sparse_matmul": "matmul"}
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from nojit.kernels.lazy import lazily
 
 if TYPE_CHECKING:
     from nojit.kernels.flex.masks import (
@@ -42,10 +43,4 @@ _MASKS: Final = (
     "BlockMask", "Causal", "Documents", "Prefix", "Window", "and_masks", "create_block_mask", "or_masks",
 )  # fmt: skip
 
-
-def __getattr__(name: str) -> object:
-    """Import what is asked for, and torch with it, when it is asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    where = "op" if name == "flex_attention" else "masks" if name in _MASKS else "mods"
-    return getattr(import_module(f"{__name__}.{where}"), name)
+__getattr__ = lazily(__name__, __all__, {"flex_attention": "op", **dict.fromkeys(_MASKS, "masks")}, home="mods")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nojit.kernels.lazy import lazily
+
 if TYPE_CHECKING:
     from nojit.kernels.pointwise.op import (
         add,
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     )
     from nojit.kernels.pointwise.operator import define, load_operators
     from nojit.kernels.pointwise.spec import specify
-
-_MAKERS = {"define": "operator", "load_operators": "operator", "specify": "spec"}
 
 __all__ = [
     "add",
@@ -61,11 +61,4 @@ __all__ = [
     "vector_add",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import the operators, and torch with them, when the first one is asked for."""
-    if name in __all__:
-        from importlib import import_module  # noqa: PLC0415 - importing the package must stay cheap
-
-        return getattr(import_module(f"nojit.kernels.pointwise.{_MAKERS.get(name, 'op')}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, __all__, {"define": "operator", "load_operators": "operator", "specify": "spec"})

@@ -6,8 +6,9 @@ as there. What differs stands in docs/deepspeed.md.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from nojit.kernels.lazy import lazily
 
 if TYPE_CHECKING:
     from nojit.kernels.compat.deepspeed.bert_sparse_self_attention import BertSparseSelfAttention
@@ -52,11 +53,4 @@ _MODULES: Final = {
 }
 """Where a class lies; those that are not here are patterns of sparsity."""
 
-
-def __getattr__(name: str) -> object:
-    """Import a class, and torch with it, when it is first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'sparsity_config')}")
-    found: object = getattr(module, name)
-    return found
+__getattr__ = lazily(__name__, __all__, _MODULES, home="sparsity_config")
