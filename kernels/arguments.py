@@ -107,7 +107,10 @@ def check_number(argument: str, value: object) -> float:
     """Require a number, and return it as a float; a tensor is none, as its gradient would get lost."""
     if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
         refuse_type(argument, "a number", type(value).__name__)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        refuse_value(argument, "a number that 64 bits of floating point hold", "a larger one")
 
 
 def check_flags(**values: object) -> None:

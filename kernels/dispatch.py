@@ -99,8 +99,8 @@ def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
 def is_plain(*tensors: Any) -> bool:
     """Say whether nothing but the kernel itself has to see a call: nobody traces, transforms or differentiates it.
 
-    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. What the operator
-    registered with torch does besides the launch is then nothing, and its implementation may be called at once.
+    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. What
+    the operator registered with torch does besides the launch is then nothing, and its implementation may be called at once.
 
     Raises:
         NotImplementedError: a tensor has a tangent: torch would drop it without a word, as no operator knows its own.

@@ -312,9 +312,11 @@ class Kernel(_core.Dispatcher):
 
     def _home(self, device: int) -> tuple[Source, KernelTable]:
         """Return the bundle that serves a device, and its variants; found once."""
+        # asked in any case: in a process that was forked off it raises, and a lock that is held there is held for ever
+        capability = _core.device_capability(device)
         home = self._homes.get(device)
         if home is None:
-            source = self._source_for(_core.device_capability(device))
+            source = self._source_for(capability)
             home = self._homes[device] = (source, self._table(source))
         return home
 

@@ -100,7 +100,11 @@ def told(error: NojitError | OSError) -> str:
     """Say in words what failed; of a call to the system also where, without its number."""
     if isinstance(error, NojitError) or not error.strerror:
         return str(error)
-    return f"{error.strerror} - at {os.fsdecode(error.filename)}" if error.filename is not None else error.strerror
+    name = error.filename
+    if name is None:
+        return error.strerror
+    # a call by a file's number has that for a name
+    return f"{error.strerror} - at {os.fsdecode(name) if isinstance(name, str | bytes) else name}"
 
 
 def exit_code(error: Exception) -> int:

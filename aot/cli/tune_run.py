@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,8 +91,10 @@ def _database(path: Path) -> Iterator[Database]:
         try:
             yield opened
         except BaseException:
-            if fresh and not opened.runs():
-                path.unlink()
+            # if it is the database that failed, that is what to tell
+            with suppress(NojitError, sqlite3.Error):
+                if fresh and not opened.runs():
+                    path.unlink()
             raise
 
 

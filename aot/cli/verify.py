@@ -55,10 +55,10 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
-    A folder stands for every bundle in it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That the bytes are the ones that were built
-    says nothing of who built them: with --key or --trusted-keys the provenance statement beside each bundle must be
-    signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must come out of its sources again, byte
-    for byte; nothing is taken from the cache.
+    A folder stands for every bundle in it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That
+    the bytes are the ones that were built says nothing of who built them: with --key or --trusted-keys the provenance
+    statement beside each bundle must be signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must
+    come out of its sources again, byte for byte; nothing is taken from the cache.
     """
     if key is not None and keys is not None:
         raise click.UsageError("expected one of --key and --trusted-keys")

@@ -138,7 +138,12 @@ def _product(
     if is_plain(source, a, b, out):
         words = (beta, alpha, activation, switch_of(a))
         return _remember(name, words, source, a, b, *scales, activation, out)
-    check_operands(a, b, _names_of(name), batched=name != "mm")
+    names = _names_of(name)
+    check_operands(a, b, names, batched=name != "mm")
+    if source is not None:
+        check_input(source, a, b, names[0])
+    if out is not None:
+        check_out(out, a, b, names[0])
     if out is None:
         return _traced(source, a, b, *scales, activation)
     if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in (source, a, b, out)):

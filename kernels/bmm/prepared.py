@@ -1,7 +1,8 @@
 """Products whose like was checked before: what a launch takes besides addresses, worked out once.
 
-A call's facts are where kernels are from, dtypes, devices, sizes, strides, whether addresses fit tensor maps, torch's switch for fp32 and whether
-anything is done to the product. Of calls with equal facts only the first is checked; its arguments serve all.
+A call's facts are where kernels are from, dtypes, devices, sizes, strides, whether addresses fit tensor maps, torch's switch
+for fp32 and whether anything is done to the product. Of calls with equal facts only the first is checked; its arguments serve
+all.
 """
 
 # ruff: noqa: PLR0917 - a call has many facts

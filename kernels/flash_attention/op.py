@@ -76,7 +76,7 @@ def flash_attention(
     if window is None and not torch.compiler.is_dynamo_compiling():
         source = library.CURRENT.source
         if isinstance(scale, int):
-            scale = float(scale)  # type: ignore[unreachable]  # of callers without types
+            scale = check_number("scale", scale)  # type: ignore[unreachable]  # of callers without types
         known = _MEMO(
             q, k, v, source, scale, is_causal, causal_alignment, None, None, return_lse, deterministic
         )  # fmt: skip

@@ -13,6 +13,7 @@ those that ``and_masks`` makes of them.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ __all__ = [
     "Window",
     "and_masks",
     "create_block_mask",
+    "hides_nothing",
     "known_tables",
     "memo_of",
     "or_masks",
@@ -189,8 +191,7 @@ class _Attached:
     """What rides on a mask; a copy of the mask, or one that was stored, has None in its place."""
 
     mask_mod: MaskMod
-    kv_indices: Tensor
-    full_kv_indices: Tensor | None
+    lists: tuple[Tensor | None, ...]
     tables: MaskTables
     memo: Memo
 
@@ -199,18 +200,26 @@ class _Attached:
 
     def fits(self, mask: BlockMask) -> bool:
         """Say whether the tables are still those of a mask's function and lists: a caller may give it others."""
-        same = self.mask_mod is mask.mask_mod and self.kv_indices is mask.kv_indices
-        return same and self.full_kv_indices is mask.full_kv_indices
+        return self.mask_mod is mask.mask_mod and all(map(operator.is_, self.lists, _lists(mask)))
+
+
+def _lists(mask: BlockMask) -> tuple[Tensor | None, ...]:
+    return mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices
 
 
 def _attach(mask: BlockMask, tables: MaskTables) -> None:
     memo = new_memo(operands=6, limit=MOST_REMEMBERED)
-    setattr(mask, _NAME, _Attached(mask.mask_mod, mask.kv_indices, mask.full_kv_indices, tables, memo))
+    setattr(mask, _NAME, _Attached(mask.mask_mod, _lists(mask), tables, memo))
 
 
 def _attached(mask: BlockMask) -> _Attached | None:
     own: _Attached | None = getattr(mask, _NAME, None)
     return own if own is not None and own.fits(mask) else None
+
+
+def hides_nothing(mask: BlockMask) -> bool:
+    """Say whether it is the mask that torch makes where there is none."""
+    return bool(mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS))
 
 
 def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
@@ -232,7 +241,7 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
         return no_mask(q_len, kv_len, device)
     if not isinstance(mask, BlockMask):
         refuse_type("block_mask", "a BlockMask", type(mask).__name__)
-    if mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS):
+    if hides_nothing(mask):
         return no_mask(q_len, kv_len, device)
     if tuple(mask.seq_lengths) != (q_len, kv_len):
         refuse_value("block_mask", f"a mask for {q_len} queries and {kv_len} keys", f"one for {mask.seq_lengths}")

@@ -18,7 +18,7 @@ from nojit.kernels.flex.backward import allocate_captured, launch_backward
 from nojit.kernels.flex.call import Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward
-from nojit.kernels.flex.masks import BlockMask, memo_of, tables_of
+from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables, rebuilt_tables
 from nojit.kernels.memos import Memo, Recording, new_memo
@@ -126,7 +126,8 @@ def flex_attention(
 def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None = None) -> bool:
     """Say whether so few queries meet so many keys that the keys are to be shared out among programs.
 
-    Decoding has no gradients, of what is captured neither. Where results must not depend on the batch, how many sequences and heads there are does not count.
+    Decoding has no gradients, of what is captured neither. Where results must not depend on the batch, how many sequences and
+    heads there are does not count.
     """
     try:
         batch, heads, q_len, _ = query.shape
@@ -189,14 +190,15 @@ def _recall(
     return known
 
 
-def _memo_of(block_mask: BlockMask | None) -> Memo:
-    """Return the memo of calls with a mask that has its tables; a mask that hides nothing may have none."""
-    own = None if block_mask is None else memo_of(block_mask)
-    return _UNMASKED if own is None else own
+def _memo_of(block_mask: BlockMask | None) -> Memo | None:
+    """Return the memo of calls with a mask; None where its tables cannot outlive the call."""
+    if block_mask is None or hides_nothing(block_mask):
+        return _UNMASKED
+    return memo_of(block_mask)
 
 
 def _remember(
-    memo: Memo,
+    memo: Memo | None,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -218,7 +220,8 @@ def _remember(
     if out.numel():
         launch_forward(q, k, v, out, lse, scale, tables, own, options, recording)
     results = (out, lse) if return_lse else (out,)
-    memo.remember(recording.recipe(*results), query, key, value, *captured(mod), recording.source, *words)
+    if memo is not None:
+        memo.remember(recording.recipe(*results), query, key, value, *captured(mod), recording.source, *words)
     return (out, lse) if return_lse else out
 
 

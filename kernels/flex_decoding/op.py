@@ -88,7 +88,7 @@ def flex_decoding(
     """
     if kernel_options is None and not torch.compiler.is_dynamo_compiling():
         if isinstance(scale, int):
-            scale = float(scale)  # type: ignore[unreachable]  # of callers without types
+            scale = check_number("scale", scale)  # type: ignore[unreachable]  # of callers without types
         operands = (query, key, value, kv_lens, page_table)
         facts = (scale, enable_gqa, return_lse, splits)
         known = _recall(operands, score_mod, block_mask, is_causal, window, facts)

@@ -91,7 +91,7 @@ def _where(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int 
     test, bound, value = step.args
     asked = builder.steps[test]
     if asked.op in _OPPOSITES and asked.args == (value, bound):
-        # a value that a bound replaces, as clamp has it: NaN is on neither side, and torch's is flat there
+        # a value that a bound replaces, as clamp is spelled: NaN is on neither side, and torch's clamp is flat there
         kept = builder.add("where", builder.add(_OPPOSITES[asked.op], value, bound), grad, zero)
     else:
         kept = builder.add("where", test, zero, grad)

@@ -273,7 +273,7 @@ def test_splits_read_no_list_past_its_end():
     """Of more splits than there are blocks, those without one write nothing; entries past the end name no block."""
     q, k, v = make(1, 1, 1, 2, 700, 32)
     mask = create_block_mask(far_blocks, None, None, 2, 700, "cpu")
-    tables = mask._nojit_tables[3]
+    tables = mask._nojit_tables.tables
     assert tables.mode == "bitmap"
     entries = tables.by_query.blocks
     guarded = torch.full((len(entries) + 8, 2), 1 << 29, dtype=torch.int32)

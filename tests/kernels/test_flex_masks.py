@@ -19,6 +19,8 @@ from nojit.kernels.flex import (
     and_masks,
     create_block_mask,
     evaluation,
+    masks,
+    op,
     or_masks,
     reference,
 )
@@ -278,3 +280,21 @@ def test_a_sliced_mask_says_what_torch_says():
 
     with pytest.raises(RuntimeError, match="sliced BlockMask"):
         tables_of(sliced, 256, 256, CPU)
+
+
+def test_tables_go_with_all_lists_of_a_mask():
+    """A caller may give a mask other counts too."""
+    mask = create_block_mask(lambda b, h, m, n: (m + n) % 7 != 0, None, None, 256, 256, device="cpu")
+    before = tables_of(mask, 256, 256, torch.device("cpu"))
+    assert tables_of(mask, 256, 256, torch.device("cpu")) is before
+    mask.kv_num_blocks = mask.kv_num_blocks.clone()
+    assert tables_of(mask, 256, 256, torch.device("cpu")) is not before
+
+
+def test_a_mask_whose_tables_cannot_last_is_not_remembered_as_none(monkeypatch):
+    """Nor is a call with it taken for one without a mask."""
+    monkeypatch.setattr(masks, "is_real", lambda tensor: False)
+    mask = torchs.create_block_mask(lambda b, h, m, n: m >= n, None, None, 128, 128, device="cpu")
+    tables_of(mask, 128, 128, torch.device("cpu"))
+    assert op._memo_of(mask) is None
+    assert op._memo_of(None) is op._UNMASKED

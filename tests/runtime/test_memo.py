@@ -156,7 +156,7 @@ def test_states_are_asked_at_each_call(faketorch: ModuleType) -> None:
 
 
 def test_a_tensor_without_memory_is_not_plain(faketorch: ModuleType) -> None:
-    plain = _core.Plain(faketorch.Tensor, property(lambda _: False), lambda _: False, lambda: True, ())
+    plain = _core.Plain((faketorch.Tensor,), property(lambda _: False), lambda _: False, lambda: True, ())
     memo = _core.Memo(plain, (), 1, 8, True)
     for shape, is_plain in (((4,), False), ((), False), ((4, 0), True)):
         x = faketorch.Tensor(0, "float16", shape)
