@@ -26,10 +26,11 @@ __all__ = ["command"]
 def command(out: Output) -> int:
     """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
 
-    Exits 1 if something here makes loading raise: a place that the environment names and that is not there, a damaged
-    bundle, a variable that says what it cannot. Else 4 if there is a GPU that no bundle fits, and 0 without a GPU: there is
-    nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used
-    for nothing.
+    Exits 1 if something here makes operators raise when they load their kernels: a place that the environment names and that
+    is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a program loads by its path or by
+    another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0 without a GPU: there is nothing
+    to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used for
+    nothing.
     """
     driver = doctor.probe_driver()
     found, errors = discover.survey(os.environ)
