@@ -251,19 +251,16 @@ class _Programs:
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
-    meaning, config, _, derived = table.key(row)
-    chosen = table.configs[config]
+    meaning, config, _, _ = table.key(row)
     values = {
         param.name: param.default
         for param in table.params
         if param.constexpr and not isinstance(param.default, Missing)
     }
-    values.update(chosen.options)
     for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True):
         values[axis.name] = axis.values[place]
-    values.update(chosen.constexprs)
-    for item, value in zip(table.derived, table.derived_values[derived], strict=True):
-        values[item.name] = value
+    values.update(table.configs[config].options)
+    values.update(table.constexprs(row))
     return values
 
 

@@ -180,7 +180,10 @@ def _remember(
     activation: str,
     out: Tensor | None,
 ) -> Tensor:
-    """Multiply tensors that nothing but the kernels has to see, and remember how; `words` are those that were given behind the name."""
+    """Multiply tensors that nothing but the kernels has to see, and remember how.
+
+    `words` are what was given behind the name: numbers as they were, and not as they were checked to be.
+    """
 
     def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
         own_source, own_a, own_b = own
