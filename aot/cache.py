@@ -13,7 +13,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import PackageError, worded
 
 __all__ = ["Cache", "default_cache_folder"]
 
@@ -47,7 +47,7 @@ class Cache:
             status = folder.lstat()
             usable = os.access(folder, os.R_OK | os.W_OK | os.X_OK)
         except OSError as error:
-            raise PackageError("expected a cache folder", got=error.strerror or str(error), where=str(folder)) from None
+            raise PackageError("expected a cache folder", got=worded(error), where=str(folder)) from None
         if folder.is_symlink():
             raise PackageError("expected a cache folder", got="a symbolic link", where=str(folder))
         if status.st_uid != os.geteuid():
@@ -74,9 +74,7 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise PackageError(
-                "expected a readable cache entry", got=error.strerror or str(error), where=str(path)
-            ) from None
+            raise PackageError("expected a readable cache entry", got=worded(error), where=str(path)) from None
         start = len(_MAGIC) + 32
         data = stored[start:]
         if not stored.startswith(_MAGIC) or stored[len(_MAGIC) : start] != hashlib.sha256(data).digest():
@@ -104,9 +102,7 @@ class Cache:
                 temporary.unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise PackageError(
-                "expected to write a cache entry", got=error.strerror or str(error), where=str(path)
-            ) from None
+            raise PackageError("expected to write a cache entry", got=worded(error), where=str(path)) from None
 
     def _path(self, key: str) -> Path:
         if not _KEY.match(key):

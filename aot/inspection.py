@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError
+from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json
 from nojit.runtime.table import KernelTable, Missing, Param, config_json
@@ -109,7 +109,7 @@ def open_bundle(path: Path) -> BundleFile:
     try:
         return BundleFile(path)
     except OSError as error:
-        said = error.strerror or str(error)
+        said = worded(error)
         raise BundleError("expected a bundle file", got=said[:1].lower() + said[1:], where=str(path)) from error
 
 

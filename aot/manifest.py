@@ -17,7 +17,7 @@ from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import explain
 from nojit.aot.tuning_rules import check_batch, check_tuning
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import ManifestError, did_you_mean, worded
 
 __all__ = [
     "BundleSpec",
@@ -223,7 +223,7 @@ def load_manifest(path: Path) -> Manifest:
         text = path.read_text(encoding="utf-8-sig")
         data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        got = worded(error)
         raise ManifestError("expected a readable UTF-8 file", got=got, where=str(path)) from None
     except tomllib.TOMLDecodeError as error:
         raise ManifestError("expected TOML", got=str(error), where=str(path)) from None

@@ -15,7 +15,7 @@ import zstandard
 from nojit.aot.likeness import group_alike
 from nojit.aot.tables import KernelContent, build_table
 from nojit.aot.variant import CompiledVariant, Variant
-from nojit.runtime.errors import BundleFormatError, PackageError
+from nojit.runtime.errors import BundleFormatError, PackageError, worded
 from nojit.runtime.format import (
     BundleIndex,
     Header,
@@ -198,7 +198,7 @@ def write_file(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
     except OSError as error:
         # the error's own words name the temporary file
-        got = error.strerror or str(error)
+        got = worded(error)
         raise PackageError("expected to write a file", got=got, where=str(path)) from None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from nojit.runtime.errors import CompileError
+from nojit.runtime.errors import CompileError, worded
 from nojit.runtime.target import spell_cuda
 
 __all__ = ["Ptxas", "parse_cuda", "pin", "pinned", "read_ptxas"]
@@ -64,7 +64,7 @@ def read_ptxas(path: Path) -> Ptxas:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
-        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        got = worded(error)
         raise CompileError("expected a ptxas", got=got, where=str(path)) from None
     match = _RELEASE.search(done.stdout)
     if done.returncode or match is None:

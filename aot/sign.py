@@ -16,7 +16,7 @@ from nojit.aot.pack import write_file
 from nojit.aot.signed import check_file, only_key
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import PackageError, worded
 from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, encode_envelope, signed_path
 from nojit.runtime.trusted_keys import key_id
 
@@ -97,7 +97,7 @@ def _create(path: Path, content: bytes, mode: int) -> None:
             path.unlink()
             raise
     except OSError as error:
-        raise PackageError("expected to write a new key", got=error.strerror or str(error), where=str(path)) from None
+        raise PackageError("expected to write a new key", got=worded(error), where=str(path)) from None
 
 
 def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
@@ -117,7 +117,7 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     try:
         key = load_pem_private_key(path.read_bytes(), password)
     except OSError as error:
-        raise PackageError("expected a private key", got=error.strerror or str(error), where=str(path)) from None
+        raise PackageError("expected a private key", got=worded(error), where=str(path)) from None
     except (ValueError, TypeError) as error:
         # a wrong password, none, or one too many: the library says which
         got = (str(error).splitlines() or [""])[0]

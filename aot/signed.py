@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.errors import BundleTrustError, worded
 from nojit.runtime.trust import Claim, check_signed
 from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
@@ -31,7 +31,7 @@ def read_only_key(path: Path) -> TrustedKeys:
     try:
         pem = path.read_bytes()
     except OSError as error:
-        got = error.strerror or str(error)
+        got = worded(error)
         raise BundleTrustError("expected a public key", got=got, where=str(path), reason="policy") from None
     return only_key(read_public_key(pem, str(path)), str(path))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError
+from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
 from nojit.runtime.trust import INDEX_DIGEST, signed_path, split_envelope
@@ -121,7 +121,7 @@ def read_statement(path: Path) -> Statement:
         raw = path.read_bytes()
     except OSError as error:
         what = "expected the bundle's provenance statement, which nojit build writes"
-        raise PackageError(what, got=error.strerror or str(error), where=str(path)) from None
+        raise PackageError(what, got=worded(error), where=str(path)) from None
     try:
         return Statement(path, parse_json(raw, str(path)))
     except BundleFormatError as error:
@@ -148,7 +148,7 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        got = error.strerror or str(error)
+        got = worded(error)
         raise PackageError("expected a signed statement that can be read", got=got, where=str(file)) from None
     try:
         (subject,) = json.loads(split_envelope(raw, str(file))[0])["subject"]

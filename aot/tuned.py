@@ -19,7 +19,7 @@ from nojit.aot.target import check_arch
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, make_way, parse_rule
 from nojit.runtime import expr
-from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
+from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, worded
 from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable, read_tuned
 from nojit.runtime.values import Value, identity
 
@@ -40,7 +40,7 @@ def read_folder(folder: Path) -> tuple[TunedTable, ...]:
         try:
             table = read_tuned(path)
         except OSError as error:
-            raise TuningError("expected a readable file", got=error.strerror or str(error), where=str(path)) from None
+            raise TuningError("expected a readable file", got=worded(error), where=str(path)) from None
         other = tables.setdefault((table.kernel, repr(table.device)), table)
         if other is not table:
             what = f"expected one table of kernel {table.kernel!r} for {table.device.name}"

@@ -43,6 +43,7 @@ __all__ = [
     "did_you_mean",
     "shown",
     "typed",
+    "worded",
 ]
 
 
@@ -210,3 +211,8 @@ def typed(value: object) -> str:
     """Write a value for a message behind its type, ``int 3``; as `shown`."""
     text, name = shown(value), type(value).__name__
     return name if text == name else f"{name} {text}"
+
+
+def worded(error: Exception) -> str:
+    """Say what went wrong; of a call to the system neither its number nor its path, which a message says elsewhere."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

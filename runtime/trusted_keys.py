@@ -11,7 +11,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from nojit.runtime.errors import BundleTrustError, did_you_mean
+from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
 from nojit.runtime.record import Record
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def read_trusted_keys(path: str) -> TrustedKeys:
     except BundleTrustError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        got = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        got = worded(error)
         _refuse("expected a TOML file of trusted keys", got=got, where=path)
     _only(document, ("schema", "key", "minimum"), path)
     if type(document.get("schema")) is not int or document["schema"] != 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from nojit.runtime.errors import TuningError
+from nojit.runtime.errors import TuningError, worded
 from nojit.runtime.expr import parse
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
@@ -43,7 +43,7 @@ def read_overrides(places: str) -> dict[str, list[TunedTable]]:
             tuned = read_tuned(path)
         except OSError as error:
             what = "expected a tuned table or a folder of them"
-            raise TuningError(what, got=error.strerror or str(error), where=f"{VARIABLE}: {path}") from None
+            raise TuningError(what, got=worded(error), where=f"{VARIABLE}: {path}") from None
         found.setdefault(tuned.kernel, []).append(tuned)
     return found
 

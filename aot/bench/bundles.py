@@ -9,7 +9,7 @@ from pathlib import Path
 from nojit.aot.bench import children
 from nojit.aot.doctor import probe_driver
 from nojit.aot.target import ARCHS
-from nojit.runtime.errors import BundleError, NojitError, PackageError
+from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
@@ -102,9 +102,7 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
     try:
         sources.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PackageError(
-            "expected a folder for bundles", got=error.strerror or str(error), where=str(folder)
-        ) from None
+        raise PackageError("expected a folder for bundles", got=worded(error), where=str(folder)) from None
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
     words = ["-m", "nojit.aot.cli", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]

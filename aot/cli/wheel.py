@@ -15,7 +15,7 @@ from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import PackageError, worded
 from nojit.runtime.installed import normalized
 
 __all__ = ["command"]
@@ -124,7 +124,7 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
         try:
             texts[path.name] = path.read_bytes()
         except OSError as error:
-            raise PackageError("expected a licence file", got=error.strerror or str(error), where=str(path)) from None
+            raise PackageError("expected a licence file", got=worded(error), where=str(path)) from None
     return texts
 
 
