@@ -32,7 +32,7 @@ from nojit.aot.target import target_of
 from nojit.aot.types import NONE
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime import cubin
-from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean
+from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import arch_number
@@ -303,7 +303,8 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
         # the tools are asked for each time: a build for an older driver in this process has others
         return _environment(variant.arch, _resolved(variant.options, place), toolchain(variant.arch))
     except OSError as error:
-        raise ManifestError("expected libraries that can be read", got=str(error), where=where) from None
+        got = f"{error.filename}: {worded(error)}" if error.filename else worded(error)
+        raise ManifestError("expected libraries that can be read", got=got, where=where) from None
     except ValueError as error:
         raise ManifestError(
             "expected options that Triton takes", got=" ".join(str(error).split()), where=where

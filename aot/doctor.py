@@ -15,7 +15,7 @@ from pathlib import Path
 from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError
+from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, worded
 from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.jit import policy_of
 from nojit.runtime.loader import load
@@ -149,7 +149,7 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 kernels=bundle.kernels,
             )
     except (BundleError, OSError) as error:
-        return BundleState(path, found.origin, str(error), untrusted=isinstance(error, BundleTrustError))
+        return BundleState(path, found.origin, worded(error), untrusted=isinstance(error, BundleTrustError))
 
 
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:

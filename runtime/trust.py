@@ -11,7 +11,7 @@ import re
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from nojit.runtime.errors import BundleError, BundleTrustError
+from nojit.runtime.errors import BundleError, BundleTrustError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, load_json
@@ -174,7 +174,7 @@ def _read(path: str, bundle: str) -> bytes:
     except FileNotFoundError:
         _refuse("unsigned", "expected a signed statement beside the bundle", got=f"no {path}", where=bundle)
     except OSError as error:
-        _refuse("unsigned", "expected a signed statement that can be read", got=str(error), where=bundle)
+        _refuse("unsigned", "expected a signed statement that can be read", got=worded(error), where=path)
     if len(raw) > _STATEMENT_BYTES_MAX:
         _refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=path)
     return raw

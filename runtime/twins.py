@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError
+from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _paths(places: str) -> Iterator[str]:
             yield place
             continue
         except OSError as error:
-            raise BundleError("expected twins", got=str(error), where=_VARIABLE) from None
+            raise BundleError("expected twins", got=worded(error), where=f"{_VARIABLE}: {place}") from None
         if not names:
             raise BundleError(f"expected *{SUFFIX} files", got="none", where=f"{_VARIABLE}: {place}")
         yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - likewise

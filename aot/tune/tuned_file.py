@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nojit.aot.pack import write_file
-from nojit.runtime.errors import BundleFormatError, TuningError
+from nojit.runtime.errors import BundleFormatError, TuningError, worded
 from nojit.runtime.strict import name as check_name
 from nojit.runtime.tuned import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
@@ -67,7 +67,7 @@ def _check_ours(path: Path) -> None:
         # whoever writes it says what is wrong with the folder
         return
     except (OSError, UnicodeDecodeError) as error:
-        raise TuningError("expected a tuned table to replace", got=str(error), where=str(path)) from None
+        raise TuningError("expected a tuned table to replace", got=worded(error), where=str(path)) from None
     try:
         origin = tomllib.loads(text).get("origin", {})
     except tomllib.TOMLDecodeError:
