@@ -67,6 +67,7 @@ def bmm_sm90_kernel(
     TRANS_B: gl.constexpr,
     PANEL: gl.constexpr,
     EPILOGUE: gl.constexpr,
+    ROWS: gl.constexpr,  # noqa: ARG001 - of a_map's boxes
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     GROUP: gl.constexpr,
@@ -76,7 +77,8 @@ def bmm_sm90_kernel(
 
     That is ``activation(alpha * a @ b + beta * input)``, for an input of any strides.
 
-    The maps describe a and b in boxes of [1, 1, 64, 64], or, with `TRANS_A` and `TRANS_B`, their transposes, and the
+    The maps describe a in boxes of [1, 1, ROWS, 64] and b in boxes of [1, 1, 64, 64], or, with `TRANS_A` and `TRANS_B`, their
+    transposes. A box of less than 64 rows is for as few rows of a: what is computed of those behind is not stored. The third describes the
     result [splits, batch, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits, each is the
     product of a part of the depth. `a_step` and `b_step` are 0 for a matrix that all products share, else 1. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
     """

@@ -18,7 +18,7 @@ from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.dispatch import precision, switch_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
-from nojit.kernels.gemm.splits import padded_width, splits_of
+from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
@@ -199,7 +199,8 @@ class _Whole:
             of_out = Mapped((splits, batch, rows, cols), strides, turned=False, step=1)
         flags = {"TRANS_A": of_a.turned, "TRANS_B": of_b.turned}
         element_bytes = FP32_BYTES if splits > 1 else self.a.element_size()
-        named = {**flags, "PANEL": PANEL_BYTES // element_bytes, "EPILOGUE": self.finished and splits == 1}
+        panel, finished = PANEL_BYTES // element_bytes, self.finished and splits == 1
+        named = {**flags, "PANEL": panel, "EPILOGUE": finished, "ROWS": copied_rows(rows, turned=of_a.turned)}
         sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 

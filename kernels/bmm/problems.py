@@ -21,7 +21,9 @@ __all__ = ["ROLES", "GemmProblem", "problems"]
 ROLES: Final[Mapping[str, Roles]] = {
     "bmm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ()),
     "bmm_merge": Roles(("BLOCK",), (), ()),
-    "bmm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE")),
+    "bmm_sm90": Roles(
+        ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS")
+    ),
 }
 
 _DRAWN: Final = {"tune": 110, "held_out": 12, "fresh": 12}

@@ -1,4 +1,4 @@
-"""Into how many parts the depth of a product is cut, so that few tiles keep a device busy.
+"""How products of few tiles or rows keep a device busy: into how many parts their depth is cut, and how many rows a copy takes.
 
 Parts are summed up in order by a second kernel: results repeat to the bit.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["padded_width", "splits_of"]
+__all__ = ["copied_rows", "padded_width", "splits_of"]
 
 TILE: Final = 64
 """The sides of the smallest tiles that products run with."""
@@ -16,6 +16,8 @@ LEAST_DEPTH: Final = 512
 MOST: Final = 16
 UNIT: Final = 16
 """What the rows of partial sums are padded to."""
+FEW: Final = (16, 32)
+"""How few rows kernels over tensor maps may copy at once, instead of `TILE` of them."""
 
 
 def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> int:
@@ -29,3 +31,11 @@ def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> 
 def padded_width(cols: int) -> int:
     """Return the columns of partial sums, those that are only there for alignment included."""
     return -(-cols // UNIT) * UNIT
+
+
+def copied_rows(rows: int, *, turned: bool) -> int:
+    """Choose how many rows of the left operand a copy takes: those behind the last one would take as long as others.
+
+    Of an operand that is described as its transpose, `turned`, rows lie across, and are copied all at once.
+    """
+    return next((few for few in FEW if rows <= few and not turned), TILE)

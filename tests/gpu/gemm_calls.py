@@ -24,6 +24,8 @@ from tests.gpu.matmul_calls import TF32_FACTOR, switched
 WHOLE = (2, 1312, 2112, 144)
 FEW = (3, 7, 208, 144)
 CUT = (1, 48, 208, 2064)
+# columns, and depth, for few rows by all tiles, and by parts of the depth
+BROAD = ((17_408, 144), (208, 2064))
 RAGGED = (1, 47, 203, 2061)
 # M, N and both depths
 PAIRS = (1440, 2304, 144, 80)
@@ -197,6 +199,7 @@ def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
 def cases() -> Iterator[Case | PairCase]:
     """List cases that together reach every variant."""
     yield from _bmm_cases()
+    yield from _few_cases()
     yield from _pair_cases()
 
 
@@ -228,6 +231,14 @@ def _bmm_cases() -> Iterator[Case]:
         for sizes in (FEW, CUT, RAGGED):
             yield Case(dtype, sizes, activation=activation, added=True)
         yield Case(dtype, FEW, activation=activation, maps=False)
+
+
+def _few_cases() -> Iterator[Case]:
+    """List products of which fewer than 64 rows are copied at once."""
+    dtypes, counts = (torch.float16, torch.bfloat16), (1, 9, 24)
+    for dtype, rows, columns, (n, k) in itertools.product(dtypes, counts, (False, True), BROAD):
+        yield Case(dtype, (1, rows, n, k), (False, columns))
+        yield Case(dtype, (1, rows, n, k), (False, columns), activation="gelu", added=True)
 
 
 def gemm_calls() -> Iterator[Call]:

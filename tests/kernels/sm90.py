@@ -30,15 +30,17 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
     kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, f"{family}/kernel_sm90.py")))
 
     def launch(*args: Any, **named: Any) -> None:
-        kernel(PROGRAMS, *(_argument(value) for value in args), **named, **config())
+        left, *others = args
+        # the kernels that let the caller choose how many rows are copied of the left operand name them so
+        kernel(PROGRAMS, _argument(left, named.get("ROWS", 64)), *map(_argument, others), **named, **config())
 
     return launch
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: Any, height: int = 64) -> Any:
     if isinstance(value, Described):
         width = PANEL_BYTES // value.base.element_size()
-        return Map(value.base.as_strided(value.shape, value.strides), (64, width))
+        return Map(value.base.as_strided(value.shape, value.strides), (height, width))
     if not isinstance(value, Tensor):
         return value
     memory = value.new_empty(0).set_(value.untyped_storage())  # type: ignore[call-overload]

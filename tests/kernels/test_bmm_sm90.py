@@ -63,7 +63,7 @@ def stored(shape: tuple[int, ...], columns: bool) -> Tensor:
 
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
-@pytest.mark.parametrize("sizes", [(2, 136, 264, 200), (3, 8, 72, 1032), (1, 200, 8, 64)], ids=str)
+@pytest.mark.parametrize("sizes", [(2, 136, 264, 200), (3, 8, 72, 1032), (1, 24, 200, 64), (1, 200, 8, 64)], ids=str)
 def test_products(sizes, trans_a, trans_b):
     batch, m, n, k = sizes
     a, b = stored((batch, m, k), trans_a), stored((batch, k, n), trans_b)

@@ -198,7 +198,7 @@ def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
         name: Argument("descriptor", (0,) * 4, "bf16") if "tensordesc" in kind else Argument("int", 1)
         for name, kind in entry.words["params"].items()
     }
-    meant = {"PANEL": 64, "TRANS_A": False, "TRANS_B": False, "EPILOGUE": False}
+    meant = {"PANEL": 64, "TRANS_A": False, "TRANS_B": False, "EPILOGUE": False, "ROWS": 64}
     table = manifests.table_of(entry, manifests.blank_table(entry, params), CallFacts(arguments, meant, arch=90))
     assert {axis.name: axis.values for axis in table.axes if not axis.is_type} == {k: (v,) for k, v in meant.items()}
     assert len(table.columns["meaning"]) == len(table.columns["config"]) > 0
