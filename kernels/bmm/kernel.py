@@ -100,11 +100,14 @@ def bmm_merge_kernel(
     stride_om,
     stride_on,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """Add up parts, fp32 [splits, batch, m_len, width], in their order, and write what `bmm_kernel` says, rounded once.
 
-    Grid: batch * m_len * cdiv(n_len, BLOCK).
+    Grid: batch * m_len * cdiv(n_len, BLOCK). With `OVERLAPS` it may be launched before the kernel that writes the parts has ended.
     """
+    if OVERLAPS:
+        tl.extra.cuda.gdc_wait()
     across = tl.cdiv(n_len, BLOCK)
     cols = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(0) // across % m_len

@@ -20,6 +20,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
+from triton.language.extra.cuda import gdc_launch_dependents
 
 
 @gluon.jit
@@ -82,6 +83,9 @@ def bmm_sm90_kernel(
     result [splits, batch, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits, each is the
     product of a part of the depth. `a_step` and `b_step` are 0 for a matrix that all products share, else 1. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
     """
+    # what adds up parts may start meanwhile: it waits for their end itself
+    if PANEL == 32:
+        gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (TRANS_A, TRANS_B)
     a_memory, b_memory = operands_of(a_map, b_map, tile, trans)

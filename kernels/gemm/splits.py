@@ -33,9 +33,9 @@ def padded_width(cols: int) -> int:
     return -(-cols // UNIT) * UNIT
 
 
-def copied_rows(rows: int, *, turned: bool) -> int:
+def copied_rows(rows: int, *, whole: bool) -> int:
     """Choose how many rows of the left operand a copy takes: those behind the last one would take as long as others.
 
-    Of an operand that is described as its transpose, `turned`, rows lie across, and are copied all at once.
+    `whole` says that there is no choice, as of an operand that is described as its transpose: its rows lie across.
     """
-    return next((few for few in FEW if rows <= few and not turned), TILE)
+    return next((few for few in FEW if rows <= few and not whole), TILE)

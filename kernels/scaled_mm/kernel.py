@@ -148,11 +148,14 @@ def scaled_mm_merge_kernel(
     stride_om,
     stride_on,
     BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """Add up parts, fp32 [splits, m_len, width], in their order, scale them if they are not `scaled`, and add the bias.
 
-    Grid: m_len * cdiv(n_len, BLOCK).
+    Grid: m_len * cdiv(n_len, BLOCK). With `OVERLAPS` it may be launched before the kernel that writes the parts has ended.
     """
+    if OVERLAPS:
+        tl.extra.cuda.gdc_wait()
     across = tl.cdiv(n_len, BLOCK)
     cols = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
     row = (tl.program_id(0) // across).to(tl.int64)

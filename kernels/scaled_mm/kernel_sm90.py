@@ -31,6 +31,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.language.extra.cuda import gdc_launch_dependents
 
 DEEP = gl.constexpr(128)
 """How deep a step is, and a block of the depth that has a scale."""
@@ -199,6 +200,7 @@ def scaled_mm_sm90_kernel(
     FAST: gl.constexpr,
     SCALES: gl.constexpr,
     PANEL: gl.constexpr,
+    ROWS: gl.constexpr,  # noqa: ARG001 - of a_map's boxes
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     GROUP: gl.constexpr,
@@ -210,10 +212,14 @@ def scaled_mm_sm90_kernel(
     128 of the depth have their own, of a for every `a_span` rows; of b for each column with "rows", for 128 of them with
     "tiles". Scales of columns, and the bias, lie next to one another. `FAST` leaves all sums to wgmma, for "ends" only.
 
-    The maps describe a [1, 1, m_len, k_len] and b's transpose in boxes of [1, 1, 64, 128], and the result [splits, 1, m_len,
+    The maps describe a [1, 1, m_len, k_len] in boxes of [1, 1, ROWS, 128], less than 64 for as few rows, b's transpose in boxes of
+    [1, 1, 64, 128], and the result [splits, 1, m_len,
     n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth, fp32,
     without the bias and what "ends" multiplies by. `STAGES` is how many steps shared memory holds. Any grid in x.
     """
+    # what adds up parts may start meanwhile: it waits for their end itself
+    if PANEL == 32:
+        gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)

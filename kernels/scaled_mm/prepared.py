@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
-from nojit.kernels.gemm.splits import padded_width, splits_of
+from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, capability, has_maps, nothing, processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
@@ -207,7 +207,13 @@ class _Whole:
             of_out = Mapped((splits, 1, rows, cols), (rows * width, rows * width, width, 1), turned=False, step=1)
         kind, a_span, _, strides = self.scales
         element_bytes = FP32_BYTES if splits > 1 else self.dtype.itemsize
-        named = {"FAST": self.fast and kind == "ends", "SCALES": kind, "PANEL": PANEL_BYTES // element_bytes}
+        formats = {self.operands.a.dtype, self.operands.b.dtype}
+        named = {
+            "FAST": self.fast and kind == "ends",
+            "SCALES": kind,
+            "PANEL": PANEL_BYTES // element_bytes,
+            "ROWS": copied_rows(rows, whole=formats != {torch.float8_e4m3fn}),
+        }
         numbers = (*self.sizes, splits, self.processors, self._has_bias, a_span, *strides)
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
 

@@ -165,7 +165,7 @@ FEWER = {
     "mm_plus_mm_sm90": 43,
     "rms_norm_fwd": 6,
     "rms_norm_bwd": 4,
-    "scaled_mm_sm90": 49,
+    "scaled_mm_sm90": 10,
 }
 """What fits the registers or the shared memory of sm_90 is less to choose from, what serves few rows, and what reads long rows twice."""
 

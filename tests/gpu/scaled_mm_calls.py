@@ -146,6 +146,10 @@ def cases() -> Iterator[Case]:
         yield Case(CUT, dtype=dtype, kind=kind, gaps=True)
         yield Case(FEW, dtype=dtype, kind=kind, gaps=True)
         yield Case((1, 16, 16), dtype=dtype, kind=kind)
+    # few rows by all tiles, and by parts of the depth
+    for rows, (n, k), dtype, kind in itertools.product((1, 9, 24), ((17_408, 400), (208, 2064)), OUTS, KINDS):
+        for fast in (False, True) if kind in {"whole", "ends"} else (False,):
+            yield Case((rows, n, k), dtype=dtype, kind=kind, fast=fast, biased=dtype != torch.float32)
     # sums of many products, where those of the tensor cores are off
     for fast in (False, True):
         yield Case((256, 512, 16384), fast=fast)

@@ -300,6 +300,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "mbarrier": barrier,
         "tma": SimpleNamespace(store_wait=lambda _: None),
         "fence_async_shared": lambda: None,
+        "gdc_launch_dependents": lambda: None,
         "warpgroup_mma": _multiply,
         "warpgroup_mma_wait": lambda _, deps: deps[0] if len(deps) == 1 else deps,
     }
