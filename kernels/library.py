@@ -19,7 +19,7 @@ from nojit.runtime.errors import KernelNotFoundError
 if TYPE_CHECKING:
     from nojit.runtime.loader import Bundle
 
-__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override"]
+__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override", "rehearsal"]
 
 
 class Kernel(Protocol):
@@ -46,6 +46,8 @@ class Source:
     batch_invariant: bool | None = False
     """Whether results must not depend on the batch; None until the environment is asked, once."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    rehearses: Source | None = None
+    """The source that calls of this one are remembered for."""
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel `name`, asking the provider once and remembering its answer.
@@ -168,6 +170,40 @@ def override(
         raise ValueError("devices: expected at least one device type, got none")
     before = CURRENT.source
     CURRENT.source = Source(provider, devices, batch_invariant)
+    try:
+        yield
+    finally:
+        CURRENT.source = before
+
+
+class _Rehearsed:
+    """A kernel whose calls do all that comes before a launch."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __call__(self, *args: Any, **constexprs: Any) -> None:
+        self._kernel.warmup(*args, **constexprs)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return self
+
+
+@contextmanager
+def rehearsal() -> Iterator[None]:
+    """Have calls of operators do all that comes before their launches, and launch nothing, until the block ends.
+
+    Variants are chosen and loaded, results allocated, and calls remembered, so that the first one like them, operands of the
+    same shapes and strides, is as fast as any later one. What results hold means nothing. Kernels must have a ``warmup``, as
+    those of bundles have. It is for the whole process, as `override` is: nobody else may launch meanwhile.
+    """
+    before = CURRENT.source
+    source = before.rehearses or before
+
+    def rehearsed(name: str) -> Kernel:
+        return _Rehearsed(source.kernel(name))
+
+    CURRENT.source = Source(rehearsed, source.devices, source.batch_invariant, rehearses=source)
     try:
         yield
     finally:

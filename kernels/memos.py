@@ -72,11 +72,12 @@ class Recording:
 
     Attributes:
         operands: the operands, to be used instead of those that were given: one that was given twice is two here.
-        source: where the kernels are from.
+        source: where the kernels are from that later calls launch.
     """
 
     def __init__(self, *operands: Tensor | None) -> None:
-        self.source = library.CURRENT.source
+        self._launching = library.CURRENT.source
+        self.source = self._launching.rehearses or self._launching
         self._steps: list[Any] = []
         self._made = 0
         self._places: dict[int, int] = {}
@@ -121,9 +122,8 @@ class Recording:
 
     def launch(self, kernel: str, *args: Any, **named: Any) -> None:
         """Launch a kernel, and write that down."""
-        function = self.source.kernel(kernel)
-        function(*args, **named)
-        self._write(function, args, named, keeps=False)
+        self._launching.kernel(kernel)(*args, **named)
+        self._write(self.source.kernel(kernel), args, named, keeps=False)
 
     def touch(self, tensor: Tensor) -> None:
         """Tell autograd that a tensor has changed, so that a gradient which needs what it held is refused; write that down."""

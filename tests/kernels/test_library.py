@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from nojit.kernels import library
+import torch
+from nojit.kernels import library, memos
+from nojit.kernels.bmm import mm
 from nojit.runtime import bundle
 from nojit.runtime.errors import KernelNotFoundError
 from nojit.runtime.loader import Bundle
@@ -102,3 +104,45 @@ def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_a
     os.utime(path, ns=(1, 1))
     library._from_bundles("add")
     assert opened == [path] * 2
+
+
+class Watched:
+    """A kernel that tells what it is asked for."""
+
+    def __init__(self, name: str, told: list[tuple[str, ...]]) -> None:
+        self._name, self._told = name, told
+
+    def __call__(self, *args, **constexprs):
+        self._told.append(("launch", self._name))
+
+    def __getitem__(self, grid):
+        return self
+
+    def warmup(self, *args, **constexprs):
+        self._told.append(("warmup", self._name))
+
+
+def test_a_rehearsal_launches_nothing_and_calls_like_it_are_known(monkeypatch):
+    a, b = torch.randn(2, 8, 8)
+    told: list[tuple[str, ...]] = []
+    with library.override(lambda name: Watched(name, told)):
+        source = library.CURRENT.source
+        with library.rehearsal(), library.rehearsal():
+            assert library.devices() == {"cpu"}
+            for _ in range(2):
+                assert mm(a, b).shape == (8, 8)
+            library.get("own")[1,](a)
+        assert told == [("warmup", "bmm"), ("warmup", "bmm"), ("warmup", "own")]
+        assert library.CURRENT.source is source
+        told.clear()
+        monkeypatch.setattr(memos, "Recording", None)
+        mm(b, a)
+        assert told == [("launch", "bmm")]
+
+
+def test_a_rehearsal_ends_with_an_error_too():
+    with library.override(Provider()):
+        source = library.CURRENT.source
+        with pytest.raises(AttributeError, match="warmup"), library.rehearsal():
+            library.get("one")(1)
+        assert library.CURRENT.source is source
