@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import plain
 import torch
+from slots import Prompt, Slots
 from torch import Tensor
-from torch.nn import functional
 
-MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
-EPS = 1e-5
-"""What norms add to the mean square."""
+HERE = Path(__file__).resolve().parent
+MANIFESTS = HERE.parents[1] / "manifests"
 
-EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd", "swiglu", "swiglu_rectangles")
+OWN = ("choose_first", "choose_next", "embed_rows", "place_heads")
+"""The kernels that the example brings: kernel.py, decoder.toml."""
+EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd", "swiglu", "swiglu_rectangles", *OWN)
 """The kernels that the model launches on any device."""
 ON_HOPPER = ("bmm_sm90", "flash_attention_fwd_sm90")
 ELSEWHERE = ("bmm", "flash_attention_fwd")
 
+Place = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From heads of new tokens [M, H + 2 * Hkv, D], which it may write to, and a cache of keys and one of values
+[slots, Hkv, N, D], which it writes to: the turned queries [M, H, D]."""
+
 
 @dataclass(frozen=True)
 class Backend:
-    """The operators of a model, and what makes them ready. Matrices are [inputs, outputs]."""
+    """The operators of a model. Matrices are [inputs, outputs]."""
 
     name: str
     multiply: Callable[[Tensor, Tensor], Tensor]
@@ -34,50 +41,74 @@ class Backend:
     """From rows, a residual and weights: the norm of the sum, and the sum."""
     gate: Callable[[Tensor, Tensor], Tensor]
     """``silu(gate) * up``."""
+    embed: Callable[[Tensor, Tensor], Tensor]
+    """From words [V, W] and tokens, int32 [M]: the tokens' rows."""
+    placing: Callable[[Tensor, Tensor, Tensor | None], Place]
+    """From cosines and sines of positions [N, D], and lengths of sequences, int32 [slots]: what turns heads and writes to the
+    cache. Row r is the last token of slot r's sequence; without lengths it is token r of slot 0's."""
     attend_prompt: Callable[[Tensor, Tensor, Tensor], Tensor]
     """From queries [B, H, M, D], keys and values [B, Hkv, M, D]; a token sees itself and what is before it."""
     attend_cache: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
     """From queries [B, H, 1, D], a cache of keys and one of values [B, Hkv, N, D], and how many of them each row sees."""
-    ready: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Does what comes before the first request, and undoes it."""
+    choose_first: Callable[[Tensor, Slots, Prompt], None]
+    """From scores [1, V] chooses the token behind a prompt."""
+    choose_next: Callable[[Tensor, Slots], None]
+    """From scores [slots, V] chooses the next token of each slot; sequences grow by it."""
+    rehearsing: Callable[[], AbstractContextManager[None]] | None = None
+    """Within it calls choose what calls like them will launch, and launch nothing; None where there is nothing to choose."""
 
 
-def make_backend(name: str, device: torch.device, manifests: Path = MANIFESTS, *, dim: int = 128) -> Backend:
-    """Return the backend ``nojit``, ``torch`` or ``jit``; the last one needs Triton, a compiler and the manifests.
-
-    What is made ready is for a model in bf16 with heads of width `dim`.
-    """
+def make_backend(name: str) -> Backend:
+    """Return the backend ``nojit``, ``torch`` or ``jit``, which runs from when `begin` has what it needs ready."""
     if name == "torch":
         return _torch()
-    if name == "nojit":
-        return replace(_nojit(), ready=lambda: preloaded(device, dim))
-    return replace(_nojit(), name="jit", ready=lambda: _jit(manifests, device))
+    return _nojit() if name == "nojit" else replace(_nojit(), name=name, rehearsing=None)
+
+
+def begin(
+    name: str, device: torch.device, manifests: Path = MANIFESTS, *, dim: int = 128
+) -> AbstractContextManager[object]:
+    """Begin what comes before a backend's first request: a model in bf16 with heads of width `dim` can be made meanwhile.
+
+    Args:
+        name: the backend's; ``jit`` needs Triton, a compiler and the manifests.
+        device: where the model runs.
+        manifests: of the shipped kernels.
+        dim: the width of heads.
+
+    Returns:
+        What waits for it when it is entered, and undoes it when it is left.
+    """
+    if name == "torch":
+        return nullcontext()
+    if name == "jit":
+        return _jit(manifests, device)
+    pool = ThreadPoolExecutor(1, "preload")
+    loading = pool.submit(preload, device, dim)
+    pool.shutdown(wait=False)
+    return _loaded(loading)
 
 
 def _torch() -> Backend:
-    def add_norm(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        total = x + residual
-        return functional.rms_norm(total, weight.shape, weight, EPS), total
-
-    def attend_cache(q: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
-        # heads that share keys stand as queries of one head: torch then need not repeat the keys
-        grouped = q.reshape(len(q), keys.shape[1], -1, q.shape[-1])
-        visible = torch.arange(keys.shape[2], device=q.device) < seen[:, None, None, None]
-        return functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=visible).reshape(q.shape)
-
     return Backend(
         name="torch",
         multiply=torch.mm,
-        norm=lambda x, weight: functional.rms_norm(x, weight.shape, weight, EPS),
-        add_norm=add_norm,
-        gate=lambda gate, up: functional.silu(gate) * up,
-        attend_prompt=lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True),
-        attend_cache=attend_cache,
+        norm=plain.rms_norm,
+        add_norm=plain.add_rms_norm,
+        gate=plain.swiglu,
+        embed=plain.embed,
+        placing=plain.placing,
+        attend_prompt=plain.attend_prompt,
+        attend_cache=plain.attend_cache,
+        choose_first=plain.choose_first,
+        choose_next=plain.choose_next,
     )
 
 
 def _nojit() -> Backend:
     # what serves with torch alone needs nothing of nojit's kernels
+    import own  # noqa: PLC0415
+    from nojit.kernels import library  # noqa: PLC0415
     from nojit.kernels.bmm import mm  # noqa: PLC0415
     from nojit.kernels.flash_attention import flash_attention  # noqa: PLC0415
     from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
@@ -87,11 +118,16 @@ def _nojit() -> Backend:
     return Backend(
         name="nojit",
         multiply=mm,
-        norm=lambda x, weight: rms_norm(x, weight, EPS),
-        add_norm=lambda x, residual, weight: add_rms_norm(x, residual, weight, EPS),
+        norm=lambda x, weight: rms_norm(x, weight, plain.EPS),
+        add_norm=lambda x, residual, weight: add_rms_norm(x, residual, weight, plain.EPS),
         gate=swiglu,
+        embed=own.embed,
+        placing=own.placing,
         attend_prompt=lambda q, k, v: flash_attention(q, k, v, is_causal=True),
-        attend_cache=lambda q, keys, values, seen: flex_decoding(q, keys, values, enable_gqa=True, kv_lens=seen),
+        attend_cache=lambda q, keys, values, lens: flex_decoding(q, keys, values, enable_gqa=True, kv_lens=lens),
+        choose_first=own.choose_first,
+        choose_next=own.choose_next,
+        rehearsing=library.rehearsal,
     )
 
 
@@ -106,14 +142,14 @@ def launched(dim: int) -> Mapping[str, Any]:
         "EPILOGUE": False,
         "SCORE_MOD": None,
         "PAGED": False,
+        "DIM": dim,
         "BLOCK_D": widths,
         "BLOCK_DV": widths,
     }
 
 
-@contextmanager
-def preloaded(device: torch.device, dim: int) -> Iterator[int]:
-    """Load the images that the model launches into the driver; give how many.
+def preload(device: torch.device, dim: int) -> int:
+    """Load the images that the model launches into the driver; return how many.
 
     Raises:
         KernelNotFoundError: no bundle at hand holds one of the kernels.
@@ -123,7 +159,21 @@ def preloaded(device: torch.device, dim: int) -> Iterator[int]:
 
     hopper = torch.cuda.get_device_capability(device)[0] == 9
     names = EVERYWHERE + (ON_HOPPER if hopper else ELSEWHERE)
-    yield sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
+    return sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
+
+
+@contextmanager
+def _loaded(loading: Future[int]) -> Iterator[int]:
+    """Wait for the images; give how many.
+
+    Raises:
+        RuntimeError: they cannot be loaded, and why.
+    """
+    try:
+        count = loading.result()
+    except Exception as error:
+        raise RuntimeError(f"the kernels of the model could not be loaded: {error}") from error
+    yield count
 
 
 def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:
@@ -131,4 +181,4 @@ def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:
     from nojit.kernels import library  # noqa: PLC0415 - as above
 
     major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
-    return library.override(JitKernels(manifests, 10 * major + minor), devices=frozenset({device.type}))
+    return library.override(JitKernels((manifests, HERE), 10 * major + minor), devices=frozenset({device.type}))

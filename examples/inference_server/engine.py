@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from model import Decoder
 
+SEEDS = 1 << 31
+"""Requests until draws repeat."""
 Update = int | Exception | None
 """A token; what ended a request; None after its last token."""
 
@@ -54,6 +56,7 @@ class Engine:
         self._slots: list[Request | None] = [None] * model.shape.slots
         self._wake = threading.Condition()
         self._stopping = False
+        self._begun = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @property
@@ -143,7 +146,9 @@ class Engine:
             if holder is None and (request := self._next()) is not None:
                 # it has its slot before anything can fail
                 self._slots[slot] = request
-                self._tell(slot, self.model.start(slot, request.prompt, request.temperature))
+                self._begun += 1
+                seed = self._begun % SEEDS
+                self._tell(slot, self.model.start(slot, request.prompt, request.temperature, seed))
 
     def _next(self) -> Request | None:
         with self._wake:

@@ -7,8 +7,9 @@ Tuned tables are not asked, and ints are as wide as Triton takes them to be, whi
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
@@ -30,10 +31,14 @@ ALIGNED_BYTES = 256
 
 
 class JitKernels:
-    """The kernels of a folder of manifests, for a device of compute capability ``arch / 10``."""
+    """The kernels of folders of manifests, for a device of compute capability ``arch / 10``.
 
-    def __init__(self, folder: Path, arch: int) -> None:
-        manifests = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
+    A source that is a file beside its manifest is imported by its name: Python must look for modules there.
+    """
+
+    def __init__(self, folders: Iterable[Path], arch: int) -> None:
+        paths = [path for folder in folders for path in sorted(folder.glob("*.toml"))]
+        manifests = [tomllib.loads(path.read_text(encoding="utf-8")) for path in paths]
         self._specs = {
             spec["name"]: (spec, manifest["bundle"]) for manifest in manifests for spec in manifest["kernel"]
         }
@@ -75,7 +80,7 @@ class JitKernel:
     def __init__(self, spec: Mapping[str, Any], arch: int) -> None:
         self._spec, self._arch = spec, arch
         module, _, name = spec["source"].partition(":")
-        function: Any = getattr(import_module(module), name)
+        function: Any = getattr(import_module(module.removesuffix(".py")), name)
         self._params: dict[str, str] = {
             name: spec["params"][name] for name in function.arg_names if name in spec["params"]
         }
@@ -90,11 +95,14 @@ class JitKernel:
             name: expr.parse(rule if isinstance(rule, str) else rule["expr"])
             for name, rule in spec.get("derived", {}).items()
         }
+        # numbers that no rule reads, a seed say, choose nothing but the widths of their types
+        read = set(re.findall(r"\w+", str([spec["grid"], spec["configs"], spec.get("derived"), spec.get("exclude")])))
+        self._read = tuple(name in read for name in self._params)
         self._known: dict[Any, Chosen] = {}
 
     def __call__(self, *args: Any, **constexprs: Any) -> None:
         """Launch over the manifest's grid."""
-        key = (tuple(map(_fact, args)), *constexprs.items())
+        key = (tuple(map(_fact, args, self._read)), *constexprs.items())
         chosen = self._known.get(key)
         if chosen is None:
             chosen = self._known[key] = self._choose(args, constexprs)
@@ -173,12 +181,14 @@ def _function(value: Any) -> Any:
     return getattr(import_module(module), name)
 
 
-def _fact(arg: Any) -> Any:
-    """Return what may decide how a call is launched."""
+def _fact(arg: Any, is_read: bool) -> Any:
+    """Return what may decide how a call is launched, of an argument that a rule reads or not."""
     base = arg.base if isinstance(arg, Described) else arg
     if isinstance(base, Tensor):
         return base.dtype, base.data_ptr() % ALIGNED_BYTES
-    return float if isinstance(arg, float) else (type(arg), arg)
+    if isinstance(arg, float):
+        return float
+    return type(arg), arg if is_read or not isinstance(arg, int) else _takes("i32", arg)
 
 
 def _seen(arg: Any) -> Any:

@@ -7,15 +7,17 @@ slot has come from the device: nothing waits for it, and every step launches the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
 from backends import Backend
+from slots import Prompt, Slots
 from torch import Tensor
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""From the number of a layer, queries, keys and values of new tokens to what queries get."""
+Attend = Callable[[int, Tensor], Tensor]
+"""From the number of a layer and heads of new tokens, queries, keys and values, to what queries get, [M, H, D]."""
 BASE = 10_000.0
 """Of rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
 COLDEST = 1e-4
@@ -64,7 +66,7 @@ class Decoder:
 
     Args:
         shape: its sizes.
-        backend: computes all but embeddings, rotary positions, and the choice of a token, which are torch's.
+        backend: computes everything.
         device: where it runs.
         dtype: of weights and cache.
         seed: what weights are drawn from.
@@ -82,10 +84,8 @@ class Decoder:
         self._cosines, self._sines = self._turns()
         cache = (one.layers, one.slots, one.kv_heads, one.context, one.dim)
         self._keys, self._values = (torch.zeros(cache, device=device, dtype=dtype) for _ in range(2))
-        self._rows = torch.arange(one.slots, device=device)
-        self._active, self._seen = (torch.zeros(one.slots, device=device, dtype=torch.int32) for _ in range(2))
-        self._tokens = torch.zeros(one.slots, device=device, dtype=torch.int64)
-        self._temperatures = torch.zeros(one.slots, device=device)
+        self._slots = Slots.empty(one.slots, device)
+        self._one = torch.ones((), device=device, dtype=torch.int32)
 
     def _matrix(self, inputs: int, outputs: int) -> Tensor:
         made = torch.randn(outputs, inputs, generator=self._random, device=self.device, dtype=self._dtype)
@@ -112,77 +112,75 @@ class Decoder:
         return angles.cos().to(self._dtype), angles.sin().to(self._dtype)
 
     @torch.inference_mode()
-    def start(self, slot: int, prompt: Sequence[int], temperature: float = 0.0) -> int:
+    def start(self, slot: int, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> int:
         """Read a prompt into a slot; return the token after it.
 
         Args:
             slot: one that no sequence is in.
             prompt: at least one token.
             temperature: what scores are divided by before a token is drawn; 0 takes the likeliest.
+            seed: what draws follow from, 32 bits; torch's do not.
         """
         length = len(prompt)
-        self._temperatures[slot] = temperature
-        tokens = torch.tensor(prompt, device=self.device)
+        tokens = torch.tensor(prompt, device=self.device, dtype=torch.int32)
+        place = self.backend.placing(self._cosines, self._sines, None)
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self._keys[layer, slot, :, :length] = k[0]
-            self._values[layer, slot, :, :length] = v[0]
-            return self.backend.attend_prompt(q, k, v)
+        def attend(layer: int, heads: Tensor) -> Tensor:
+            keys, values = (cache[layer, slot : slot + 1] for cache in (self._keys, self._values))
+            q = place(heads, keys, values).transpose(0, 1)[None]
+            mixed = self.backend.attend_prompt(q, keys[:, :, :length], values[:, :, :length])
+            return mixed[0].transpose(0, 1)
 
-        states = self._run(tokens, (1, length), self._cosines[:length], self._sines[:length], attend)
-        (token,) = chosen = self._choose(states[-1:], self._temperatures[slot : slot + 1])
-        self._tokens[slot : slot + 1] = chosen
-        self._seen[slot], self._active[slot] = length, 1
-        return int(token)
+        scores = self._scores(self._run(tokens, attend)[-1:])
+        warmth = max(temperature, COLDEST) if temperature else 0.0
+        self.backend.choose_first(scores, self._slots, Prompt(slot, length, warmth, seed))
+        return int(self._slots.tokens[slot])
 
     @torch.inference_mode()
     def step(self) -> list[int]:
         """Return the next token of each slot; what is said of slots without a sequence means nothing."""
-        positions = self._seen.long()
-        seen = self._seen + 1
+        slots = self._slots
+        place = self.backend.placing(self._cosines, self._sines, slots.lens)
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def attend(layer: int, heads: Tensor) -> Tensor:
             keys, values = self._keys[layer], self._values[layer]
-            keys[self._rows, :, positions], values[self._rows, :, positions] = k[:, :, 0], v[:, :, 0]
-            return self.backend.attend_cache(q, keys, values, seen)
+            q = place(heads, keys, values)[:, :, None]
+            return self.backend.attend_cache(q, keys, values, slots.lens)[:, :, 0]
 
-        cosines, sines = (turns[positions][:, None, None] for turns in (self._cosines, self._sines))
-        states = self._run(self._tokens, (self.shape.slots, 1), cosines, sines, attend)
-        self._tokens.copy_(self._choose(states, self._temperatures))
-        self._seen += self._active
-        tokens: list[int] = self._tokens.tolist()
+        self.backend.choose_next(self._scores(self._run(slots.tokens, attend)), slots)
+        tokens: list[int] = slots.tokens.tolist()
         return tokens
 
     def release(self, slot: int) -> None:
         """Let another sequence have a slot."""
-        self._seen[slot], self._active[slot] = 0, 0
+        self._slots.lens[slot].copy_(self._one)
 
-    def _run(self, tokens: Tensor, rows: tuple[int, int], cosines: Tensor, sines: Tensor, attend: Attend) -> Tensor:
-        """Return the last layer's states of `rows`: sequences, and tokens of each."""
-        one, run = self.shape, self.backend
-        total = self._words[tokens]
+    def rehearse(self, lengths: Iterable[int]) -> None:
+        """Have the kernels chosen that prompts of these lengths launch, and a step; the device is asked for memory alone."""
+        if self.backend.rehearsing is None:
+            return
+        # layers are alike
+        shallow = copy(self)
+        shallow._layers = self._layers[:1]  # noqa: SLF001 - its own
+        with self.backend.rehearsing():
+            for length in lengths:
+                shallow.start(0, [0] * length)
+            shallow.step()
+
+    def _run(self, tokens: Tensor, attend: Attend) -> Tensor:
+        """Return the last layer's states of tokens."""
+        one, run, rows = self.shape, self.backend, len(tokens)
+        total = run.embed(self._words, tokens)
         states = run.norm(total, self._layers[0].attention_norm)
         for number, layer in enumerate(self._layers):
-            heads = run.multiply(states, layer.qkv).view(*rows, -1, one.dim).transpose(1, 2)
-            qk, v = heads.split((one.heads + one.kv_heads, one.kv_heads), 1)
-            q, k = rotate(qk, cosines, sines).split((one.heads, one.kv_heads), 1)
-            mixed = attend(number, q, k, v).transpose(1, 2).reshape(len(tokens), -1)
+            heads = run.multiply(states, layer.qkv).view(rows, -1, one.dim)
+            mixed = attend(number, heads).reshape(rows, -1)
             states, total = run.add_norm(run.multiply(mixed, layer.out), total, layer.mlp_norm)
             gated = run.gate(*run.multiply(states, layer.gate_up).chunk(2, -1))
-            last = number + 1 == one.layers
+            last = number + 1 == len(self._layers)
             after = self._norm if last else self._layers[number + 1].attention_norm
             states, total = run.add_norm(run.multiply(gated, layer.down), total, after)
         return states
 
-    def _choose(self, states: Tensor, temperatures: Tensor) -> Tensor:
-        scores = self.backend.multiply(states, self._head).float()
-        # the largest of scores with Gumbel noise is a draw from their softmax
-        noise = torch.empty_like(scores).exponential_().log_()
-        drawn = scores / temperatures.clamp_min(COLDEST)[:, None] - noise
-        return torch.where(temperatures[:, None] > 0, drawn, scores).argmax(-1)
-
-
-def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Turn pairs of dimensions of [B, H, M, D] by angles of each position."""
-    one, other = x.chunk(2, -1)
-    return x * cosines + torch.cat((-other, one), -1) * sines
+    def _scores(self, states: Tensor) -> Tensor:
+        return self.backend.multiply(states, self._head)

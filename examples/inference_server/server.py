@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 import anyio.lowlevel
 import torch
 import uvicorn
-from backends import MANIFESTS, make_backend
+from backends import MANIFESTS, begin, make_backend
 from engine import BusyError, Engine, Request, Update
 from metrics import Launches, exposition
 from model import SMALL, Decoder, Shape
@@ -40,6 +41,8 @@ BODY_BYTES = 1 << 20
 FIELDS = {"prompt": None, "max_tokens": 16, "temperature": 0.0}
 """What a request may say, with what holds where it does not."""
 HOTTEST = 100.0
+REHEARSED = tuple(1 << power for power in range(4, 13))
+"""Lengths of prompts whose kernels are chosen before the first request."""
 
 
 class RefusedError(Exception):
@@ -115,12 +118,23 @@ class Server:
 
     Args:
         engine: makes the tokens.
+        begun: what was begun for it, and is waited for before it is ready.
         launches: counts launches for the metrics, if they are to be counted.
+        rehearsed: lengths of prompts whose kernels are chosen before the first request.
         warm: tokens of a prompt that is answered before the first request; 0 for none.
     """
 
-    def __init__(self, engine: Engine, launches: Launches | None = None, warm: int = 0) -> None:
-        self._engine, self._launches, self._warm = engine, launches, warm
+    def __init__(
+        self,
+        engine: Engine,
+        begun: AbstractContextManager[object] | None = None,
+        launches: Launches | None = None,
+        *,
+        rehearsed: Sequence[int] = (),
+        warm: int = 0,
+    ) -> None:
+        self._engine, self._begun, self._launches = engine, begun or nullcontext(), launches
+        self._rehearsed, self._warm = rehearsed, warm
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -135,7 +149,9 @@ class Server:
     async def _serving(self, app: Starlette) -> AsyncIterator[None]:
         # loads what streaming a response needs, which would else keep the first one waiting
         await anyio.lowlevel.checkpoint()
-        with self._engine.model.backend.ready():
+        with self._begun:
+            model = self._engine.model
+            model.rehearse(length for length in self._rehearsed if length <= model.shape.context)
             self._engine.start()
             try:
                 if self._warm:
@@ -232,7 +248,17 @@ def main() -> None:
     parser.add_argument(
         "--warm", type=int, default=0, help="answer a prompt of so many tokens before the first request"
     )
+    parser.add_argument(
+        "--rehearse",
+        type=int,
+        nargs="*",
+        metavar="TOKENS",
+        default=REHEARSED,
+        help="choose the kernels for prompts of these lengths before the first request; by default %(default)s",
+    )
     given = parser.parse_args()
+    # what stays is no garbage: to search torch's modules for some takes a tenth of a second, and a request would wait for it
+    gc.freeze()
     if given.forbid_triton:
         sys.modules["triton"] = None  # type: ignore[assignment]
     if given.bundles:
@@ -240,8 +266,11 @@ def main() -> None:
     device = torch.device(given.device)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     shape = SMALL if given.small else Shape()
-    model = Decoder(shape, make_backend(given.backend, device, given.manifests, dim=shape.dim), device, dtype)
-    server = Server(Engine(model, given.queue), Launches() if given.count_launches else None, given.warm)
+    begun = begin(given.backend, device, given.manifests, dim=shape.dim)
+    model = Decoder(shape, make_backend(given.backend), device, dtype)
+    launches = Launches() if given.count_launches else None
+    server = Server(Engine(model, given.queue), begun, launches, rehearsed=given.rehearse, warm=given.warm)
+    gc.freeze()
     uvicorn.run(server.app(), host=given.host, port=given.port, log_level="warning")
 
 

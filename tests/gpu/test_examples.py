@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from nojit import runtime
+from nojit.kernels import library
 
 from tests.gpu.conftest import ROOT
+from tests.gpu.replay import build_here
 
 torch = pytest.importorskip("torch")
+SERVER = ROOT / "examples/inference_server"
 
 
 def test_two_transformers_train_as_with_torch(device, bundle_folder):
@@ -28,26 +34,40 @@ def test_two_transformers_train_as_with_torch(device, bundle_folder):
     assert ran.stdout.count("nojit") == ran.stdout.count("torch, fp32") == 2
 
 
-def test_a_language_models_server_answers_as_with_torch(device, bundle_folder, monkeypatch):
+@pytest.fixture(scope="module")
+def server_bundles(device, bundle_folder, tmp_path_factory) -> str:
+    """The bundles under test, and one of the serving example's own kernels, built with the Triton at hand."""
+    major, minor = torch.cuda.get_device_capability()
+    own = build_here([SERVER / "decoder.toml"], f"sm_{major}{minor}", tmp_path_factory.mktemp("server"))
+    return os.pathsep.join([str(bundle_folder), str(own)])
+
+
+@pytest.fixture
+def server(device, server_bundles, monkeypatch) -> Iterator[SimpleNamespace]:
+    """The modules of the serving example, with its bundles at hand."""
+    monkeypatch.syspath_prepend(SERVER)
+    monkeypatch.setenv("NOJIT_BUNDLES", server_bundles)
+    with library.override(library._from_bundles, devices=frozenset({"cuda"})):
+        yield SimpleNamespace(backends=import_module("backends"), model=import_module("model"))
+    for name in ("backends", "model", "own", "plain", "slots"):
+        sys.modules.pop(name, None)
+
+
+def test_a_language_models_server_answers_as_with_torch(device, server):
     """The model of the serving example, in bf16: the scores of a prompt's and of a later token, and no late loads."""
-    monkeypatch.syspath_prepend(ROOT / "examples/inference_server")
-    monkeypatch.setenv("NOJIT_BUNDLES", str(bundle_folder))
-    backends, model = import_module("backends"), import_module("model")
-    for name in ("backends", "model"):
-        monkeypatch.delitem(sys.modules, name)
-    shape = model.Shape(layers=3, context=1024)
+    shape = server.model.Shape(layers=3, context=1024)
     scores: dict[str, list[torch.Tensor]] = {}
     for name in ("torch", "nojit"):
-        backend = backends.make_backend(name, device)
+        backend = server.backends.make_backend(name)
         made = scores[name] = []
         spied = replace(backend, multiply=partial(_noting, backend.multiply, made, shape.vocabulary))
-        with backend.ready():
+        with server.backends.begin(name, device):
             loaded = runtime.counters().loaded
-            decoder = model.Decoder(shape, spied, device, torch.bfloat16)
+            decoder = server.model.Decoder(shape, spied, device, torch.bfloat16)
             for slot, length in enumerate((512, 1, 37, 800)):
                 decoder.start(slot, [token * 7 % 31_000 for token in range(length)])
             # the same tokens next, though rounding may have chosen others
-            decoder._tokens.fill_(5)
+            decoder._slots.tokens.fill_(5)
             decoder.step()
             assert runtime.counters().loaded == loaded
     assert len(scores["nojit"]) == 5
@@ -57,6 +77,37 @@ def test_a_language_models_server_answers_as_with_torch(device, bundle_folder, m
         assert float((ours - theirs).norm() / theirs.norm()) < 0.03
 
 
+def test_a_rehearsed_request_meets_nothing_for_the_first_time(device, server):
+    shape = server.model.Shape(layers=3, context=1024)
+    prompt = [token * 7 % 31_000 for token in range(512)]
+    with server.backends.begin("nojit", device):
+        decoder, plain = (
+            server.model.Decoder(shape, server.backends.make_backend("nojit"), device, torch.bfloat16) for _ in range(2)
+        )
+        decoder.rehearse([512])
+        assert decoder._slots.lens.tolist() == [1] * shape.slots
+        planned = runtime.counters().planned
+        made = [decoder.start(1, prompt, 0.7, seed=3), decoder.step()[1], decoder.step()[1]]
+        assert runtime.counters().planned == planned
+        assert [plain.start(1, prompt, 0.7, seed=3), plain.step()[1], plain.step()[1]] == made
+        decoder.release(1)
+        assert decoder._slots.lens.tolist() == [1] * shape.slots
+
+
+def test_a_request_launches_no_kernel_of_torchs(device, server):
+    shape = server.model.Shape(layers=2, context=1024)
+    with server.backends.begin("nojit", device):
+        decoder = server.model.Decoder(shape, server.backends.make_backend("nojit"), device, torch.bfloat16)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+            decoder.start(0, list(range(1, 300)), 0.5)
+            decoder.step()
+            decoder.release(0)
+            torch.cuda.synchronize()
+    ran = {event.name for event in profiled.events() if event.device_type == torch.autograd.DeviceType.CUDA}
+    assert not [name for name in ran if "at::" in name or "cutlass" in name], ran
+
+
 def _noting(multiply, made, width, x, w):
     product = multiply(x, w)
     if w.shape[1] == width:
@@ -64,13 +115,24 @@ def _noting(multiply, made, width, x, w):
     return product
 
 
-def test_the_servers_client_measures_each_way(device, bundle_folder, tmp_path):
+def test_the_servers_client_measures_each_way(device, server_bundles, tmp_path):
     """Whether bars are kept is the benchmark's to say: this is about what runs."""
     pytest.importorskip("uvicorn")
     pytest.importorskip("starlette")
-    words = ["--bundles", bundle_folder, "--ways", "nojit;torch", "--rounds", "1", "--requests", "3", "--out", tmp_path]
+    words = [
+        "--bundles",
+        server_bundles,
+        "--ways",
+        "nojit;torch",
+        "--rounds",
+        "1",
+        "--requests",
+        "3",
+        "--out",
+        tmp_path,
+    ]
     ran = subprocess.run(
-        [sys.executable, ROOT / "examples/inference_server/client.py", *words],
+        [sys.executable, SERVER / "client.py", *words],
         capture_output=True,
         text=True,
         check=False,

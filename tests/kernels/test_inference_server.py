@@ -9,6 +9,7 @@ import queue
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection
@@ -19,12 +20,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from nojit import runtime
+from nojit.kernels import library, maps
+
+from tests.kernels.interpreter import Interpreter
 
 pytest.importorskip("uvicorn")
 testclient = pytest.importorskip("starlette.testclient")
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples/inference_server"
-MODULES = ("backends", "client", "engine", "metrics", "model", "server")
+MODULES = ("backends", "client", "engine", "metrics", "model", "own", "plain", "server", "slots")
 CPU = torch.device("cpu")
 PROMPTS = ([5, 9, 200, 17, 3], [1], list(range(60)))
 
@@ -38,13 +42,29 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
         sys.modules.pop(name, None)
 
 
+@pytest.fixture(scope="module")
+def own_kernels() -> Iterator[Interpreter]:
+    """The process in which the example's own kernels are interpreted."""
+    interpreter = Interpreter(FOLDER)
+    yield interpreter
+    interpreter.close()
+
+
+@pytest.fixture
+def interpreted(interpreter: Interpreter, own_kernels: Interpreter, example: SimpleNamespace) -> Iterator[None]:
+    """Have the model take nojit's kernels and its own from interpreters."""
+    own = example.backends.OWN
+    with library.override(lambda name: (own_kernels if name in own else interpreter)(name)):
+        yield
+
+
 def make_model(example, backend="torch"):
-    return example.model.Decoder(example.model.SMALL, example.backends.make_backend(backend, CPU), CPU, torch.float32)
+    return example.model.Decoder(example.model.SMALL, example.backends.make_backend(backend), CPU, torch.float32)
 
 
-def answer(model, prompts, steps):
+def answer(model, prompts, steps, temperature=0.0):
     """Return the tokens that each prompt is answered with, side by side."""
-    tokens = [[model.start(slot, prompt)] for slot, prompt in enumerate(prompts)]
+    tokens = [[model.start(slot, prompt, temperature, seed=slot)] for slot, prompt in enumerate(prompts)]
     for _ in range(steps):
         for made, token in zip(tokens, model.step(), strict=False):
             made.append(token)
@@ -74,35 +94,130 @@ def test_a_slot_that_was_released_is_as_new(example):
     assert answer(model, PROMPTS[::-1], steps=3) == answer(make_model(example), PROMPTS[::-1], steps=3)
 
 
-def test_a_temperature_draws_from_the_softmax_of_its_own_row(example):
-    model = make_model(example)
-    model._head = torch.eye(64)
-    states = torch.full((3000, 64), -1e9)
-    states[:, 3], states[:, 7] = 0.0, 2.0
-    drawn = model._choose(states, torch.full((3000,), 2.0))
-    assert float((drawn == 7).float().mean()) == pytest.approx(0.731, abs=0.04)
-    assert set(drawn.tolist()) == {3, 7}
-    assert (model._choose(states, torch.zeros(3000)) == 7).all()
-
-
 @pytest.mark.usefixtures("interpreted")
 def test_nojits_kernels_answer_as_torch_does(example):
     prompts = [prompt[:9] for prompt in PROMPTS]
     assert answer(make_model(example, "nojit"), prompts, 2) == answer(make_model(example), prompts, 2)
 
 
+@pytest.mark.usefixtures("interpreted")
+def test_draws_follow_from_the_seed_whatever_runs_beside(example):
+    prompts = [prompt[:2] for prompt in PROMPTS]
+    drawn = answer(make_model(example, "nojit"), prompts, 1, temperature=8.0)
+    assert drawn != answer(make_model(example, "nojit"), prompts, 1)
+    model = make_model(example, "nojit")
+    assert [model.start(2, prompts[1], 8.0, seed=1), model.step()[2]] == drawn[1]
+    # what is read anew is drawn anew alike
+    assert model.start(0, [*prompts[1], drawn[1][0]], 8.0, seed=1) == drawn[1][1]
+    assert model.start(0, prompts[1], 8.0, seed=4) != drawn[1][0]
+
+
+# -- its own kernels --------------------------------------------------------------------------------------------------
+
+
+def slots_at(example, lens, temperatures, seeds):
+    slots = example.slots.Slots.empty(len(lens), CPU)
+    for held, given in ((slots.lens, lens), (slots.temperatures, temperatures), (slots.seeds, seeds)):
+        held.copy_(torch.tensor(given))
+    return slots
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("width", [96, 2000])
+def test_rows_are_those_of_the_tokens(width, example):
+    words, tokens = torch.randn(40, width), torch.tensor([7, 0, 39, 7], dtype=torch.int32)
+    assert torch.equal(example.own.embed(words, tokens), words[tokens])
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("own", "shared", "dim"), [(4, 2, 16), (16, 4, 128), (1, 1, 64), (7, 1, 16)])
+@pytest.mark.parametrize("lens", [None, [5, 1, 20]])
+def test_heads_are_turned_and_kept_as_by_torch(lens, own, shared, dim, example):
+    heads, turns = torch.randn(3, own + 2 * shared, dim), [torch.randn(20, dim // 2).repeat(1, 2) for _ in range(2)]
+    lengths = None if lens is None else torch.tensor(lens, dtype=torch.int32)
+    found = []
+    for placing in (example.own.placing, example.plain.placing):
+        caches = [torch.zeros(3, shared, 20, dim) for _ in range(2)]
+        found.append((placing(*turns, lengths)(heads.clone(), *caches), *caches))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_heads_of_bf16_are_rounded_once(example):
+    heads = torch.randn(2, 6, 16, dtype=torch.bfloat16)
+    turns = [torch.randn(4, 8).repeat(1, 2).bfloat16() for _ in range(2)]
+    caches = [torch.zeros(1, 2, 4, 16, dtype=torch.bfloat16) for _ in range(2)]
+    wide = [torch.zeros(1, 2, 4, 16) for _ in range(2)]
+    expected = example.plain.placing(*(each.float() for each in turns), None)(heads.float(), *wide)
+    q = example.own.placing(*turns, None)(heads, *caches)
+    for ours, exact in ((q, expected), *zip(caches, wide, strict=True)):
+        torch.testing.assert_close(ours, exact.bfloat16(), rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("vocabulary", [300, 8192, 20_000])
+def test_the_likeliest_token_is_the_first_of_the_best(vocabulary, example):
+    scores = torch.randn(3, vocabulary, dtype=torch.bfloat16)
+    scores[0, [vocabulary - 1, 5]] = 99.0
+    scores[1, vocabulary - 1] = 99.0
+    # what is no number is none of them, even where there is nothing else
+    scores[2] = torch.nan
+    slots = slots_at(example, [4, 1, 9], [0.0] * 3, [1, 2, 3])
+    example.own.choose_next(scores, slots)
+    assert slots.tokens.tolist() == [5, vocabulary - 1, 0]
+    assert slots.lens.tolist() == [5, 1, 10]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_first_token_has_its_sequence_begin(example):
+    slots = slots_at(example, [4, 1, 9], [0.0] * 3, [1, 2, 3])
+    scores = torch.randn(1, 300)
+    example.own.choose_first(scores, slots, example.slots.Prompt(1, 17, 0.5, 40))
+    assert slots.lens.tolist() == [4, 18, 9]
+    assert slots.temperatures.tolist() == [0.0, 0.5, 0.0]
+    assert slots.seeds.tolist() == [1, 40, 3]
+    first = int(slots.tokens[1])
+    # a step that stands where the prompt ended draws the same
+    slots.lens[1] = 17
+    example.own.choose_next(scores.repeat(3, 1), slots)
+    assert int(slots.tokens[1]) == first
+
+
+@pytest.mark.parametrize("backend", ["torch", "nojit"])
+@pytest.mark.usefixtures("interpreted")
+def test_a_temperature_draws_from_the_softmax_of_its_own_row(backend, example):
+    rows = 500
+    scores = torch.full((rows, 64), -1e9)
+    scores[:, 3], scores[:, 7] = 0.0, 2.0
+    choose = example.backends.make_backend(backend).choose_next
+    slots = slots_at(example, [5] * rows, [2.0] * rows, range(rows))
+    choose(scores, slots)
+    assert float((slots.tokens == 7).float().mean()) == pytest.approx(0.731, abs=0.08)
+    assert set(slots.tokens.tolist()) == {3, 7}
+    # and so it is along a sequence, whose seed stays
+    along = slots_at(example, range(2, rows + 2), [2.0] * rows, [11] * rows)
+    choose(scores, along)
+    assert float((along.tokens == 7).float().mean()) == pytest.approx(0.731, abs=0.08)
+    cold = slots_at(example, [5] * rows, [0.0] * rows, range(rows))
+    choose(scores, cold)
+    assert (cold.tokens == 7).all()
+
+
+# -- processes without Triton, and with its JIT ------------------------------------------------------------------------
+
+
 CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from backends import make_backend
+from backends import begin, make_backend
 from model import SMALL, Decoder
 
 cpu, made = torch.device("cpu"), []
 for name in ("torch", "jit"):
-    backend = make_backend(name, cpu)
-    with backend.ready():
-        model = Decoder(SMALL, backend, cpu, torch.float32)
+    with begin(name, cpu):
+        model = Decoder(SMALL, make_backend(name), cpu, torch.float32)
         made.append([model.start(0, [5, 9, 200, 17]), model.start(2, [7]), *model.step()[::2], *model.step()[::2]])
 assert made[0] == made[1], made
 """
@@ -120,14 +235,14 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from types import SimpleNamespace
 import torch
-from backends import EVERYWHERE, MANIFESTS, ON_HOPPER, launched, make_backend
+from backends import EVERYWHERE, HERE, MANIFESTS, ON_HOPPER, launched, make_backend
 from jit import JitKernels, triton_arguments
 from model import Decoder, Shape
 from nojit.kernels import library, maps
 
 facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
 maps.has_maps, maps._facts = lambda device: True, lambda device: facts
-kernels, asked = JitKernels(MANIFESTS, 90), set()
+kernels, asked = JitKernels((MANIFESTS, HERE), 90), set()
 shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
 loaded = launched(shape.dim)
 
@@ -146,7 +261,7 @@ def provide(name):
     return launch
 
 with library.override(provide):
-    model = Decoder(shape, make_backend("nojit", torch.device("cpu")), torch.device("cpu"), torch.bfloat16)
+    model = Decoder(shape, make_backend("nojit"), torch.device("cpu"), torch.bfloat16)
     for length in (1, 17, 512):
         model.start(0, [1] * length)
         model.step()
@@ -175,7 +290,7 @@ def provide(name):
     return lambda *args, **constexprs: None
 
 with library.override(provide):
-    model = Decoder(SMALL, make_backend("nojit", cpu), cpu, torch.float32)
+    model = Decoder(SMALL, make_backend("nojit"), cpu, torch.float32)
     for prompt in ([1], [1, 2, 3]):
         model.start(0, prompt)
         model.step()
@@ -187,6 +302,140 @@ assert not [name for name in sys.modules if name.startswith("triton.")]
 
 def test_serving_from_a_bundle_imports_no_triton_and_launches_what_is_preloaded():
     subprocess.run([sys.executable, "-c", NO_TRITON, FOLDER], check=True, timeout=120)
+
+
+ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty"}
+VIEWS = {"as_strided", "chunk", "narrow", "reshape", "select", "slice", "split", "transpose", "unsqueeze", "view"}
+TO_AND_FROM_THE_HOST = {"_local_scalar_dense", "_to_copy", "copy_", "detach_", "item", "lift_fresh", "to"}
+OF_NUMBERS = {"resolve_conj", "resolve_neg"}
+
+
+@pytest.mark.parametrize("over_maps", [False, True])
+def test_a_request_launches_no_kernel_of_torchs(over_maps, example, monkeypatch):
+    facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
+    if over_maps:
+        monkeypatch.setattr(maps, "has_maps", lambda _: True)
+        monkeypatch.setattr(maps, "_facts", lambda _: facts)
+    shape = example.model.Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=1024)
+    asked = set()
+    with library.override(lambda name: lambda *_, **__: asked.add(name)):
+        model = example.model.Decoder(shape, example.backends.make_backend("nojit"), CPU, torch.bfloat16)
+        for length in (1, 17, 512):
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
+                model.start(0, [1] * length, 0.5)
+                model.step()
+                model.release(0)
+            called = {event.key.removeprefix("aten::") for event in profiled.key_averages() if "aten::" in event.key}
+            assert called <= ALLOCATIONS | VIEWS | TO_AND_FROM_THE_HOST | OF_NUMBERS
+    assert ("flash_attention_fwd_sm90" in asked) == over_maps
+
+
+class Counted:
+    """A kernel that counts what it is asked for."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+
+    def __call__(self, *_: object, **__: object) -> None:
+        self._counts["launched"] += 1
+
+    def warmup(self, *_: object, **__: object) -> None:
+        self._counts["chosen"] += 1
+
+
+def test_a_rehearsal_chooses_all_that_a_request_launches(example):
+    counts: Counter[str] = Counter()
+    with library.override(lambda _: Counted(counts)):
+        model = make_model(example, "nojit")
+        model.rehearse([5])
+        assert counts["launched"] == 0
+        chosen = counts["chosen"]
+        model.start(1, [1] * 5)
+        model.step()
+        # the rehearsal passes one layer
+        assert chosen < counts["launched"] < 2 * chosen
+        assert counts["chosen"] == chosen
+    assert model._slots.lens.tolist() == [1, 1, 1]
+
+
+def test_who_has_nothing_to_choose_rehearses_nothing(example, monkeypatch):
+    model = make_model(example)
+    monkeypatch.setattr(example.model.Decoder, "start", None)
+    model.rehearse([5])
+    assert example.backends.make_backend("jit").rehearsing is None
+
+
+@pytest.mark.slow
+@pytest.mark.triton
+def test_a_bundle_of_its_own_kernels_serves_it_with_every_hint(example, tmp_path):
+    words = ["--arch", "sm_90", "--out", tmp_path, "--cache-dir", tmp_path / "cache", "-q"]
+    build = [sys.executable, "-m", "nojit.aot.cli", "build", FOLDER / "decoder.toml", *words]
+    subprocess.run(build, check=True, timeout=300)
+    report = json.loads(next(tmp_path.glob("*.report.json")).read_text())
+    assert {variant["spill_bytes"] for variant in report["variants"]} == {0}
+    bundle, asked = runtime.load(tmp_path), set()
+
+    def provide(name):
+        def launch(*args, **constexprs):
+            if name in bundle.kernels:
+                chosen = bundle.kernel(name).explain(*args, arch="sm_90", **constexprs).chosen
+                asked.add((name, ":16" in chosen))
+
+        return launch
+
+    shape = example.model.Shape(layers=1, context=128)
+    with library.override(provide):
+        model = example.model.Decoder(shape, example.backends.make_backend("nojit"), CPU, torch.bfloat16)
+        model.start(3, [1] * 5, 0.5, seed=7)
+        model.step()
+    assert asked == {(name, True) for name in example.backends.OWN}
+
+
+# -- what begins beside the model --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def preloading(example, monkeypatch):
+    """What a preload does: waits to be let go, and then raises an error if there is one."""
+    held = SimpleNamespace(go=threading.Event(), error=None)
+
+    def preload(_device, _dim):
+        assert held.go.wait(30)
+        if held.error:
+            raise held.error
+        return 75
+
+    monkeypatch.setattr(example.backends, "preload", preload)
+    return held
+
+
+def test_images_are_loaded_beside_whatever_else_is_done(example, preloading):
+    begun = example.backends.begin("nojit", CPU)
+    # the thread waits for this one
+    preloading.go.set()
+    with begun as count:
+        assert count == 75
+
+
+def test_a_server_without_its_kernels_does_not_start(example, engine, preloading):
+    preloading.error = library.KernelNotFoundError("expected a bundle that holds the kernel", got="none with 'bmm'")
+    begun = example.backends.begin("nojit", CPU)
+    preloading.go.set()
+    with (
+        pytest.raises(
+            RuntimeError, match=r"the kernels of the model could not be loaded: .*got none with 'bmm'"
+        ) as why,
+        testclient.TestClient(example.server.Server(engine, begun).app()),
+    ):
+        pytest.fail("it started")
+    assert why.value.__cause__ is preloading.error
+    assert not engine.alive
+
+
+def test_torch_has_nothing_to_begin(example, preloading):
+    preloading.error = AssertionError("it was asked for")
+    with example.backends.begin("torch", CPU) as begun:
+        assert begun is None
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
