@@ -9,6 +9,7 @@ files are counted in the end. ``jit, warm cache`` starts where ``jit, cold cache
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import shlex
@@ -26,6 +27,7 @@ from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
 
+from nojit import kernels, runtime
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
 
 SERVER = Path(__file__).with_name("server.py")
@@ -94,6 +96,7 @@ def serving(way: str, given: argparse.Namespace, place: Path) -> Iterator[tuple[
     words = [*shlex.split(given.wrap), sys.executable, str(SERVER), f"--backend={WAYS[way]}", f"--port={port}"]
     words += [f"--device={given.device}", f"--warm={given.warm}", *(["--small"] if given.small else [])]
     words += [f"--bundles={given.bundles}"] if given.bundles else []
+    words += ["--rehearse"] if given.no_rehearsal else []
     homes = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME", "CUDA_CACHE_PATH", "TORCHINDUCTOR_CACHE_DIR")
     environment = {**os.environ, **dict.fromkeys(homes, str(place)), "PYTHONDONTWRITEBYTECODE": "1"}
     # packages of the user are where they were
@@ -137,6 +140,12 @@ def measure(way: str, given: argparse.Namespace, place: Path) -> Figures:
     steady, tokens = [first for first, _ in later], [each for _, after in later for each in after]
     files = sum(path.is_file() for path in set(place.rglob("*")) - before)
     return Figures(way, ready_ms, first_ms, *percentiles(steady), *percentiles(tokens), files)
+
+
+def compile_bytecode() -> None:
+    """Compile the modules of nojit and of the example, as pip does with what it installs: servers here write nothing."""
+    for folder in (*kernels.__path__, *runtime.__path__, SERVER.parent):
+        compileall.compile_dir(folder, quiet=2)
 
 
 def percentiles(times: list[float]) -> tuple[float, float]:
@@ -187,6 +196,7 @@ def main() -> int:
     parser.add_argument(
         "--warm", type=int, default=0, help="tokens of a prompt that servers answer before they are ready"
     )
+    parser.add_argument("--no-rehearsal", action="store_true", help="have the first request choose its kernels")
     parser.add_argument("--wrap", default="", help="a command that runs the server's: bwrap and its words, say")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -195,6 +205,7 @@ def main() -> int:
         parser.error(f"--ways: expected {'; '.join(WAYS)}, got {'; '.join(wrong)}")
     if WARM in asked and COLD not in asked:
         parser.error(f"--ways: {WARM!r} needs {COLD!r}, which fills the cache")
+    compile_bytecode()
     # the cold cache's first
     rounds: dict[str, list[Figures]] = {way: [] for way in WAYS if way in asked}
     for _ in range(given.rounds):

@@ -695,6 +695,14 @@ def test_each_start_counts_as_much_as_the_others(example):
     assert "First token of the first request" in picture
 
 
+def test_bytecode_is_there_before_anything_is_measured(example, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(example.client.compileall, "compile_dir", lambda folder, **_: compiled.append(Path(folder)))
+    example.client.compile_bytecode()
+    assert {(folder / "__init__.py").is_file() or folder == FOLDER for folder in compiled} == {True}
+    assert len(compiled) == 3
+
+
 @pytest.mark.parametrize("ways", ["jit, warm cache", "nojit,torch"])
 def test_ways_that_say_nothing_are_refused(ways, example, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["client.py", "--ways", ways])
@@ -720,7 +728,7 @@ def read(port: int, path: str) -> str:
 
 @pytest.mark.slow
 def test_a_server_notices_who_goes_away_and_is_measured(example, tmp_path):
-    given = argparse.Namespace(device="cpu", small=True, bundles=None, wrap="", warm=4)
+    given = argparse.Namespace(device="cpu", small=True, bundles=None, wrap="", warm=4, no_rehearsal=True)
     with example.client.serving("torch", given, tmp_path) as (port, ready_ms):
         with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as gone:
             gone.request("POST", "/generate", json.dumps({"prompt": [1], "max_tokens": 120}))
