@@ -99,7 +99,7 @@ def test_a_request_launches_no_kernel_of_torchs(device, server):
     with server.backends.begin("nojit", device):
         decoder = server.model.Decoder(shape, server.backends.make_backend("nojit"), device, torch.bfloat16)
         torch.cuda.synchronize()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as profiled:
             decoder.start(0, list(range(1, 300)), 0.5)
             decoder.step()
             decoder.release(0)
