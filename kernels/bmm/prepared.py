@@ -199,8 +199,12 @@ class _Whole:
             of_out = Mapped((splits, batch, rows, cols), strides, turned=False, step=1)
         flags = {"TRANS_A": of_a.turned, "TRANS_B": of_b.turned}
         element_bytes = FP32_BYTES if splits > 1 else self.a.element_size()
-        panel, finished = PANEL_BYTES // element_bytes, self.finished and splits == 1
-        named = {**flags, "PANEL": panel, "EPILOGUE": finished, "ROWS": copied_rows(rows, whole=of_a.turned)}
+        named = {
+            **flags,
+            "PANEL": PANEL_BYTES // element_bytes,
+            "EPILOGUE": self.finished and splits == 1,
+            "ROWS": copied_rows(rows, whole=of_a.turned or library.is_batch_invariant()),
+        }
         sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         return self._prepared("bmm_sm90", (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 

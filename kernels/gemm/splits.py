@@ -36,6 +36,7 @@ def padded_width(cols: int) -> int:
 def copied_rows(rows: int, *, whole: bool) -> int:
     """Choose how many rows of the left operand a copy takes: those behind the last one would take as long as others.
 
-    `whole` says that there is no choice, as of an operand that is described as its transpose: its rows lie across.
+    `whole` says that there is no choice: for an operand that is described as its transpose, whose rows lie across, and where
+    nothing may depend on the batch.
     """
     return next((few for few in FEW if rows <= few and not whole), TILE)

@@ -212,7 +212,7 @@ class _Whole:
             "FAST": self.fast and kind == "ends",
             "SCALES": kind,
             "PANEL": PANEL_BYTES // element_bytes,
-            "ROWS": copied_rows(rows, whole=formats != {torch.float8_e4m3fn}),
+            "ROWS": copied_rows(rows, whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant()),
         }
         numbers = (*self.sizes, splits, self.processors, self._has_bias, a_span, *strides)
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
