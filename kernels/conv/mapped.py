@@ -19,7 +19,7 @@ from nojit.kernels.maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.memos import Recording, new_contiguous
 from torch import Tensor
 
-__all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad"]
+__all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
 
 PANEL_BYTES: Final = 128
 """The width of what the kernels store at once."""
@@ -32,6 +32,14 @@ STEP: Final = 8
 """How far apart a copy takes them at most."""
 USED: Final = 0.6
 """The least share of the channels that are copied which there must be; kernels over pointers waste fewer."""
+SHARED_TAPS: Final = 3
+"""How high weights are whose taps share what is copied."""
+STRIP: Final = 3
+"""How many boxes of such a tile lie one below the other."""
+NARROW: Final = 64
+"""Up to how many channels of the result sharing them is faster."""
+WASTE: Final = 1.15
+"""And up to how many times the positions that other boxes have."""
 
 Four = tuple[int, int, int, int]
 MapsRun = Callable[[Tensor], bool]
@@ -51,19 +59,20 @@ class Boxes(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def boxes_of(positions: Four, apart: Four, most_images: int = ROWS) -> Boxes:
+def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: int = ROWS) -> Boxes:
     """Choose the boxes of 64 positions that waste the fewest behind the edges; of equals, those that are wide and high.
 
     Args:
         positions: of the result.
         apart: how far apart those that meet neighbours lie in the input: a copy reaches so much farther.
         most_images: how many images a box may be of.
+        most_rows: how high it may be.
     """
     sides = [1 << bit for bit in range(ROWS.bit_length())]
     found = []
     for n in sides[: most_images.bit_length()]:
         for d in sides:
-            for h in sides:
+            for h in sides[: most_rows.bit_length()]:
                 if n * d * h > ROWS:
                     break
                 sizes = (n, d, h, ROWS // (n * d * h))
@@ -127,6 +136,52 @@ def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
     return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
 
 
+def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
+    """Choose boxes of one height, if a sum is to be computed by tiles of several, one below the other; else None.
+
+    Args:
+        one: the sum.
+        rows: how many its best boxes come to.
+        count: the device's processors.
+    """
+    own, height = one.sweep, one.sweep.out[1]
+    if one.groups > 1 or own.mul != (1, 1, 1) or own.taps[1] != SHARED_TAPS or abs(own.step[1]) != 1:
+        return None
+    if one.n_len > NARROW:
+        return None
+    invariant = library.is_batch_invariant()
+    # sums are added up in another order: which one must not depend on the batch where that is asked for
+    positions = (ROWS if invariant else one.batch, *own.out)
+    best = boxes_of(positions, (1, 1, 1, 1)).rows if invariant else rows
+    boxes = boxes_of(positions, (1, 1, 1, 1), most_rows=1)
+    whole = boxes.rows // height * -(-height // STRIP) * STRIP
+    if whole > WASTE * best or (not invariant and whole < STRIP * ROWS * count):
+        return None
+    return boxes_of((one.batch, *own.out), (1, 1, 1, 1), most_rows=1)
+
+
+def _launch_strips(
+    recording: Recording, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+) -> None:
+    """Launch a sum by tiles of boxes one below the other."""
+    own, unit = one.sweep, (*boxes.sizes, ROWS)
+    recording.launch(
+        "conv_halo_sm90",
+        _describe(x, unit),
+        _describe(_weight_of(recording, w)),
+        _describe(out, unit),
+        x if bias is None else bias,
+        *(own.out[1], one.c_len, one.n_len),
+        *(boxes.counts[0], boxes.counts[1], boxes.counts[3]),
+        *(boxes.sizes[0], boxes.sizes[1], boxes.sizes[3]),
+        *(own.taps[0], own.taps[2]),
+        *(*own.step, *own.start),
+        *(int(bias is not None), processors(x)),
+        TURNED=one.turned,
+        TAPS=own.taps[1],
+    )
+
+
 def launch_mapped(
     recording: Recording,
     one: Sum,
@@ -135,8 +190,10 @@ def launch_mapped(
     bias: Tensor | None,
     out: Tensor,
     maps_run: MapsRun | None = None,
+    *,
+    sharing: bool = True,
 ) -> bool:
-    """Launch a sum over maps, if the kernel for sm_90 serves it; say whether it was."""
+    """Launch a sum over maps, if a kernel for sm_90 serves it, that of `sharing` taps too; say whether it was."""
     unit = MAP_BYTES // x.element_size()
     if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
@@ -144,6 +201,10 @@ def launch_mapped(
     boxes = boxes_of(positions, apart)
     if boxes.rows > sweeps.LIMIT:
         return False
+    strips = strips_of(one, boxes.rows, count) if sharing else None
+    if strips is not None:
+        _launch_strips(recording, one, strips, x, w, bias, out)
+        return True
     splits, partial, target, element_bytes = 1, None, out, x.element_size()
     pixel = merged(positions_of(out), strides_of(out)[2:])
     if one.groups == 1 and pixel is not None and not library.is_batch_invariant():

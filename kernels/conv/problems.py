@@ -13,7 +13,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.conv.launches import TILE, Sum, launch, launch_weight_grad, parts_of
 from nojit.kernels.conv.layouts import new_like
-from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_weight_grad
+from nojit.kernels.conv.mapped import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
 from nojit.kernels.maps import OTHERS
 from nojit.kernels.memos import Recording
@@ -28,6 +28,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
     "conv_weight_grad": _OVER_POINTERS,
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TURNED")),
+    "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TURNED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
 _DRAWN: Final = {"tune": 80, "held_out": 12, "fresh": 12}
@@ -96,10 +97,18 @@ class Shape:
             + self.rows * self.results
         )
 
+    @property
+    def sum(self) -> Sum:
+        """What the convolution sums up."""
+        sweep = forward_sweep(self.window, self.positions, self.kernel)
+        return Sum(sweep, self.batch, 1, self.channels, self.results, turned=False, precision="ieee")
+
     def is_whole(self, kernel: str) -> bool:
         """Say whether one launch writes the result: whether the depth of what a kernel computes is left uncut."""
         grad = "weight_grad" in kernel
         positions = self.rows
+        if kernel == "conv_halo_sm90":
+            return strips_of(self.sum, boxes_of((self.batch, *three(self.sizes, 1)), (1,) * 4).rows, OTHERS) is not None
         if kernel.endswith("_sm90"):
             positions = boxes_of((self.batch, *three(self.sizes, 1)), (1, *three(self.window.stride, 1))).rows
         rows, cols, depth = (self.results, self.depth, positions) if grad else (positions, self.results, self.depth)
@@ -269,8 +278,7 @@ class ConvProblem:
         def provide(name: str) -> Any:
             return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
 
-        sweep = forward_sweep(one.window, one.positions, one.kernel)
-        total = Sum(sweep, one.batch, 1, one.channels, one.results, turned=False, precision="ieee")
+        total = one.sum
         with library.override(provide, devices=frozenset({"cpu", "cuda"})):
             recording = Recording(x, other, out)
             own_x, own_other, own_out = recording.operands
@@ -278,10 +286,11 @@ class ConvProblem:
                 launch(recording, total, own_x, own_other, None, own_out)
             elif self.kernel == "conv_weight_grad":
                 launch_weight_grad(recording, total, own_other, own_x, own_out)
-            elif self.kernel == "conv_sm90":
-                launch_mapped(recording, total, own_x, own_other, None, own_out, maps_run=lambda _: True)
-            else:
+            elif self.kernel == "conv_weight_grad_sm90":
                 launch_mapped_weight_grad(recording, total, own_other, own_x, own_out, maps_run=lambda _: True)
+            else:
+                operands, sharing = (own_x, own_other, None, own_out), self.kernel == "conv_halo_sm90"
+                launch_mapped(recording, total, *operands, maps_run=lambda _: True, sharing=sharing)
         return launches[self.kernel]
 
 
@@ -308,5 +317,7 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 def _draw_whole(rng: Random, kernel: str) -> Shape:
     while True:
         shape = _draw(rng)
+        if kernel == "conv_halo_sm90":
+            shape = _image(shape.batch, shape.channels, shape.positions[-1], results=64)
         if shape.is_whole(kernel) and min(shape.channels, shape.results) >= 64:
             return shape

@@ -132,6 +132,7 @@ KERNELS = [kernel for path in sorted((ROOT / "manifests").glob("*.toml")) for ke
 UNTUNED = {
     "block_sparse_merge",
     "bmm_merge",
+    "conv_halo_sm90",
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",
     "flash_attention_bwd_sm90_prepare",
@@ -139,7 +140,7 @@ UNTUNED = {
     "scaled_mm_bytes",
     "scaled_mm_merge",
 }
-"""They have one config each, or run on devices that nothing is measured on."""
+"""They have one config for each kind of call, or run on devices that nothing is measured on."""
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}
 """Of the generated kernels those that are tuned; the others take configs by their shape."""
 FEWER = {

@@ -25,6 +25,8 @@ CUT = (1, 576, 128, 9, 7)
 RAGGED = (3, 37, 51, 23, 18)
 THIN = (4, 40, 24, 25, 25)
 VOLUME = (2, 64, 96, 7, 20, 18)
+# enough positions of few results for kernels whose taps share what they meet
+MANY = (16, 64, 64, 56, 56)
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,17 @@ _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
     ((5, 64, 72, 14, 14), 4, {"padding": "same"}),
 )
+# height in strips that are whole and that are not, channels that fill steps and that do not, more steps than can stay
+_SHARED: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
+    (MANY, 3, {"padding": 1}),
+    (MANY, 3, {"padding": (0, 1)}),
+    ((7, 64, 64, 160, 160), 3, {"padding": 1}),
+    ((32, 40, 48, 33, 35), 3, {"padding": 1}),
+    ((32, 128, 64, 40, 40), 3, {"padding": 1}),
+    ((32, 64, 128, 40, 40), 3, {"padding": 1}),
+    ((32, 72, 40, 40, 40), 3, {"padding": (2, 1), "dilation": (1, 2)}),
+    ((2, 64, 64, 8, 42, 40), 3, {"padding": 1}),
+)
 
 
 def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
@@ -160,7 +173,8 @@ def cases() -> Iterator[Case]:
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)
             yield Case(dtype, RAGGED, tf32=tf32, offset=offset, channels=False)
-    for dtype, (sizes, taps, words) in itertools.product((torch.bfloat16, torch.float32), _WINDOWS):
+    windows = itertools.product((torch.bfloat16, torch.float32), _WINDOWS)
+    for dtype, (sizes, taps, words) in (*windows, *itertools.product(_HALVES, _SHARED)):
         yield Case(dtype, sizes, taps, words)
     for dtype, parts in itertools.product(_HALVES, (2, 5)):
         for maps in (True, False):
@@ -200,6 +214,8 @@ def gradient_cases() -> Iterator[Case]:
         yield Case(dtype, sizes)
     for sizes, taps, words in _WINDOWS:
         yield Case(torch.bfloat16, sizes, taps, words)
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, _SHARED):
+        yield Case(dtype, sizes, taps, words)
     yield Case(torch.float16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}, parts=1)
 
 

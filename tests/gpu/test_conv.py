@@ -12,7 +12,7 @@ from nojit.kernels.conv import conv2d  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.conv_calls import CUT, NARROW, WHOLE, Case, conv_calls  # noqa: E402
+from tests.gpu.conv_calls import CUT, MANY, NARROW, WHOLE, Case, conv_calls  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -54,7 +54,7 @@ def test_maps_take_every_so_many_th_position(operators, stride, taps):
         assert_accurate(got, right, theirs, 3.0)
 
 
-@pytest.mark.parametrize("sizes", [WHOLE, CUT, NARROW], ids=["whole", "cut", "narrow"])
+@pytest.mark.parametrize("sizes", [WHOLE, CUT, NARROW, MANY], ids=["whole", "cut", "narrow", "many"])
 def test_ten_runs_give_the_same_bits(operators, sizes):
     call = Case(torch.bfloat16, sizes).call(gradients=True)
     first = call.run()
@@ -62,7 +62,7 @@ def test_ten_runs_give_the_same_bits(operators, sizes):
         assert all(map(same_bits, first, call.run()))
 
 
-@pytest.mark.parametrize("sizes", [WHOLE, CUT], ids=["whole", "cut"])
+@pytest.mark.parametrize("sizes", [WHOLE, CUT, MANY], ids=["whole", "cut", "many"])
 def test_a_graph_replays_it(operators, sizes):
     values = Case(torch.float16, sizes).inputs()
     expected = conv2d(*values, padding=1)

@@ -24,9 +24,19 @@ TILES = {
     "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
     "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
 }
-FILES = {"conv_sm90": "kernel_sm90.py", "conv_weight_grad_sm90": "kernel_sm90_grad.py"}
+STRIPS = {
+    "weights stay": {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "KEPT": 9},
+    "weights come": {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "KEPT": 0},
+    "high": {"BLOCK_M": 256, "BLOCK_N": 64, "STAGES": 3, "KEPT": 0},
+}
+FILES = {
+    "conv_sm90": "kernel_sm90.py",
+    "conv_halo_sm90": "kernel_sm90_halo.py",
+    "conv_weight_grad_sm90": "kernel_sm90_grad.py",
+}
 LAST = torch.channels_last
 chosen: dict[str, int] = {}
+of_strips: dict[str, int] = {}
 asked: list[str] = []
 
 
@@ -40,9 +50,10 @@ def provide(name: str):
             return
         paths = (*SHARED, "conv/kernel_sm90_boxes.py", f"conv/{FILES[name]}")
         kernel = load(f"{name}_kernel", *(KERNELS / path for path in paths))
-        panel = named["PANEL"]
+        panel = named.get("PANEL", ROWS)
         blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
-        kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **chosen)
+        config = of_strips if name == "conv_halo_sm90" else chosen
+        kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **config)
 
     return launch
 
@@ -130,6 +141,52 @@ def test_convolutions(case, tile, parts, monkeypatch):
     assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
     assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
     assert ("bmm_merge" in asked) == (parts > 1)
+
+
+HIGH = {
+    "padded": (conv2d, (2, 72, 7, 9), 64, (3, 3), {"padding": 1}),
+    "few": (conv2d, (9, 40, 8, 5), 40, (3, 2), {"padding": (2, 0)}),
+    "apart": (conv2d, (1, 64, 11, 70), 64, (3, 1), {"padding": 0, "dilation": (1, 2)}),
+    "across": (conv2d, (3, 64, 6, 8), 64, (3, 5), {"padding": "same"}),
+    "volume": (conv3d, (2, 64, 4, 5, 6), 64, (1, 3, 3), {"padding": 1}),
+    "deep": (conv3d, (1, 64, 4, 5, 6), 64, (3, 3, 1), {"padding": 1, "dilation": (2, 1, 1)}),
+}
+
+
+@pytest.mark.parametrize("config", STRIPS.values(), ids=STRIPS.keys())
+@pytest.mark.parametrize("case", HIGH.values(), ids=HIGH.keys())
+def test_what_taps_share_is_copied_once(case, config, monkeypatch):
+    convolve, shape, channels, taps, words = case
+    of_strips.update(config)
+    for name, value in {"WASTE": 9.0, "NARROW": 128, "USED": 0.0, "processors": lambda _: 1}.items():
+        monkeypatch.setattr(mapped, name, value)
+    check(convolve, operands(shape, channels, taps), **words)
+    assert asked[:2] == ["conv_halo_sm90"] * 2, "the convolution, and the gradient of its input"
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "taps", "words", "serves"),
+    [
+        pytest.param((32, 64, 56, 56), 64, (3, 3), {"padding": 1}, True, id="narrow"),
+        pytest.param((32, 256, 56, 56), 64, (3, 3), {"padding": 1}, True, id="of many channels"),
+        pytest.param((32, 64, 56, 56), 128, (3, 3), {"padding": 1}, False, id="wide"),
+        pytest.param((32, 128, 56, 56), 128, (3, 3), {"padding": 1, "groups": 2}, False, id="groups"),
+        pytest.param((32, 64, 56, 56), 64, (5, 5), {"padding": 2}, False, id="more taps"),
+        pytest.param((32, 64, 56, 56), 64, (3, 3), {"padding": 1, "stride": (2, 1)}, False, id="stride"),
+        pytest.param((32, 64, 56, 56), 64, (3, 3), {"padding": 1, "dilation": 2}, False, id="dilation"),
+        pytest.param((1, 64, 56, 56), 64, (3, 3), {"padding": 1}, False, id="a small batch"),
+        pytest.param((640, 64, 7, 7), 64, (3, 3), {"padding": 1}, False, id="strips that are mostly empty"),
+    ],
+)
+def test_narrow_convolutions_share_what_taps_meet(shape, channels, taps, words, serves):
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        values = (
+            torch.empty(shape, dtype=torch.bfloat16),
+            torch.empty(channels, shape[1] // words.get("groups", 1), *taps, dtype=torch.bfloat16),
+        )
+        conv2d(*(value.contiguous(memory_format=LAST) for value in values), **words)
+    assert names[0] == ("conv_halo_sm90" if serves else "conv_sm90")
 
 
 @pytest.mark.parametrize("seed", range(4))

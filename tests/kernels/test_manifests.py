@@ -108,7 +108,7 @@ def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
     assert all(expected <= seen for seen in asked.values())
 
 
-OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
+OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
               "mixed_mm_few", "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
 NO_BATCH = {

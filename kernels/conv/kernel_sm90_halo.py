@@ -1,0 +1,249 @@
+"""Convolutions for sm_90 that copy once what several taps meet: for few channels, where copies take longer than products.
+
+It runs as `nojit.kernels.conv.kernel_sm90` does, but all positions of a box have one height, and the boxes of a tile lie one
+below the other. So what a box meets at a tap is what the next one meets at the tap above. A step is a column of taps: the
+boxes that a tile meets there are as many as its own and two more, and each of them is multiplied by up to three weights.
+Where all weights of a column of tiles fit shared memory, each program copies them once.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
+from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
+from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+
+@gluon.jit
+def _tiles(sizes, TILE: gl.constexpr):
+    """Count the tiles, and how many of them lie side by side."""
+    boxes, height, n_len = sizes[0], sizes[1], sizes[2]
+    columns = gl.cdiv(n_len, TILE[1])
+    return boxes[0] * boxes[1] * gl.cdiv(height * OWNED, TILE[0]) * boxes[2] * columns, columns
+
+
+@gluon.jit
+def _tile_at(number, sizes, box, TILE: gl.constexpr):
+    """Return the first position of a tile."""
+    boxes, height = sizes[0], sizes[1]
+    strip = number // boxes[2]
+    strips = gl.cdiv(height * OWNED, TILE[0])
+    plane = strip // strips
+    h = strip % strips * (TILE[0] // OWNED)
+    return plane // boxes[1] * box[0], plane % boxes[1] * box[1], h, number % boxes[2] * box[2]
+
+
+@gluon.jit
+def _steps(sizes, taps):
+    """Count the steps of a tile: columns of taps, times channels."""
+    return taps[0] * taps[1] * gl.cdiv(sizes[3], DEPTH)
+
+
+@gluon.jit
+def _copy_weights(w_map, w_memory, barrier, slot, tap, col, start, down, TILE: gl.constexpr, TURNED: gl.constexpr):
+    """Copy the weights of a step; first that of the tap which meets the highest row, the last one unless taps go `down`."""
+    for number in gl.static_range(TILE[3]):
+        tap_h = gl.where(down, number, TILE[3] - 1 - number)
+        tile = w_memory.index(slot * TILE[3] + number)
+        for part in gl.static_range(TILE[1] // DEPTH):
+            beside = col + part * DEPTH
+            place = [start if TURNED else beside, tap[0], tap_h, tap[1], beside if TURNED else start]
+            copy_in(w_map, place, barrier, box5(w_map, tile, part))
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr, TURNED: gl.constexpr):
+    """Copy the boxes that each tile meets, and the weights; those that stay for the first tile only."""
+    x_map, w_map, x_memory, w_memory = maps[0], maps[1], memory[0], memory[1]
+    full, empty, kept = barriers
+    TAPS: gl.constexpr = TILE[3]
+    MET: gl.constexpr = TILE[0] // OWNED + TAPS - 1
+    OF_X: gl.constexpr = x_map.block_type.nbytes * MET
+    OF_W: gl.constexpr = w_map.block_type.nbytes * (TILE[1] // DEPTH) * TAPS
+    steps, starts = sweep
+    down = steps[1] > 0
+    top = starts[1] + gl.minimum(steps[1] * (TAPS - 1), 0)
+    across = gl.cdiv(sizes[3], DEPTH)
+    copied = 0
+    tiles, columns = _tiles(sizes, TILE)
+    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        col = number % columns * TILE[1]
+        n, d, h, w = _tile_at(number // columns, sizes, box, TILE)
+        for step in range(_steps(sizes, taps)):
+            tap = (step // across // taps[1], step // across % taps[1])
+            start = step % across * DEPTH
+            stage = copied % TILE[2]
+            mbarrier.wait(empty.index(stage), (copied // TILE[2] & 1) ^ 1)
+            if TILE[4] == 0:
+                mbarrier.expect(full.index(stage), OF_X + OF_W)
+                _copy_weights(w_map, w_memory, full.index(stage), stage, tap, col, start, down, TILE, TURNED)
+            else:
+                mbarrier.expect(full.index(stage), OF_X)
+                if copied == step:
+                    mbarrier.expect(kept.index(step), OF_W)
+                    _copy_weights(w_map, w_memory, kept.index(step), step, tap, col, start, down, TILE, TURNED)
+            at_d = d + tap[0] * steps[0] + starts[0]
+            at_w = w + tap[1] * steps[2] + starts[2]
+            for row in gl.static_range(MET):
+                place = [n, at_d, h + row + top, at_w, start]
+                copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage * MET + row), 0))
+            copied += 1
+
+
+@gluon.jit
+def _consume(
+    OWN: gl.constexpr, maps, memory, barriers, sizes, box, taps, bias, TILE: gl.constexpr, TURNED: gl.constexpr
+):
+    """Write the box of number `OWN` of every tile."""
+    x_memory, w_memory = memory[0], memory[1]
+    full, empty, kept = barriers
+    TAPS: gl.constexpr = TILE[3]
+    MET: gl.constexpr = TILE[0] // OWNED + TAPS - 1
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    count = _steps(sizes, taps)
+    used = 0
+    tiles, columns = _tiles(sizes, TILE)
+    for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
+        before = gl.to_tensor(-1)
+        for step in range(count):
+            stage = (used + step) % TILE[2]
+            if TILE[4] > 0:
+                mbarrier.wait(kept.index(step), 0)
+            mbarrier.wait(full.index(stage), (used + step) // TILE[2] & 1)
+            for tap in gl.static_range(TAPS):
+                a = x_memory.index(stage * MET + OWN + tap)
+                b = w_memory.index((step if TILE[4] > 0 else stage) * TAPS + tap)
+                if not TURNED:
+                    b = b.permute((1, 0))
+                if tap == 0:
+                    acc = accumulate(acc, a, b, empty, before)
+                else:
+                    acc = warpgroup_mma_wait(1, deps=(warpgroup_mma(a, b, acc, is_async=True),))
+            before = stage
+        acc = finish(acc, empty, before)
+        used += count
+        n, d, h, w = _tile_at(number // columns, sizes, box, TILE)
+        _store(OWN, maps[2], memory[2], acc, (n, d, h + OWN, w), number % columns * TILE[1], sizes[2], bias)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, col, n_len, bias):
+    """Store a box of the result, 64 channels at a time."""
+    if acc.shape[1] > DEPTH:
+        left, right = halves_of(acc)
+        HALF: gl.constexpr = acc.shape[1] // 2
+        _store(OWN, out_map, out_memory, left, place, col, n_len, bias)
+        _store(OWN, out_map, out_memory, right, place, col + HALF, n_len, bias)
+    else:
+        n, d, h, w = place
+        acc = add_bias(acc, bias, col, n_len - col)
+        # what was stored from here before must have left
+        tma.store_wait(0)
+        piece = out_memory.index(OWN)
+        piece.store(acc.to(out_memory.dtype))
+        fence_async_shared()
+        copy_out(out_map, [n, d, h, w, col], box5(out_map, piece, 0))
+
+
+@gluon.jit
+def conv_halo_sm90_kernel(
+    x_map,
+    w_map,
+    out_map,
+    bias_ptr,
+    height,
+    c_len,
+    n_len,
+    boxes_n,
+    boxes_d,
+    boxes_w,
+    box_n,
+    box_d,
+    box_w,
+    taps_d,
+    taps_w,
+    step_d,
+    step_h,
+    step_w,
+    start_d,
+    start_h,
+    start_w,
+    has_bias,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    TURNED: gl.constexpr,
+    TAPS: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    STAGES: gl.constexpr,
+    KEPT: gl.constexpr,
+):
+    """Write ``bias + sum over taps and channels of x * w``, as `nojit.kernels.conv.kernel.conv_kernel` does.
+
+    There is one group, positions lie as close as those that they meet, and `step_h` is 1 or -1. The maps are those of
+    `nojit.kernels.conv.kernel_sm90.conv_sm90_kernel`, in boxes of [box_n, box_d, 1, box_w, 64]; `height` is how many
+    positions the result has in that dimension, and `TAPS` how many taps the weight. Shared memory holds `STAGES` steps, of
+    64 channels each. If `KEPT` is not 0 a tile has as many steps at most, and all columns. Any grid in x.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, STAGES, TAPS, KEPT)
+    SLOTS: gl.constexpr = TAPS * (KEPT if KEPT > 0 else STAGES)
+    x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED + TAPS - 1), OWNED, DEPTH, DEPTH)
+    w_memory = allocate(w_map, SLOTS, DEPTH if TURNED else BLOCK_N, BLOCK_N if TURNED else DEPTH, DEPTH)
+    out_memory = allocate(out_map, BLOCK_M // OWNED, OWNED, DEPTH, DEPTH)
+    full, empty = barriers_for(STAGES, BLOCK_M // OWNED)
+    # what stays is never emptied
+    kept = barriers_for(KEPT if KEPT > 0 else 1, 1)[0]
+    fence_async_shared()
+    maps = (x_map, w_map, out_map)
+    memory = (x_memory, w_memory, out_memory)
+    barriers = (full, empty, kept)
+    sizes = ((boxes_n, boxes_d, boxes_w), height, n_len, c_len)
+    box = (box_n, box_d, box_w)
+    taps = (taps_d, taps_w)
+    sweep = ((step_d, step_h, step_w), (start_d, start_h, start_w))
+    bias = (bias_ptr, has_bias)
+    if BLOCK_M == 4 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (2, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (3, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
+            ],
+            [4, 4, 4, 1],
+            [112, 112, 112, 56],
+        )
+    elif BLOCK_M == 3 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (2, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
+            ],
+            [4, 4, 1],
+            [144, 144, 56],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
+            ],
+            [4, 1],
+            [224, 56],
+        )
