@@ -61,7 +61,7 @@ ROWS = gl.constexpr(64)
 
 
 @gluon.jit
-def _tile_of(number, tiles, heads, q_len, SPAN: gl.constexpr):
+def tile_of(number, tiles, heads, q_len, SPAN: gl.constexpr):
     """Return the tile of keys and the batch and head (as one number) of a program.
 
     Section by section of as many heads as have `SPAN` queries together, which the cache holds; in each the tiles in
@@ -160,7 +160,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
 
 
 @gluon.jit
-def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
+def multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
     """Start the part of the product of all keys' scores' gradients with the keys that a multiplier owns."""
     BLOCK_D: gl.constexpr = k_memory.shape[4]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
@@ -220,9 +220,9 @@ def _multiply(
     fence_async_shared()
     mbarrier.arrive(ds_full)
     mbarrier.wait(ds_full, used & 1)
-    dq_token = _multiply_keys(OWN, ds_memory, slot, k_memory)
+    dq_token = multiply_keys(OWN, ds_memory, slot, k_memory)
     dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
-    # behind it are two products of `_multiply_keys` and that of the keys
+    # behind it are two products of `multiply_keys` and that of the keys
     dv = warpgroup_mma_wait(3, deps=(dv_token,))
     mbarrier.arrive(dout_empty.index(stage))
     dq = warpgroup_mma_wait(1, deps=(dq_token,))
@@ -321,7 +321,7 @@ def flash_attention_bwd_sm90_kernel(
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     BLOCK_N: gl.constexpr = 2 * ROWS
     kv_heads = heads // group
-    number, batch_head = _tile_of(gl.program_id(0), gl.cdiv(kv_len, BLOCK_N), batch * kv_heads, q_len, SPAN)
+    number, batch_head = tile_of(gl.program_id(0), gl.cdiv(kv_len, BLOCK_N), batch * kv_heads, q_len, SPAN)
     key_start = number * BLOCK_N
     first, whole, last = _span_of(key_start, q_len, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
     dtype: gl.constexpr = q_map.dtype

@@ -40,7 +40,7 @@ given_integers = pytest.mark.usefixtures("integers")
 def test_each_tile_of_keys_is_done_once_and_a_heads_in_order():
     @given(sizes, sizes, lengths, st.sampled_from([1 << 10, 1 << 16]))
     def check(tiles, heads, q_len, span):
-        done = [kernel._tile_of.fn(number, tiles, heads, q_len, span) for number in range(tiles * heads)]
+        done = [kernel.tile_of.fn(number, tiles, heads, q_len, span) for number in range(tiles * heads)]
         assert sorted(done) == [(tile, head) for tile in range(tiles) for head in range(heads)]
         for head in range(heads):
             assert [tile for tile, own in done if own == head] == list(range(tiles))
