@@ -11,6 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.flash_attention import backward as flash
 from nojit.kernels.flash_attention.backward import allocate_like, launch_delta
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask
+from nojit.kernels.flex import backward_sm90
 from nojit.kernels.flex.call import (
     Captured,
     Modification,
@@ -68,8 +69,10 @@ def launch_backward(
     dq, dk, dv = gradients
     # whether keys are shared a batch of one does not tell: where that must not matter, none goes this way
     own_keys = q.shape[0] == k.shape[0] and not library.is_batch_invariant()
+    mask = None
     if mod.function is None and tables.mode == "band" and own_keys:
         mask = _flash_mask(tables, q.shape[2], k.shape[2])
+    if mask is not None and mask.mode != "window":
         flash.launch_backward(grads, operands, results, gradients, scale, mask, deterministic)
         return
     if not q.numel() or not k.numel():
@@ -81,11 +84,34 @@ def launch_backward(
     dout = dout if dout.stride(3) == 1 else dout.contiguous()
     lse = lse.contiguous()
     dlse = None if dlse is None else dlse.contiguous()
-    delta = torch.empty_like(lse)
-    launch_delta(out, dout, lse, dlse, delta)
     if dk.numel() or dv.numel():
         # they come from one kernel
         dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
+    maps = backward_sm90.maps_of(operands, dout, dk, dv, tables, mod)
+    if maps is not None:
+        backward_sm90.launch_backward_over_maps(maps, out, lse, dlse, dq, scale, tables, mod)
+    elif mask is not None:
+        flash.launch_backward((dout, dlse), operands, (out, lse), (dq, dk, dv), scale, mask, deterministic)
+    if any(each.numel() for each in of_captured) or (maps is None and mask is None):
+        written = (dq, dk, dv) if maps is None else tuple(each.new_empty(0) for each in gradients)
+        _launch_over_pointers((dout, dlse), operands, (out, lse), written, of_captured, scale, tables, mod)
+
+
+def _launch_over_pointers(
+    grads: tuple[Tensor, Tensor | None],
+    operands: tuple[Tensor, Tensor, Tensor],
+    results: tuple[Tensor, Tensor],
+    gradients: Sequence[Tensor],
+    of_captured: Gradients,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Write the gradients that are not empty by the kernels that take any strides, alignment, width, mask and modification."""
+    (dout, dlse), (q, k, v), (out, lse), (dq, dk, dv) = grads, operands, results, gradients
+    delta = torch.empty_like(lse)
+    launch_delta(out, dout, lse, dlse, delta)
+    if dk.numel():
         launch_dkdv(q, k, v, dout, lse, delta, dk, dv, scale, tables, mod)
     if dq.numel():
         launch_dq(q, k, v, dout, lse, delta, dq, scale, tables, mod)

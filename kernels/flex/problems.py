@@ -31,6 +31,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), _MEANING),
     "flex_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
     "flex_attention_bwd_dq": Roles(_TILES, (), _MEANING),
+    "flex_attention_bwd_sm90": Roles(("STAGES", "SPAN", "EAGER"), (), ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_M")),
     "flex_attention_bwd_captured": Roles(_TILES, (), _MEANING),
 }
 _MEASURED: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq")

@@ -6,9 +6,8 @@
                 table is read.
 ``"interval"``  each query sees the keys of one interval, and each key is seen by one of queries: documents, prefixes. `spans`
                 of a `Side` has their first place and the one behind the last, int32 [Bm, Hm, length, 2]; what is empty has
-                (count, 0). `blocks` has, by query, the hull of each 64 queries, int32 [Bm, Hm, cdiv(M, 64), 4]: the
-                first key that any sees, the first that all see, the one behind the last that all see, and behind the last
-                that any sees.
+                (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`), by query of each 64 queries, int32 [Bm, Hm,
+                cdiv(M, 64), 4], and by key of each 128 keys, int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
 ``"bitmap"``    anything else, as blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
                 a block row starts in `blocks`, how many full blocks stand there first, and how many blocks there are.
                 `blocks` is int32 [entries, 2]: the block column, and the number of its bitmap (-1 if it is full). `bits` is
@@ -28,6 +27,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.dispatch import has_modes, lasting
+from nojit.kernels.flex.hulls import KEYS, QUERIES, are_orderly, hulls_of
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
 from nojit.kernels.maps import nothing
 from torch import Tensor
@@ -50,8 +50,6 @@ WORD: Final = 32
 _UNREAD: Final[dict[torch.device, Tensor]] = {}
 WIDE: Final = 128
 """The larger block size."""
-HULL: Final = 64
-"""Queries that share a hull of their intervals."""
 
 
 class Side(NamedTuple):
@@ -84,6 +82,11 @@ class MaskTables:
     def is_wide(self) -> bool:
         """Whether tiles of 128 queries and 128 keys can be cut from its blocks."""
         return self.mode != "bitmap" or self.block == WIDE
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether tiles of keys can take turns to visit a tile of queries: in a band, and where there are hulls by key."""
+        return self.mode == "band" or (self.mode == "interval" and self.by_key.blocks.dim() > 1)
 
     @property
     def sizes(self) -> list[int]:
@@ -126,25 +129,11 @@ def interval_tables(spans: Spans) -> MaskTables:
         return band_tables(*band, rows.device)
     unread = _unread(rows.device)
     batches, heads = rows.shape[:2]
-    by_query = Side(rows.contiguous(), _hulls(rows, cols.shape[2]))
-    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, Side(cols.contiguous(), unread), unread)
-
-
-def _hulls(rows: Tensor, kv_len: int) -> Tensor:
-    """Return what each `HULL` queries see together: any of them, and all of them."""
-    missing = -rows.shape[2] % HULL
-
-    def blocked(place: int, fill: int) -> Tensor:
-        return torch.nn.functional.pad(rows[..., place], (0, missing), value=fill).unflatten(-1, (-1, HULL))
-
-    # what fills up the last hull is neither among those that see, nor keeps others from being all
-    bounds = (
-        blocked(0, kv_len).amin(-1),
-        blocked(0, 0).amax(-1),
-        blocked(1, kv_len).amin(-1),
-        blocked(1, 0).amax(-1),
-    )
-    return torch.stack(bounds, -1).contiguous()
+    query_hulls, key_hulls = hulls_of(rows, cols.shape[2], QUERIES), hulls_of(cols, rows.shape[2], KEYS)
+    if not are_orderly(query_hulls, key_hulls):
+        key_hulls = unread
+    by_query, by_key = Side(rows.contiguous(), query_hulls), Side(cols.contiguous(), key_hulls)
+    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, by_key, unread)
 
 
 def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:

@@ -135,6 +135,7 @@ UNTUNED = {
     "conv_halo_sm90",
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",
+    "flex_attention_bwd_sm90",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
     "scaled_mm_bytes",

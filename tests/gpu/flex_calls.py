@@ -20,6 +20,7 @@ from nojit.kernels.flex import (
     SoftCap,
     Window,
     alibi_slopes,
+    backward_sm90,
     create_block_mask,
     flex_attention,
     forward,
@@ -33,6 +34,8 @@ from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view
 
 LENGTHS = (203, 257)
 SQUARE = (512, 512)
+# more tiles of keys than one program's, the last of them not full
+LONG = (1100, 1000)
 HEADS = 4
 # each tile width full and not
 WIDTHS = [(d, d) for d in (32, 64, 128, 256, 24, 40, 80, 111, 200)] + [(256, 128), (192, 128), (40, 64)]
@@ -78,7 +81,7 @@ class Case:
     kv_heads: int = 2
     kv_batch: int = 2
     maps: bool = True
-    """Whether the kernel over tensor maps may run where it can."""
+    """Whether the kernels over tensor maps may run where they can."""
 
     @contextmanager
     def steered(self) -> Iterator[None]:
@@ -86,7 +89,8 @@ class Case:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(op, "_UNMASKED", new_memo(operands=6, limit=8)))
             if not self.maps:
-                stack.enter_context(mock.patch.object(forward, "maps_of", return_value=None))
+                for module in (forward, backward_sm90):
+                    stack.enter_context(mock.patch.object(module, "maps_of", return_value=None))
             yield
 
     def inputs(self) -> list[Tensor]:
@@ -155,11 +159,14 @@ def cases() -> Iterator[Case]:
         one = Case(dtype, widths, mask, mod)
         yield one
         yield Case(dtype, widths, mask, mod, offset=1)
+        mapped = dtype.itemsize == 2 and max(widths) <= forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8
         if (mask, mod) == ("causal", "none"):
             # with keys of each batch's own, flash attention's kernels differentiate it
             yield Case(dtype, widths, mask, mod, kv_batch=1)
             yield Case(dtype, widths, mask, mod, kv_batch=1, offset=1)
-        if dtype.itemsize == 2 and max(widths) <= forward.MAX_MAPPED_DIM and widths[0] % 8 == 0 == widths[1] % 8:
+            if mapped:
+                yield Case(dtype, widths, mask, mod, kv_batch=1, maps=False)
+        if mapped:
             yield Case(dtype, widths, mask, mod, maps=False)
         if mask == "dilated":
             yield Case(dtype, widths, mask, mod, block=64)
@@ -167,6 +174,8 @@ def cases() -> Iterator[Case]:
         yield Case(dtype, (64, 64), mask, mod, SQUARE)
         yield Case(dtype, (64, 64), mask, mod, (1, 700))
         yield Case(dtype, (64, 64), mask, mod, (700, 3), kv_batch=1, kv_heads=4)
+        if dtype.itemsize == 2:
+            yield Case(dtype, (128, 128), mask, mod, LONG)
 
 
 def _label(what: str, case: Case) -> str:
@@ -190,8 +199,7 @@ def flex_calls() -> Iterator[Call]:
 
 def flex_gradient_calls() -> Iterator[Call]:
     for case in dict.fromkeys(cases()):
-        if case.maps:
-            yield _gradient_call(case)
+        yield _gradient_call(case)
 
 
 def flex_captured_calls() -> Iterator[Call]:

@@ -13,7 +13,7 @@ from nojit.kernels.flex.masks import tables_of  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.flex_calls import Case, flex_calls, flex_captured_calls, flex_gradient_calls  # noqa: E402
+from tests.gpu.flex_calls import LONG, Case, flex_calls, flex_captured_calls, flex_gradient_calls  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -39,7 +39,15 @@ def test_every_variant_was_launched(steered):
     assert_all_launched(steered, "flex_attention")
 
 
-@pytest.mark.parametrize("case", [Case(torch.bfloat16, (128, 128), "dilated", "chain"), Case(torch.float32, (64, 64))])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(torch.bfloat16, (128, 128), "dilated", "chain"),
+        Case(torch.bfloat16, (128, 128), "documents", lengths=LONG),
+        Case(torch.bfloat16, (64, 64), "window", lengths=LONG),
+        Case(torch.float32, (64, 64)),
+    ],
+)
 def test_ten_runs_give_the_same_bits(operators, case):
     def results():
         inputs = [each.requires_grad_() for each in case.inputs()]

@@ -251,6 +251,7 @@ def _specialize(parts: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], *_
 
 def _namespace(program: list[int]) -> dict[str, Any]:
     gl = SimpleNamespace(
+        int32=torch.int32,
         int64=torch.int64,
         float32=torch.float32,
         constexpr=lambda value: value,

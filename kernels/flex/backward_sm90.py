@@ -1,0 +1,97 @@
+"""The backward pass over tensor maps: all gradients by one kernel, between flash attention's before it and after it."""
+
+# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+
+from __future__ import annotations
+
+from nojit.kernels import library
+from nojit.kernels.flash_attention import backward_sm90 as flash
+from nojit.kernels.flash_attention.backward_sm90 import QUERIES, GradientMaps, Workspace
+from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
+from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.maps import Described
+from torch import Tensor
+
+__all__ = ["launch_backward_over_maps", "launch_gradients_over_maps", "maps_of"]
+
+
+def maps_of(
+    operands: tuple[Tensor, Tensor, Tensor],
+    dout: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    tables: MaskTables,
+    mod: Modification,
+) -> GradientMaps | None:
+    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+
+    It wants what flash attention's wants, a mask that is a band or orderly intervals, the same for all heads of queries that
+    share a head of keys, and no modification.
+    """
+    q, k, v = operands
+    if not tables.is_orderly or not _is_shared(tables, q, k) or mod.function is not None:
+        return None
+    return flash.gradient_maps_of(q, k, v, dout, dk, dv)
+
+
+def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
+    """Say whether all queries that read the same keys have one mask."""
+    return all(count == 1 or q.shape[dim] == k.shape[dim] for dim, count in enumerate((tables.batches, tables.heads)))
+
+
+def launch_backward_over_maps(
+    maps: GradientMaps,
+    out: Tensor,
+    lse: Tensor,
+    dlse: Tensor | None,
+    dq: Tensor,
+    scale: float,
+    tables: MaskTables,
+    mod: Modification,
+) -> None:
+    """Write the gradients of keys, values and, unless that is empty, queries."""
+    room = flash.allocate_workspace(maps, deterministic=True)
+    flash.launch_prepare(maps, out, lse, dlse, room)
+    launch_gradients_over_maps(maps, room, scale, tables, mod)
+    if dq.numel():
+        flash.launch_finish(maps, room, lse, dq, scale)
+
+
+def launch_gradients_over_maps(
+    maps: GradientMaps, room: Workspace, scale: float, tables: MaskTables, mod: Modification
+) -> None:
+    """Launch what writes the gradients of keys and values, and adds up those of queries."""
+    batch, heads, q_len, _ = maps.q.shape
+    kv_batch, kv_heads, kv_len, _ = maps.k.shape
+    pointers, numbers = mod_arguments(mod, room.statistics, maps.q.base)
+    left, right, _, by_batch, by_head = mask_facts(tables)
+    library.get("flex_attention_bwd_sm90")(
+        maps.q,
+        maps.k,
+        maps.v,
+        maps.dout,
+        Described(room.statistics, room.statistics.stride()),
+        Described(room.sums, room.sums.stride()),
+        maps.dk,
+        maps.dv,
+        room.turns,
+        *tables.by_key,
+        tables.by_query.blocks,
+        *pointers,
+        scale,
+        left,
+        right,
+        by_batch,
+        by_head,
+        *numbers,
+        kv_batch,
+        batch // kv_batch,
+        kv_heads,
+        heads // kv_heads,
+        q_len,
+        kv_len,
+        MASK=tables.mode,
+        SCORE_MOD=mod.function,
+        BLOCK_D=maps.width,
+        BLOCK_M=QUERIES[maps.width],
+    )

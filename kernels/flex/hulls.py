@@ -1,0 +1,70 @@
+"""What neighbours among queries, or among keys, see together, and whether walks along these are orderly.
+
+A *hull* is four places, int32: the first that any of them sees, the first that all see, the one behind the last that all
+see, and behind the last that any sees.
+
+In the backward kernel for sm_90 the tiles of keys take turns to add to a tile of queries, and each counts those that come
+before it. They can be counted where those that come are neighbours, which `are_orderly` finds out: then the queries of a tile
+say between which keys its visitors lie, and keys say between which queries what they visit lies, and both say the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+__all__ = ["KEYS", "QUERIES", "are_orderly", "hulls_of"]
+
+QUERIES: Final = 64
+"""Queries that share a hull."""
+KEYS: Final = 128
+"""Keys that share one: those of a tile."""
+_STRIP: Final = 1 << 26
+"""How many pairs of tiles are looked at together."""
+
+
+def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
+    """Return the hulls, int32 [Bm, Hm, cdiv(length, size), 4], of spans [Bm, Hm, length, 2] of `count` places."""
+    missing = -spans.shape[2] % size
+
+    def blocked(place: int, fill: int) -> Tensor:
+        return torch.nn.functional.pad(spans[..., place], (0, missing), value=fill).unflatten(-1, (-1, size))
+
+    # what fills up the last hull is neither among those that see, nor keeps others from being all
+    bounds = (
+        blocked(0, count).amin(-1),
+        blocked(0, 0).amax(-1),
+        blocked(1, count).amin(-1),
+        blocked(1, 0).amax(-1),
+    )
+    return torch.stack(bounds, -1).contiguous()
+
+
+def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
+    """Say whether hulls of queries and hulls of keys tell the same visits, at tiles of 64 and of 128 queries.
+
+    Args:
+        by_query: int32 [Bm, Hm, hulls of `QUERIES`, 4], over keys.
+        by_key: int32 [Bm, Hm, hulls of `KEYS`, 4], over queries.
+    """
+    first, end = by_query[..., 0], by_query[..., 3]
+    odd = first.shape[-1] % 2
+    wide_first = torch.nn.functional.pad(first, (0, odd), value=torch.iinfo(torch.int32).max).unflatten(-1, (-1, 2))
+    wide_end = torch.nn.functional.pad(end, (0, odd)).unflatten(-1, (-1, 2))
+    return _agree(first, end, by_key, QUERIES) and _agree(wide_first.amin(-1), wide_end.amax(-1), by_key, 2 * QUERIES)
+
+
+def _agree(first: Tensor, end: Tensor, by_key: Tensor, step: int) -> bool:
+    """Compare visits of tiles of `step` queries, whose hulls over keys start at `first` and end at `end`."""
+    tiles = torch.arange(first.shape[-1], device=first.device)
+    strip = max(1, _STRIP // first.numel())
+    alike = torch.ones((), dtype=torch.bool, device=first.device)
+    for start in range(0, by_key.shape[2], strip):
+        keys = by_key[:, :, start : start + strip, None]
+        numbers = torch.arange(start, start + keys.shape[2], device=first.device)[:, None]
+        by_queries = (first[..., None, :] // KEYS <= numbers) & (end[..., None, :] > numbers * KEYS)
+        by_keys = (keys[..., 0] // step <= tiles) & (keys[..., 3] > tiles * step)
+        alike &= (by_queries == by_keys).all()
+    return bool(alike)

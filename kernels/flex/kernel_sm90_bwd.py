@@ -1,0 +1,366 @@
+"""Flex attention, backward, for Hopper: flash attention's kernel of all five products, over masks as data.
+
+`nojit.kernels.flash_attention.kernel_sm90_bwd` says how its parts work together, by which barriers, and who waits for whom;
+there and here they are the same. What differs is which tiles are walked (`kernel_sm90_bwd_walks`): those that see any of
+the keys, the last first; cut ones, whole ones and cut ones again, as they come, in a loop for each. A program adds to a tile
+of queries after all that own keys before its own and come there. Those have started before it; where the mask moves on with
+the keys they are ahead of it by the distance, and where it does not they walk the same tiles.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
+
+from nojit.kernels.flash_attention.kernel_sm90_bwd import multiply_keys, tile_of
+from nojit.kernels.flex.kernel_sm90_bwd_walks import come_before, head_of, modified, table_of, viewers_of, walk_of
+from nojit.kernels.kernel_sm90_copies import (
+    add_out,
+    copy_in,
+    copy_out,
+    wait_for_count,
+    wait_until_written,
+)
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+ROWS = gl.constexpr(64)
+
+
+@gluon.jit
+def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
+    """Copy keys and values once, then queries, gradients and statistics, as far ahead as there is room."""
+    q_map, k_map, v_map, dout_map, stat_map = maps
+    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
+    k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
+    index_kb, index_kv, number = where
+    STAGES: gl.constexpr = q_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[3]
+    BLOCK_N: gl.constexpr = 2 * ROWS
+    key_start = number * BLOCK_N
+    mbarrier.expect(k_full, 2 * k_map.block_type.nbytes)
+    for part in gl.static_range(2):
+        copy_in(k_map, [index_kb, index_kv, key_start + part * ROWS, 0], k_full, k_memory.index(part))
+    mbarrier.expect(v_full, 2 * v_map.block_type.nbytes)
+    for part in gl.static_range(2):
+        copy_in(v_map, [index_kb, index_kv, key_start + part * ROWS, 0], v_full, v_memory.index(part))
+    used = 0
+    table = table_of(index_kb, index_kv, sizes)
+    first, _, _, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
+    for place in range(last - first):
+        start = (last - 1 - place) * BLOCK_M
+        for member in range(sizes[1] * sizes[2]):
+            index_b, index_h = head_of(member, index_kb, index_kv, sizes)
+            stage = used % STAGES
+            phase = (used // STAGES & 1) ^ 1
+            mbarrier.wait(q_empty.index(stage), phase)
+            mbarrier.expect(q_full.index(stage), q_map.block_type.nbytes + stat_map.block_type.nbytes)
+            copy_in(q_map, [index_b, index_h, start, 0], q_full.index(stage), q_memory.index(stage))
+            copy_in(stat_map, [0, index_b, index_h, start], q_full.index(stage), lse_memory.index(stage))
+            mbarrier.wait(dout_empty.index(stage), phase)
+            mbarrier.expect(dout_full.index(stage), dout_map.block_type.nbytes + stat_map.block_type.nbytes)
+            copy_in(dout_map, [index_b, index_h, start, 0], dout_full.index(stage), dout_memory.index(stage))
+            copy_in(stat_map, [1, index_b, index_h, start], dout_full.index(stage), delta_memory.index(stage))
+            used += 1
+
+
+@gluon.jit
+def _add(
+    sum_map, sum_memory, sum_full, sum_empty, turn_ptr, tables, sizes, where, BLOCK_M: gl.constexpr, MASK: gl.constexpr
+):  # fmt: skip
+    """Add what each tile gives to the gradient of its queries, in the order of the tiles of keys."""
+    heads, q_len = sizes[0], sizes[3]
+    index_kb, index_kv, number = where
+    BLOCK_N: gl.constexpr = 2 * ROWS
+    # the two parts of a product are halves of the width, or of the rows
+    below: gl.constexpr = BLOCK_M - ROWS
+    beside: gl.constexpr = 2 * ROWS - BLOCK_M
+    tiles = gl.cdiv(q_len, BLOCK_M)
+    used = 0
+    table = table_of(index_kb, index_kv, sizes)
+    first, _, _, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
+    for place in range(last - first):
+        tile = last - 1 - place
+        row = tile * BLOCK_M
+        before = come_before(tables, number, tile, table, sizes, BLOCK_M, BLOCK_N, MASK)
+        for member in range(sizes[1] * sizes[2]):
+            index_b, index_h = head_of(member, index_kb, index_kv, sizes)
+            turn = turn_ptr + (index_b * heads + index_h).to(gl.int64) * tiles + tile
+            wait_for_count(turn, before)
+            mbarrier.wait(sum_full, used & 1)
+            if before == 0:
+                copy_out(sum_map, [index_b, index_h, row, 0], sum_memory.index(0))
+                copy_out(sum_map, [index_b, index_h, row + below, beside], sum_memory.index(1))
+            else:
+                add_out(sum_map, [index_b, index_h, row, 0], sum_memory.index(0))
+                add_out(sum_map, [index_b, index_h, row + below, beside], sum_memory.index(1))
+            tma.store_wait(0)
+            mbarrier.arrive(sum_empty)
+            wait_until_written()
+            gl.atomic_add(turn, 1, sem="release", scope="gpu")
+            used += 1
+    wait_until_written()
+
+
+@gluon.jit
+def _multiply(
+    OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, viewers, head, sizes, mods, scale,
+    MASKED: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
+):  # fmt: skip
+    """Take one tile of queries to all gradients; return the sums of those of keys and values."""
+    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory = memory
+    q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty = barriers
+    STAGES: gl.constexpr = q_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[3]
+    BLOCK_D: gl.constexpr = q_memory.shape[4]
+    dtype: gl.constexpr = q_memory.dtype
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
+    dk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    operand_layout: gl.constexpr = gl.DotOperandLayout(0, dk_layout, 2)
+    stage = used % STAGES
+    phase = used // STAGES & 1
+    slot = (used & 1) * 2
+    k = k_memory.index(OWN).reshape([ROWS, BLOCK_D])
+    v = v_memory.index(OWN).reshape([ROWS, BLOCK_D])
+    q = q_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
+    dout = dout_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
+    zeros = gl.zeros([ROWS, BLOCK_M], gl.float32, s_layout)
+    mbarrier.wait(q_full.index(stage), phase)
+    scores_token = warpgroup_mma(k, q.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    if EAGER:
+        mbarrier.wait(dout_full.index(stage), phase)
+        dp_token = warpgroup_mma(v, dout.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    rows = row_start + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, s_layout))
+    lse = lse_memory.index(stage).reshape([1, BLOCK_M])
+    if SCORE_MOD is None:
+        own_lse = lse.load(s_layout)
+        scores = warpgroup_mma_wait(1, deps=(scores_token,))
+        weights = gl.exp2(scores * (scale * LOG2_E) - own_lse)
+    else:
+        scores = warpgroup_mma_wait(1 if EAGER else 0, deps=(scores_token,))
+        scores, slope = modified(scores, scale, head, rows, keys, sizes, mods, SCORE_MOD)
+        weights = gl.exp2(scores - lse.load(s_layout))
+    if MASKED:
+        visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
+        weights = gl.where(visible, weights, 0.0)
+    if SCORE_MOD is None:
+        # with the weights among what is waited for, they are not computed after the wait
+        dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
+        operand = gl.convert_layout(weights.to(dtype), operand_layout)
+    else:
+        # of weights and derivatives no more is kept than is needed
+        operand = gl.convert_layout(weights.to(dtype), operand_layout)
+        weights = weights * slope
+        if not EAGER:
+            mbarrier.wait(dout_full.index(stage), phase)
+            dp_token = warpgroup_mma(v, dout.permute((1, 0)), zeros, use_acc=False, is_async=True)
+        dp, operand, weights = warpgroup_mma_wait(0, deps=(dp_token, operand, weights))
+    dv_token = warpgroup_mma(operand, dout, dv, is_async=True)
+    delta = delta_memory.index(stage).reshape([1, BLOCK_M]).load(s_layout)
+    ds = (weights * (dp - delta)).to(dtype)
+    ds_memory.index(slot + OWN).store(ds)
+    fence_async_shared()
+    mbarrier.arrive(ds_full)
+    mbarrier.wait(ds_full, used & 1)
+    dq_token = multiply_keys(OWN, ds_memory, slot, k_memory)
+    dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
+    # behind it are two products of `multiply_keys` and that of the keys
+    dv = warpgroup_mma_wait(3, deps=(dv_token,))
+    mbarrier.arrive(dout_empty.index(stage))
+    dq = warpgroup_mma_wait(1, deps=(dq_token,))
+    mbarrier.wait(sum_empty, (used & 1) ^ 1)
+    sum_memory.index(OWN).reshape([ROWS, ROWS]).store(dq)
+    fence_async_shared()
+    mbarrier.arrive(sum_full)
+    dk = warpgroup_mma_wait(0, deps=(dk_token,))
+    mbarrier.arrive(q_empty.index(stage))
+    return dk, dv
+
+
+@gluon.jit
+def _differentiate(
+    OWN: gl.constexpr, maps, memory, barriers, tables, sizes, where, mods, scale, MASK: gl.constexpr,
+    SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
+):  # fmt: skip
+    """Walk the tiles of queries, and write the gradients of the keys and values of number `OWN`."""
+    dk_map, dv_map = maps
+    k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
+    k_full, v_full, done = barriers[0], barriers[1], barriers[9]
+    walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
+    index_kb, index_kv, number = where
+    BLOCK_M: gl.constexpr = q_memory.shape[3]
+    BLOCK_N: gl.constexpr = 2 * ROWS
+    BLOCK_D: gl.constexpr = q_memory.shape[4]
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
+    dk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    own_start = number * BLOCK_N + OWN * ROWS
+    keys = own_start + gl.arange(0, ROWS, layout=gl.SliceLayout(1, s_layout))
+    dk = gl.zeros([ROWS, BLOCK_D], gl.float32, dk_layout)
+    dv = gl.zeros([ROWS, BLOCK_D], gl.float32, dk_layout)
+    mbarrier.wait(k_full, 0)
+    mbarrier.wait(v_full, 0)
+    used = 0
+    members = sizes[1] * sizes[2]
+    table = table_of(index_kb, index_kv, sizes)
+    first, full_first, full_last, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
+    viewers = viewers_of(tables, table, keys, sizes, MASK)
+    for place in range(last - full_last):
+        for member in range(members):
+            dk, dv = _multiply(
+                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, SCORE_MOD, EAGER,
+            )  # fmt: skip
+            used += 1
+    for place in range(last - full_last, last - full_first):
+        for member in range(members):
+            dk, dv = _multiply(
+                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, False, SCORE_MOD, EAGER,
+            )  # fmt: skip
+            used += 1
+    for place in range(last - full_first, last - first):
+        for member in range(members):
+            dk, dv = _multiply(
+                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, SCORE_MOD, EAGER,
+            )  # fmt: skip
+            used += 1
+    # the other multiplier may still read these keys
+    mbarrier.arrive(done)
+    v_memory.index(OWN).reshape([ROWS, BLOCK_D]).store(dv.to(q_memory.dtype))
+    fence_async_shared()
+    copy_out(dv_map, [index_kb, index_kv, own_start, 0], v_memory.index(OWN))
+    mbarrier.wait(done, 0)
+    k_memory.index(OWN).reshape([ROWS, BLOCK_D]).store((dk * scale).to(q_memory.dtype))
+    fence_async_shared()
+    copy_out(dk_map, [index_kb, index_kv, own_start, 0], k_memory.index(OWN))
+    tma.store_wait(0)
+
+
+@gluon.jit
+def flex_attention_bwd_sm90_kernel(
+    q_map,
+    k_map,
+    v_map,
+    dout_map,
+    stat_map,
+    sum_map,
+    dk_map,
+    dv_map,
+    turn_ptr,
+    spans_ptr,
+    key_hulls_ptr,
+    query_hulls_ptr,
+    first_ptr,
+    second_ptr,
+    bias_ptr,
+    scale,
+    left,
+    right,
+    mask_batch,
+    mask_head,
+    first_kind,
+    first_stride_b,
+    first_stride_h,
+    first_value,
+    first_reach,
+    second_kind,
+    second_stride_b,
+    second_stride_h,
+    second_value,
+    second_reach,
+    bias_stride_b,
+    bias_stride_h,
+    bias_stride_m,
+    bias_stride_n,
+    kv_batch,
+    shared,
+    kv_heads,
+    group,
+    q_len,
+    kv_len,
+    MASK: gl.constexpr,
+    SCORE_MOD: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_D: gl.constexpr,
+    STAGES: gl.constexpr,
+    SPAN: gl.constexpr,
+    EAGER: gl.constexpr,
+):
+    """Write the gradients of keys and values, and add up that of queries, short of `scale`, in fp32.
+
+    The maps describe q and dout [kv_batch * shared, kv_heads * group, q_len, dim], k, v and their gradients [kv_batch,
+    kv_heads, kv_len, dim], and what flash attention's kernel before and after it writes and reads, as for its own;
+    `turn_ptr` too is as there, zeros. The mask is a band or intervals: `spans_ptr` and `key_hulls_ptr` are its tables by
+    key, `query_hulls_ptr` the hulls by query (`nojit.kernels.flex.tables`). A query that sees no key may leave its sums
+    as they are. With `EAGER` the second product of a tile starts before scores are modified, which takes registers. The grid
+    is ``cdiv(kv_len, 128) * kv_batch * kv_heads`` in x.
+    """
+    gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
+    gl.static_assert(EAGER or SCORE_MOD is not None, "without a modification nothing has to wait")
+    BLOCK_N: gl.constexpr = 2 * ROWS
+    number, batch_head = tile_of(gl.program_id(0), gl.cdiv(kv_len, BLOCK_N), kv_batch * kv_heads, q_len, SPAN)
+    dtype: gl.constexpr = q_map.dtype
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    k_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], k_map.layout)
+    v_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], v_map.layout)
+    q_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], q_map.layout)
+    dout_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], dout_map.layout)
+    lse_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
+    delta_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
+    ds_memory = gl.allocate_shared_memory(dtype, [4, ROWS, BLOCK_M], ds_layout)
+    sum_memory = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, ROWS], sum_map.layout)
+    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    dout_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    dout_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    sum_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    sum_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(k_full, count=1)
+    mbarrier.init(v_full, count=1)
+    mbarrier.init(ds_full, count=2)
+    mbarrier.init(sum_full, count=2)
+    mbarrier.init(sum_empty, count=1)
+    mbarrier.init(done, count=2)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(q_full.index(stage), count=1)
+        mbarrier.init(q_empty.index(stage), count=2)
+        mbarrier.init(dout_full.index(stage), count=1)
+        mbarrier.init(dout_empty.index(stage), count=2)
+    fence_async_shared()
+    sizes = (kv_heads * group, group, shared, q_len, kv_len, mask_batch, mask_head)
+    tables = (spans_ptr, key_hulls_ptr, query_hulls_ptr, left, right)
+    mods = (
+        (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach),
+        (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach),
+        (bias_ptr, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n),
+    )
+    where = (batch_head // kv_heads, batch_head % kv_heads, number)
+    out_maps = (dk_map, dv_map)
+    memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory)
+    barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty, done)
+    in_maps = (q_map, k_map, v_map, dout_map, stat_map)
+    in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
+    in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
+    # registers of each thread: what the producer and the adder do without goes to the multipliers
+    gl.warp_specialize(
+        [
+            (_differentiate, (0, out_maps, memory, barriers, tables, sizes, where, mods, scale, MASK, SCORE_MOD, EAGER)),
+            (_differentiate, (1, out_maps, memory, barriers, tables, sizes, where, mods, scale, MASK, SCORE_MOD, EAGER)),
+            (_produce, (in_maps, in_memory, in_barriers, tables, sizes, where, MASK)),
+            (_add, (sum_map, sum_memory, sum_full, sum_empty, turn_ptr, tables, sizes, where, BLOCK_M, MASK)),
+        ],
+        [4, 1, 1],
+        [240, 24, 24],
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Which tiles of queries the backward kernel of flex attention for sm_90 visits, what of them is hidden, and whose turn it is.
+
+A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, the last first. In both modes
+those are neighbours, and so are the tiles of keys that come to one tile of queries (`nojit.kernels.flex.hulls`): how many have
+been there before a program follows from the first key that the queries see.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
+# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+LOG2_E = gl.constexpr(1.4426950408889634)
+HULL = gl.constexpr(64)
+"""Queries that share a hull."""
+
+
+@gluon.jit
+def head_of(member, index_kb, index_kv, sizes):
+    """Return the batch and the head of one of the heads of queries that share a head of keys."""
+    group, shared = sizes[1], sizes[2]
+    return index_kb * shared + member // group, index_kv * group + member % group
+
+
+@gluon.jit
+def table_of(index_kb, index_kv, sizes):
+    """Return which table of the mask those heads have, which is one."""
+    group, shared, mask_batch, mask_head = sizes[1], sizes[2], sizes[5], sizes[6]
+    return (index_kb * shared).to(gl.int64) * mask_batch + index_kv * group * mask_head
+
+
+@gluon.jit
+def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
+    """Find the tiles of queries that see a tile of keys.
+
+    Args:
+        tables: intervals by key; hulls by key, and by query; the bounds of a band.
+        number: the tile of keys.
+        table: which of the tables is that of the batch and the head.
+        sizes: heads, group, shared, queries and keys, and how many tables a batch and a head are further on.
+        BLOCK_M: queries of a tile.
+        BLOCK_N: keys of one.
+        MASK: the mode, band or interval.
+
+    Returns:
+        The first tile that sees any of the keys, the first that sees all of them, and where such tiles, and all, end.
+    """
+    q_len, kv_len = sizes[3], sizes[4]
+    key_start = number * BLOCK_N
+    if MASK == "interval":
+        hull_ptr = tables[1] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 4
+        first = gl.load(hull_ptr)
+        whole_first = gl.load(hull_ptr + 1)
+        whole_last = gl.load(hull_ptr + 2)
+        last = gl.load(hull_ptr + 3)
+    else:
+        first = gl.maximum(key_start - tables[4], 0)
+        whole_first = gl.maximum(key_start + BLOCK_N - 1 - tables[4], 0)
+        whole_last = gl.minimum(key_start + 1 - tables[3], q_len)
+        last = gl.minimum(gl.minimum(key_start + BLOCK_N, kv_len) - tables[3], q_len)
+    # keys past the end are hidden from every tile
+    whole_last = gl.where(key_start + BLOCK_N > kv_len, 0, whole_last)
+    begin = first // BLOCK_M
+    end = gl.maximum(gl.cdiv(gl.maximum(last, 0), BLOCK_M), begin)
+    # queries past the end weigh nothing
+    full_last = gl.where(whole_last == q_len, end, gl.maximum(whole_last, 0) // BLOCK_M)
+    full_last = gl.maximum(full_last, begin)
+    full_first = gl.minimum(gl.cdiv(whole_first, BLOCK_M), full_last)
+    return begin, full_first, full_last, end
+
+
+@gluon.jit
+def come_before(tables, number, tile, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
+    """Count the tiles of keys before `number` that come to a tile of queries that it comes to."""
+    if MASK == "interval":
+        hulls = gl.cdiv(sizes[3], HULL)
+        place = tile * (BLOCK_M // HULL)
+        hull_ptr = tables[2] + (table * hulls + place) * 4
+        first = gl.load(hull_ptr)
+        for part in gl.static_range(1, BLOCK_M // HULL):
+            # past the last query, the last hull counts again
+            first = gl.minimum(first, gl.load(hull_ptr + gl.minimum(part, hulls - 1 - place) * 4))
+    else:
+        first = gl.maximum(tile * BLOCK_M + tables[3], 0)
+    return number - first // BLOCK_N
+
+
+@gluon.jit
+def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
+    """Return the first query that sees each key, and the one behind the last; nobody sees those past the end."""
+    q_len, kv_len = sizes[3], sizes[4]
+    if MASK == "interval":
+        ptrs = tables[0] + (table * kv_len + keys) * 2
+        first = gl.load(ptrs, mask=keys < kv_len, other=q_len)
+        end = gl.load(ptrs + 1, mask=keys < kv_len, other=0)
+    else:
+        first = keys - tables[4]
+        end = gl.where(keys < kv_len, keys - tables[3] + 1, 0)
+    return first, end
+
+
+@gluon.jit
+def modified(products, scale, head, rows, keys, sizes, mods, SCORE_MOD: gl.constexpr):
+    """Scale and modify products [keys, queries]; return scores in base two, and their derivative by natural ones."""
+    # as if read anew: else what is a distance but for where the tile starts would be kept from tile to tile
+    keys = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [keys], gl.int32, is_pure=False, pack=1)
+    queries, places = rows[None, :], keys[:, None]
+    inside = (queries < sizes[3]) & (places < sizes[4])
+    scores, slope = SCORE_MOD(
+        products * scale, head[0].to(gl.int64), head[1].to(gl.int64), queries, places, inside, mods[0], mods[1], mods[2]
+    )  # fmt: skip
+    return scores * LOG2_E, slope
