@@ -8,6 +8,7 @@ from nojit.kernels import library
 from nojit.kernels.flash_attention import backward_sm90 as flash
 from nojit.kernels.flash_attention.backward_sm90 import QUERIES, GradientMaps, Workspace
 from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
+from nojit.kernels.flex.mods import LISTED, plainest
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.maps import Described
 from torch import Tensor
@@ -26,10 +27,10 @@ def maps_of(
     """Describe the operands to the kernel for sm_90; None where it does not run this call.
 
     It wants what flash attention's wants, a mask that is a band or orderly intervals, the same for all heads of queries that
-    share a head of keys, and no modification.
+    share a head of keys, and no modification that looks each score up.
     """
     q, k, v = operands
-    if not tables.is_orderly or not _is_shared(tables, q, k) or mod.function is not None:
+    if not tables.is_orderly or not _is_shared(tables, q, k) or plainest(mod.function, mod.slots) == LISTED:
         return None
     return flash.gradient_maps_of(q, k, v, dout, dk, dv)
 
@@ -91,7 +92,7 @@ def launch_gradients_over_maps(
         q_len,
         kv_len,
         MASK=tables.mode,
-        SCORE_MOD=mod.function,
+        SCORE_MOD=plainest(mod.function, mod.slots),
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
     )

@@ -76,6 +76,24 @@ def light(score, batch, head, query, key, inside, first, second, bias):  # noqa:
 
 
 @triton.jit
+def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
+    """Apply alibi, which is in either slot, and nothing else: without branches, and with a derivative that is no tensor."""
+    is_first = first[0] == 1
+    height_ptr = tl.where(is_first, first[1], second[1])
+    height_ptr += batch * tl.where(is_first, first[2], second[2]) + head * tl.where(is_first, first[3], second[3])
+    return score + tl.load(height_ptr) * (key - query).to(tl.float32), 1.0
+
+
+@triton.jit
+def bounded(score, batch, head, query, key, inside, first, second, bias):  # noqa: ARG001 - as above
+    """Apply a soft cap, which is in either slot, and nothing else: without branches, as `light` does."""
+    cap = tl.where(first[0] == 3, first[4], second[4])
+    score = cap - 2.0 * cap / (1.0 + tl.exp2(score * (2.0 * LOG2_E / cap)))
+    bent = score * (1.0 / cap)
+    return score, 1.0 - bent * bent
+
+
+@triton.jit
 def relative_place(query, key, reach):
     """Return where a table of distances has that from query to key."""
     return tl.minimum(tl.maximum(key - query, -reach), reach) + reach

@@ -6,8 +6,9 @@ carries the tensors that the function captures, and is itself the same in torch:
 
 All that come with the library, and chains of two of them, are one function of kernels, `LISTED`, which branches on their
 numbers: they cost no variants, but tiles of half the size. Without what looks each score up, a relative or a dense bias,
-they are `LIGHT`, for operands of 16 bits: the kernel for sm_90 has no other, and gradients are computed with it where that
-is enough. A function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of the kernels of flex
+they are `LIGHT`, for operands of 16 bits: the kernels for sm_90 have no other, and gradients are computed with it where that
+is enough; of these, the backward kernel for sm_90 has alibi alone and a cap alone too, as it has no registers to spare. A
+function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of the kernels of flex
 attention, and named by `CustomMod`:
 
     SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
@@ -48,6 +49,9 @@ LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
 """The function of all modifications of the library."""
 LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
 """That of alibi, a soft cap and both, for operands of 16 bits."""
+TILTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:tilted")
+BOUNDED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:bounded")
+"""That of a soft cap alone, likewise; and before it that of alibi alone."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
 """The number of each, as `kernel_mods.listed` knows it."""
 
@@ -293,6 +297,15 @@ def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> Function
     kinds = [slot.kind for slot in slots]
     needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
     return LIGHT if function == LISTED and not needs_all else function
+
+
+def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
+    """Return the function that does no more than it has to, for operands of 16 bits, where such are built."""
+    function = lightest(function, slots)
+    kinds = [slot.kind for slot in slots if slot.kind]
+    if function != LIGHT or len(kinds) != 1:
+        return function
+    return TILTED if kinds == [ALIBI] else BOUNDED
 
 
 def is_listed(mod: object) -> TypeGuard[_Listed]:

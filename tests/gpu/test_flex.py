@@ -43,7 +43,7 @@ def test_every_variant_was_launched(steered):
     "case",
     [
         Case(torch.bfloat16, (128, 128), "dilated", "chain"),
-        Case(torch.bfloat16, (128, 128), "documents", lengths=LONG),
+        Case(torch.bfloat16, (128, 128), "documents", "alibi", LONG),
         Case(torch.bfloat16, (64, 64), "window", lengths=LONG),
         Case(torch.float32, (64, 64)),
     ],

@@ -9,10 +9,14 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.flash_attention import backward_sm90 as flash_sm90
 from nojit.kernels.flex import (
+    Alibi,
     Causal,
     Documents,
     Prefix,
+    RelativeBias,
+    SoftCap,
     Window,
+    alibi_slopes,
     and_masks,
     backward,
     create_block_mask,
@@ -20,12 +24,13 @@ from nojit.kernels.flex import (
     hulls,
     reference,
 )
-from nojit.kernels.flex.call import NO_MOD
+from nojit.kernels.flex.call import modification_of
 from nojit.kernels.flex.masks import tables_of
+from nojit.kernels.flex.mods import BOUNDED, TILTED
 from nojit.kernels.maps import Described
 
 from tests.kernels.gluon_stub import Pointer, load
-from tests.kernels.test_flex_attention_sm90 import BoxOfFour, Tiles, others
+from tests.kernels.test_flex_attention_sm90 import BoxOfFour, Tiles, others, read
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 NAMES = ["flash_attention_bwd_sm90_prepare", "flex_attention_bwd_sm90", "flash_attention_bwd_sm90_finish"]
@@ -43,6 +48,22 @@ MASKS = {
     "documents of batches": Documents(torch.stack([IDS, IDS.flip(0)])),
     "prefix": Prefix(torch.tensor(100)),
 }
+
+
+def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: PLR0917 - as kernels call it
+    """Alibi, in torch."""
+    table = first if first[0] else second
+    return score + read(table[1] + batch * table[2] + head * table[3]) * (key - query), 1.0
+
+
+def bounded(score, batch, head, query, key, inside, first, second, bias):  # noqa: PLR0917 - likewise
+    """A soft cap, in torch."""
+    cap = first[4] or second[4]
+    score = cap * torch.tanh(score / cap)
+    return score, 1.0 - (score / cap) ** 2
+
+
+MODS = {TILTED.name: tilted, BOUNDED.name: bounded}
 
 
 class Box(BoxOfFour):
@@ -119,9 +140,11 @@ def over_maps(monkeypatch):
     def gradients(*args, **named):
         rows, width = named["BLOCK_M"], named["BLOCK_D"]
         boxes = [(rows, width), (64, width), (64, width), (rows, width), (1, rows), (64, 64), (64, width), (64, width)]
+        function = named.pop("SCORE_MOD")
+        named |= {"SCORE_MOD": MODS[function.name] if function else None, "EAGER": function in {None, TILTED}}
         made = [argument(value, boxes[place] if place < 8 else None) for place, value in enumerate(args)]
         programs = -(-args[-1] // 128) * args[-6] * args[-4]
-        kernel(programs, *made, **named, STAGES=2, SPAN=400, EAGER=True)
+        kernel(programs, *made, **named, STAGES=2, SPAN=400)
 
     def prepare(out, dout, lse, dlse, statistics, turns, *_, BLOCK_D, BLOCK_M):  # noqa: N803, PLR0917 - a kernel's names
         del BLOCK_D, BLOCK_M
@@ -160,14 +183,14 @@ def argument(value, box):
     return Pointer(value.new_empty(0).set_(value.untyped_storage()), value.storage_offset())
 
 
-def gradients_of(operands, grads, mask, exact):
+def gradients_of(operands, grads, mask, exact, mod=None):
     """Differentiate by `backward.launch_backward`, from the exact output and log-sums."""
     (q, k, v), (dout, dlse), (out, lse) = operands, grads, exact
     tables = tables_of(mask, q.shape[2], k.shape[2], q.device)
     made = tuple(torch.full_like(each, float("nan")) for each in (q, k, v))
     empty = tuple(q.new_empty(0) for _ in range(3))
     given = (dout, dlse), (q, k, v), (out.detach().to(q.dtype), lse.detach().float())
-    backward.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, NO_MOD, True)
+    backward.launch_backward(*given, made, empty, q.shape[3] ** -0.5, tables, modification_of(mod), True)
     return made
 
 
@@ -225,6 +248,29 @@ def test_calls_that_it_does_not_run(over_maps):
         gradients_of(given, (grad, None), mask, exact)
         assert ("flex_attention_bwd_sm90" in over_maps) == mapped
         assert ("flex_attention_bwd_dkdv" in over_maps) != mapped
+
+
+@pytest.mark.parametrize(
+    ("mod", "mapped"),
+    [
+        (Alibi(alibi_slopes(4, "cpu")), True),
+        (SoftCap(1.5), True),
+        (RelativeBias(torch.randn(4, 65)), False),
+    ],
+)
+def test_what_is_modified(over_maps, mod, mapped):
+    q, k, v, dout = (torch.randn(1, heads, 200, 64).bfloat16() for heads in (4, 2, 2, 4))
+    mask = create_block_mask(Causal(), None, None, 200, 200, "cpu")
+    wide = [each.double().requires_grad_() for each in (q, k, v)]
+    results = reference.flex_attention(*wide, mod, Causal())
+    exact = torch.autograd.grad(results[:1], wide, dout.double())
+
+    found = gradients_of((q, k, v), (dout, None), mask, results, mod)
+
+    assert ("flex_attention_bwd_sm90" in over_maps) == mapped
+    assert mapped or "flex_attention_bwd_dkdv" in over_maps
+    for value, right in zip(found if mapped else (), exact if mapped else (), strict=True):
+        torch.testing.assert_close(value.double(), right, atol=4e-2, rtol=4e-2)
 
 
 def test_visits_that_leave_gaps_are_not_orderly():
