@@ -245,11 +245,12 @@ def _captured_call(case: Case) -> Call:
 def _gradient_call(case: Case) -> Call:
     def differentiate(function: Callable[[list[Tensor]], Outputs], to: torch.dtype | None = None) -> Outputs:
         inputs = [x if to is None else x.to(to) for x in case.inputs()]
-        results = function([x.requires_grad_() for x in inputs])
-        grads = [x if to is None else x.to(to) for x in case.grads()]
-        # a row that sees nothing takes no part of the gradient of its log-sum
-        blind = results[1] == float("-inf")
-        return torch.autograd.grad(results, inputs, [grads[0], grads[1].masked_fill(blind, 0.0)])
+        with case.steered():
+            results = function([x.requires_grad_() for x in inputs])
+            grads = [x if to is None else x.to(to) for x in case.grads()]
+            # a row that sees nothing takes no part of the gradient of its log-sum
+            blind = results[1] == float("-inf")
+            return torch.autograd.grad(results, inputs, [grads[0], grads[1].masked_fill(blind, 0.0)])
 
     return Call(
         _label("flex_attention backward", case),
