@@ -214,36 +214,12 @@ def conv_halo_sm90_kernel(
     taps = (taps_d, taps_w)
     sweep = ((step_d, step_h, step_w), (start_d, start_h, start_w))
     bias = (bias_ptr, has_bias)
-    if BLOCK_M == 4 * OWNED:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (2, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (3, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
-            ],
-            [4, 4, 4, 1],
-            [112, 112, 112, 56],
-        )
-    elif BLOCK_M == 3 * OWNED:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (2, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
-            ],
-            [4, 4, 1],
-            [144, 144, 56],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
-                (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
-            ],
-            [4, 1],
-            [224, 56],
-        )
+    gl.warp_specialize(
+        [
+            (_consume, (0, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+            (_consume, (1, maps, memory, barriers, sizes, box, taps, bias, tile, TURNED)),
+            (_produce, (maps, memory, barriers, sizes, box, taps, sweep, tile, TURNED)),
+        ],
+        [4, 1],
+        [224, 56],
+    )

@@ -34,9 +34,9 @@ USED: Final = 0.6
 """The least share of the channels that are copied which there must be; kernels over pointers waste fewer."""
 SHARED_TAPS: Final = 3
 """How high weights are whose taps share what is copied."""
-STRIP: Final = 3
+STRIP: Final = 2
 """How many boxes of such a tile lie one below the other."""
-NARROW: Final = 64
+NARROW: Final = 128
 """Up to how many channels of the result sharing them is faster."""
 WASTE: Final = 1.15
 """And up to how many times the positions that other boxes have."""
