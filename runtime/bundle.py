@@ -139,9 +139,10 @@ class BundleFile:
         if fd >= 0:
             os.close(fd)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # at the end of a process its modules may be gone before this is
         if self._fd >= 0:
-            os.close(self._fd)
+            close(self._fd)
 
     def __enter__(self) -> Self:
         return self
