@@ -35,6 +35,14 @@ class Request:
     cancelled: bool = False
     made: int = 0
 
+    def inform(self, update: Update) -> None:
+        """Tell it; if whoever listened is gone, that cancels it, and is nobody else's loss."""
+        try:
+            self.tell(update)
+        except Exception:
+            logging.getLogger(__name__).exception("nobody listens to a request")
+            self.cancelled = True
+
 
 class Engine:
     """The thread that serves.
@@ -116,7 +124,7 @@ class Engine:
             with self._wake:
                 self._stopping = True
             for request in (*self._waiting, *filter(None, self._slots)):
-                request.tell(BusyError("the server is stopping"))
+                request.inform(BusyError("the server is stopping"))
 
     def _serve(self) -> None:
         """Take a step; if one fails, all that were under way end, for whose fault it is nobody knows."""
@@ -163,16 +171,15 @@ class Engine:
 
     def _step(self) -> None:
         for slot, token in enumerate(self.model.step()):
-            if self._slots[slot] is not None:
-                self._tell(slot, token)
+            self._tell(slot, token)
 
     def _tell(self, slot: int, token: int) -> None:
         request = self._slots[slot]
-        if request is None:
+        if request is None or request.cancelled:
             return
         request.made += 1
         self.counts["tokens"] += 1
-        request.tell(token)
+        request.inform(token)
         if request.made == request.max_tokens:
             self._end(slot, "done", None)
             self.model.release(slot)
@@ -181,4 +188,4 @@ class Engine:
         request, self._slots[slot] = self._slots[slot], None
         self.counts[how] += 1
         if request is not None:
-            request.tell(last)
+            request.inform(last)

@@ -601,6 +601,24 @@ def test_who_goes_away_at_once_gets_no_further_step(version, engine, example):
     assert engine.counts["tokens"] <= 3
 
 
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_listener_that_is_gone_is_nobody_elses_loss(after, engine, example):
+    def listen(update):
+        told.append(update)
+        if len(told) > after:
+            raise RuntimeError("Event loop is closed")
+
+    told: list[object] = []
+    engine.submit(example.engine.Request((1,), 100, 0.0, listen))
+    engine.submit(example.engine.Request((1,), 3, 0.0, (kept := queue.SimpleQueue()).put))
+    engine.start()
+    assert [type(kept.get(timeout=30)) for _ in range(4)] == [int, int, int, type(None)]
+    engine.stop()
+    # the update that found it gone, and what ended it
+    assert len(told) == after + 2
+    assert engine.counts == {"cancelled": 1, "done": 1, "tokens": after + 4}
+
+
 def test_a_server_may_answer_itself_first(example, engine):
     with testclient.TestClient(example.server.Server(engine, warm=5).app()) as client:
         assert client.get("/health").status_code == 200
