@@ -81,10 +81,6 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
         index_kv = index_h // group
         span = _span_of(tile * BLOCK_M, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         count = span[0]
-        mbarrier.wait(q_empty, (turn & 1) ^ 1)
-        mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
-        for part in gl.static_range(BLOCK_M // ROWS):
-            copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
         for place in range(count):
             start = (count - 1 - place) * BLOCK_N
             stage = copied % STAGES
@@ -95,6 +91,12 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             mbarrier.wait(v_empty.index(stage), phase)
             mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
             copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
+            if place == 0:
+                # those of the tile before are in use the longest: what comes first of keys and values does not wait for that
+                mbarrier.wait(q_empty, (turn & 1) ^ 1)
+                mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
+                for part in gl.static_range(BLOCK_M // ROWS):
+                    copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
             copied += 1
         turn += 1
 

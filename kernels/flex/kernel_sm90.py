@@ -61,10 +61,6 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
         index_kv = index_h // group
         table = index_b.to(gl.int64) * mask_batch + index_h * mask_head
         walk = walk_of(tables, tile * BLOCK_M, table, q_len, kv_len, BLOCK_M, BLOCK_N, MASK)
-        mbarrier.wait(q_empty, (turn & 1) ^ 1)
-        mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
-        for part in gl.static_range(BLOCK_M // ROWS):
-            copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
         for place in range(walk[0]):
             start, _ = tile_at(place, walk, tables[1], BLOCK_N, MASK)
             stage = copied % STAGES
@@ -75,6 +71,12 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
             mbarrier.wait(v_empty.index(stage), phase)
             mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
             copy_in(v_map, [index_kb, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
+            if place == 0:
+                # those of the tile before are in use the longest: what comes first of keys and values does not wait for that
+                mbarrier.wait(q_empty, (turn & 1) ^ 1)
+                mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
+                for part in gl.static_range(BLOCK_M // ROWS):
+                    copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
             copied += 1
         turn += 1  # noqa: SIM113 - Triton knows no enumerate
 
@@ -176,7 +178,9 @@ def _consume(
         scores = warpgroup_mma_wait(0, deps=(token,))
         mbarrier.arrive(k_empty.index(used % STAGES))
         scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
-        scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK)
+        # a list without a cut block begins with one that is seen whole, unless it is empty
+        if MASK != "bitmap" or cut > 0 or walk[4] == 0:
+            scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
         first = _weigh(scores, row_max, row_sum, qk_scale)
