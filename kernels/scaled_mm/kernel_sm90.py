@@ -65,9 +65,10 @@ def _column_scales(vectors, col, step, like):
 
 @gluon.jit
 def _tile_scale(vectors, col, step):
-    """Load the one number that all columns of a tile are multiplied by in a step."""
-    scale_ptr, _, stride_k, stride_n = vectors[1]
-    return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + (col // DEEP).to(gl.int64) * stride_n))
+    """Load the one number that `DEEP` columns are multiplied by in a step; past the last column, any."""
+    scale_ptr, n_len, stride_k, stride_n = vectors[1]
+    block = gl.minimum(col, n_len - 1) // DEEP
+    return gl.load(scale_ptr + (step.to(gl.int64) * stride_k + block.to(gl.int64) * stride_n))
 
 
 @gluon.jit
@@ -85,9 +86,9 @@ def _promote_steps(
     _, _, row, col = place
     WIDTH: gl.constexpr = sums[0].shape[1]
     PARTS: gl.constexpr = TILE[1] // WIDTH
-    factors = 1.0
+    factors = (1.0,)
     if SCALES != "ends":
-        factors = _factors(vectors, row, col, first, sums[0], SCALES)
+        factors = _factors(vectors, row, col, first, sums, SCALES)
     for step in range(first, last):
         number = used + step - first
         stage = number % TILE[3]
@@ -104,19 +105,23 @@ def _promote_steps(
             product = warpgroup_mma_wait(0, deps=(product,))
             if part == PARTS - 1:
                 mbarrier.arrive(empty.index(stage))
-            grown = grown + (sums[part] + product * by_columns * factors,)  # noqa: RUF005 - Triton's tuples
+            factor = factors[part if SCALES == "tiles" else 0]
+            grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
         if SCALES != "ends":
-            factors = _factors(vectors, row, col, gl.minimum(step + 1, last - 1), sums[0], SCALES)
+            factors = _factors(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
     return sums
 
 
 @gluon.jit
-def _factors(vectors, row, col, step, like, SCALES: gl.constexpr):
-    """Load what the rows of a tile are multiplied by in a step, and with "tiles" its columns too."""
-    factors = _row_scales(vectors, row, step, like)
+def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
+    """Load what the rows of a tile are multiplied by in a step; with "tiles" the columns of each of its parts, too."""
+    by_rows = _row_scales(vectors, row, step, sums[0])
+    factors = (by_rows,)
     if SCALES == "tiles":
-        factors = factors * _tile_scale(vectors, col, step)
+        factors = ()
+        for part in gl.static_range(len(sums)):
+            factors = factors + (by_rows * _tile_scale(vectors, col + part * sums[0].shape[1], step),)  # noqa: RUF005 - as above
     return factors
 
 
