@@ -126,6 +126,30 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 
 @gluon.jit
+def _prefetch(vectors, row, col, WIDTH: gl.constexpr):
+    """Have what a consumer's tile is scaled by, and its bias, brought to the L1 cache: it is wanted when all waits for it."""
+    scale_a_ptr, m_len, span, stride_m, _ = vectors[0]
+    scale_b_ptr, n_len, _, stride_n = vectors[1]
+    bias_ptr, has_bias = vectors[2]
+    lanes = gl.arange(0, 128, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    # past the end the last one is as good as any
+    rows = gl.minimum(row + lanes % OWNED, m_len - 1)
+    cols = gl.minimum(col + lanes * WIDTH // 128, n_len - 1).to(gl.int64)
+    _bring(scale_a_ptr + (rows // span).to(gl.int64) * stride_m)
+    _bring(scale_b_ptr + cols * stride_n)
+    if has_bias != 0:
+        _bring(bias_ptr + cols)
+
+
+@gluon.jit
+def _bring(pointers):
+    """Have the lines that pointers are in brought to the L1 cache, and nothing to registers."""
+    gl.inline_asm_elementwise(
+        "prefetch.global.L1 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(gl.int64)], gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def _store_scaled(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     SCALES: gl.constexpr,
@@ -167,6 +191,8 @@ def _consume(
         place, first, last = piece_at(number, sizes, DEEP, TILE)
         split, index_z, row, col = place
         own = (split, index_z, row + OWN * OWNED, col)
+        if SCALES == "ends":
+            _prefetch(vectors, row + OWN * OWNED, col, TILE[1])
         if FAST:
             acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
             before = gl.to_tensor(-1)

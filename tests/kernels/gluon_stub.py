@@ -210,6 +210,19 @@ def _where(condition: Any, one: Any, other: Any) -> Any:
     return one if condition else other
 
 
+def _minimum(one: Any, other: Any) -> Any:
+    tensors = [x for x in (one, other) if isinstance(x, Tensor)]
+    return tensors[0].clamp(max=other if tensors[0] is one else one) if tensors else min(one, other)
+
+
+def _assembly(text: str, constraints: str, args: Sequence[Any], *_: Any, **__: Any) -> None:
+    """Do nothing but look at where a prefetch goes."""
+    assert text.startswith("prefetch."), "nothing else has a stand-in"
+    (pointer,) = args
+    inside = (pointer.place >= 0) & (pointer.place < len(pointer.memory))
+    assert inside.all(), "a prefetch beyond the tensor"
+
+
 def _lanes_of(acc: Tensor) -> tuple[Tensor, Tensor]:
     return torch.arange(acc.shape[0])[:, None], torch.arange(acc.shape[1])[None, :]
 
@@ -264,14 +277,16 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         atomic_add=_atomic_add,
         cdiv=lambda a, b: -(-a // b),
         maximum=max,
-        minimum=min,
+        minimum=_minimum,
         where=_where,
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
         zeros_like=torch.zeros_like,
         arange=lambda first, last, layout: torch.arange(first, last),
+        BlockedLayout=lambda *_: None,
         NVMMADistributedLayout=lambda *_: None,
         SliceLayout=lambda *_: None,
         allocate_shared_memory=lambda dtype, shape, layout: Barriers(shape[0]),
+        inline_asm_elementwise=_assembly,
         warp_specialize=_specialize,
     )
     # of Triton itself, what its helpers use that Gluon kernels call
