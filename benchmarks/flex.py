@@ -4,7 +4,8 @@
 
 Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time. Flops
 count the pairs in blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is
-time over the share of active blocks, from all of them to 5%, which is to be a straight line. Exits 1 if a result differs
+time over the share of active blocks, from all of them to 5%, which is to be a straight line, also of longer sequences: what a
+row of blocks costs apart from its blocks counts less there. Exits 1 if a result differs
 from torch's by more than rounding explains.
 """
 
@@ -28,6 +29,7 @@ from torch.nn.attention import flex_attention as torchs
 APART = 0.02
 BATCH, HEADS, LENGTH = 4, 32, 4096
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
+SHARED_LENGTHS = (LENGTH, 4 * LENGTH)
 
 Call = Callable[[], tuple[Tensor, ...]]
 
@@ -80,25 +82,26 @@ def cases() -> list[Case]:
     ]
 
 
-def share_cases() -> list[Case]:
-    """List masks whose active blocks are a share of all: the first blocks of each row of blocks, whichever they are."""
-    blocks = LENGTH // 128
+def share_cases(length: int) -> list[tuple[Case, float]]:
+    """List masks of which as many blocks as nearly a share of all are active in each row of blocks, whichever they are."""
+    blocks = length // 128
     generator = torch.Generator("cuda").manual_seed(0)
     found = []
     for share in SHARES:
         order = torch.rand(blocks, blocks, device="cuda", generator=generator).argsort(-1)
-        active = order < max(1, round(share * blocks))
-        found.append(Case(f"{share:.0%} of blocks", of_blocks(active)))
+        count = max(1, round(share * blocks))
+        found.append((Case(f"{count} of {blocks} blocks", of_blocks(order < count)), count / blocks))
     return found
 
 
-def operands(case: Case) -> list[Tensor]:
-    """Make random queries, keys and values."""
+def operands(case: Case, length: int) -> list[Tensor]:
+    """Make random queries, keys and values; as many in all, however long."""
     heads = (HEADS, case.kv_heads, case.kv_heads)
-    return [torch.randn(BATCH, count, LENGTH, case.dim, device="cuda", dtype=torch.bfloat16) for count in heads]
+    batch = BATCH * LENGTH // length
+    return [torch.randn(batch, count, length, case.dim, device="cuda", dtype=torch.bfloat16) for count in heads]
 
 
-def attentions(case: Case) -> tuple[dict[str, Callable[..., Tensor]], float]:
+def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]], float]:
     """List who takes part, and the share of blocks that are active."""
     from nojit.kernels.flex import create_block_mask, flex_attention, forward
     from nojit.kernels.flex.call import modification_of
@@ -106,13 +109,13 @@ def attentions(case: Case) -> tuple[dict[str, Callable[..., Tensor]], float]:
 
     mask, share = None, 1.0
     if case.mask_mod is not None:
-        mask = create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
+        mask = create_block_mask(case.mask_mod, None, None, length, length, "cuda")
         share = 1.0 - mask.sparsity() / 100.0
-    theirs = None if mask is None else torchs.create_block_mask(case.mask_mod, None, None, LENGTH, LENGTH, "cuda")
+    theirs = None if mask is None else torchs.create_block_mask(case.mask_mod, None, None, length, length, "cuda")
     torch.compiler.reset()
     compiled = torch.compile(torchs.flex_attention, fullgraph=True)
     gqa = case.kv_heads != HEADS
-    tables = tables_of(mask, LENGTH, LENGTH, torch.device("cuda", torch.cuda.current_device()))
+    tables = tables_of(mask, length, length, torch.device("cuda", torch.cuda.current_device()))
 
     def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out, lse = forward.allocate_output(q, v)
@@ -126,11 +129,11 @@ def attentions(case: Case) -> tuple[dict[str, Callable[..., Tensor]], float]:
     }, share
 
 
-def calls_of(case: Case, which: str) -> tuple[dict[str, Call], float]:
+def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Call], float]:
     """List the calls of one pass over one set of operands, and the flops of each."""
-    attends, share = attentions(case)
-    given = operands(case)
-    flops = 4 * BATCH * HEADS * share * LENGTH**2 * case.dim
+    attends, share = attentions(case, length)
+    given = operands(case, length)
+    flops = 4 * given[0].shape[0] * HEADS * share * length**2 * case.dim
     if which == "forward":
         return {name: lambda attend=attend: (attend(*given),) for name, attend in attends.items()}, flops
     grad = torch.randn_like(given[0])
@@ -173,16 +176,20 @@ def measure(case: Case, which: str, rounds: int, rows: list[tuple[str, float]]) 
     return same
 
 
-def measure_shares(rounds: int) -> bool:
+def measure_shares(rounds: int, length: int) -> bool:
     """Print time over the share of active blocks, and how far each is from a line through nothing and all of them."""
-    same, whole = True, 0.0
-    for case, share in zip(share_cases(), SHARES, strict=True):
-        calls, _ = calls_of(case, "forward")
+    same = True
+    whole: dict[str, float] = {}
+    for case, share in share_cases(length):
+        calls, _ = calls_of(case, "forward", length)
         same &= agree(calls)
         # as little as a host takes for a launch shows where few blocks are active
-        ms = device_ms({"nojit": calls["nojit"]}, rounds)["nojit"]
-        whole = whole or ms
-        print(f"forward {case.name}: {ms:.3f} ms, {ms / (whole * share):.2f} x its share", flush=True)
+        times = device_ms({name: calls[name] for name in ("nojit", "torch")}, rounds)
+        whole = whole or times
+        words = "  ".join(
+            f"{name} {ms:.3f} ms, {ms / (whole[name] * share):.2f} x its share" for name, ms in times.items()
+        )
+        print(f"forward {length} long, {case.name}: {words}", flush=True)
     return same
 
 
@@ -220,7 +227,7 @@ def main() -> None:
     chosen = [case for case in cases() if any(word in case.name for word in words)]
     agreed = [measure(case, which, given.rounds, rows) for which in passes for case in chosen]
     if "forward" in passes and not given.only:
-        agreed.append(measure_shares(given.rounds))
+        agreed += [measure_shares(given.rounds, length) for length in SHARED_LENGTHS]
     if given.plot is not None:
         plot(rows, given.plot)
     sys.exit(0 if all(agreed) else 1)
