@@ -109,10 +109,12 @@ class Case:
         """Set torch's switch, and what runs on maps and in parts; forget what was remembered otherwise."""
         before = torch.backends.cudnn.allow_tf32
         torch.backends.cudnn.allow_tf32 = self.tf32 and wide is None
-        op._MEMO.forget()
         with ExitStack() as stack:
             stack.callback(setattr, torch.backends.cudnn, "allow_tf32", before)
-            stack.callback(op._MEMO.forget)
+            # calls that torch's dispatcher makes, for gradients, are remembered apart
+            for memo in (op._MEMO, op._CALLS):
+                memo.forget()
+                stack.callback(memo.forget)
             if not self.maps:
                 stack.enter_context(mock.patch.object(mapped, "takes_maps", return_value=False))
             for module in (mapped, launches) if self.parts else ():

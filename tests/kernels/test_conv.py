@@ -153,6 +153,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
     values = operands((2, 2, 4, 4), 3, (3, 2))
     before = [check(conv2d, values, padding=1, gradients=False), check(conv2d, values, stride=2, gradients=False)]
     op._MEMO.forget()
+    op._CALLS.forget()
     for limit in (25, 9):
         monkeypatch.setattr(sweeps, "LIMIT", limit)
         monkeypatch.setattr(launches, "parts_of", lambda *_: 1)
@@ -161,6 +162,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
         # what was remembered does the same
         torch.testing.assert_close(conv2d(*values, padding=1), before[0])
         op._MEMO.forget()
+        op._CALLS.forget()
 
 
 @pytest.mark.parametrize(
