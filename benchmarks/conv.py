@@ -127,11 +127,10 @@ def _call(function: Callable[..., Tensor], operands: tuple[Tensor, ...]) -> Call
 
 def list_rows(only: list[str], rounds: int, compile_too: bool) -> Iterator[Row]:
     """Measure the shapes, one after the other."""
-    from nojit.kernels.conv.problems import BARS, Shape
+    from nojit.kernels.conv.problems import BARS
 
-    more = Shape("64 x 128 x 112 x 112 to 128, 3 x 3 by 2", 64, 128, 128, (112, 112), 3, 2)
     for what in only:
-        for shape in (*BARS, more):
+        for shape in BARS:
             yield measure(shape, what, rounds, compile_too)
 
 

@@ -132,6 +132,7 @@ BARS: Final = (
     _image(32, 64, 224),
     _image(32, 128, 28),
     _image(32, 512, 28, taps=1),
+    _image(64, 128, 112, stride=2),
     _volume(4, 64, 16, 56),
 )
 """What speed is promised for."""
@@ -171,7 +172,7 @@ TUNED: Final = (
     ),
     *(
         _image(batch, channels, size, results=results, stride=2)
-        for batch, channels, size, results in ((64, 128, 112, 128), (32, 256, 112, 256), (32, 256, 56, 512))
+        for batch, channels, size, results in ((32, 256, 112, 256), (32, 256, 56, 512))
     ),
     _image(8, 320, 64),
     _image(4, 128, 512),
