@@ -138,7 +138,7 @@ def conv_sm90_kernel(
     so many in each dimension, and of w [rows, taps, columns], in boxes of [64, 1, 1, 1, 64]: its rows are the channels of
     the result, or, `TURNED`, those that are summed up. Groups have multiples of 64 channels, unless there is one only. With
     several `splits` boxes are of one image, and the batch of the result is fp32 and as many times as large. `STAGES` is how
-    many steps of 64 of the depth shared memory holds. Any grid in x.
+    many steps of 64 of the depth shared memory holds. `BLOCK_M` is 64, 128 or 192. Any grid in x.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
@@ -154,7 +154,17 @@ def conv_sm90_kernel(
     sweep = ((mul_d, mul_h, mul_w), (step_d, step_h, step_w), (start_d, start_h, start_w))
     sizes = (groups, boxes_n * boxes_d * boxes_h * boxes_w * OWNED, n_len, c_len, taps_d * taps_h * taps_w, splits)
     bias = (bias_ptr, has_bias)
-    if BLOCK_M == 2 * OWNED:
+    # registers of each thread: the first consumer gets what all others leave, and copying three boxes takes more than two
+    if BLOCK_M == OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
+            ],
+            [1],
+            [56],
+        )
+    elif BLOCK_M == 2 * OWNED:
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
@@ -165,11 +175,14 @@ def conv_sm90_kernel(
             [224, 56],
         )
     else:
+        gl.static_assert(BLOCK_M == 3 * OWNED, "BLOCK_M is 64, 128 or 192")
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_consume, (1, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
+                (_consume, (2, maps, memory, barriers, sizes, bias, boxes, shape, batch, tile, TURNED, PANEL)),
                 (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TURNED)),
             ],
-            [1],
-            [56],
+            [4, 4, 1],
+            [144, 144, 72],
         )

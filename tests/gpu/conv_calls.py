@@ -123,6 +123,8 @@ class Case:
 
 
 _HALVES = (torch.float16, torch.bfloat16)
+STEPPED = Case(torch.float16, (64, 128, 128, 112, 112), 3, {"padding": 1, "stride": 2})
+"""The shape with a stride that speed is promised for."""
 # steps of the depth that have channels of one tap and of two, for few results and for many
 _MIXED = ((4, 32, 16, 30, 30), (4, 48, 16, 30, 30), (4, 32, 48, 30, 30), (4, 48, 48, 30, 30), (8, 80, 128, 60, 52))
 # the same by planes of as many positions as 16 divides
@@ -219,6 +221,18 @@ def gradient_cases() -> Iterator[Case]:
     for dtype, (sizes, taps, words) in itertools.product(_HALVES, _SHARED):
         yield Case(dtype, sizes, taps, words)
     yield Case(torch.float16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}, parts=1)
+
+
+def tall_calls() -> Iterator[Call]:
+    """List calls for tiles of three boxes: last tiles of one box, of two and of three, and parts of depths."""
+    for dtype, parts in itertools.product(_HALVES, (1, 3)):
+        yield Case(dtype, (4, 128, 192, 28, 28), parts=parts).call(gradients=True)
+        yield Case(dtype, (5, 80, 136, 37, 41), 3, {"padding": 1, "stride": 2}, parts=parts).call(gradients=True)
+    for batch in (1, 2, 3):
+        yield Case(torch.bfloat16, (batch, 128, 128, 16, 16), 3, {"padding": 1, "stride": 2}, parts=1).call()
+    yield Case(torch.bfloat16, VOLUME, 3, {"padding": 1, "stride": (1, 2, 2)}, parts=1).call(gradients=True)
+    yield Case(torch.bfloat16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}).call(gradients=True)
+    yield STEPPED.call()
 
 
 def conv_calls() -> Iterator[Call]:

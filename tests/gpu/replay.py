@@ -244,8 +244,10 @@ def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
     return plan
 
 
-def build_here(manifests: Sequence[Path], arch: str, out: Path, profile: str = "full") -> Path:
-    """Build every variant of a profile for `arch` with the Triton of this machine; return the bundle."""
+def build_here(
+    manifests: Sequence[Path], arch: str, out: Path, profile: str = "full", kernels: Sequence[str] = ()
+) -> Path:
+    """Build every variant of a profile for `arch` with the Triton of this machine, of some kernels or all; return the bundle."""
     command = [
         sys.executable,
         "-m",
@@ -256,6 +258,7 @@ def build_here(manifests: Sequence[Path], arch: str, out: Path, profile: str = "
         arch,
         "--profile",
         profile,
+        *(word for name in kernels for word in ("--kernel", name)),
     ]
     subprocess.run([*command, "--out", str(out), "--cache-dir", str(out / "cache"), "-q"], check=True)
     (bundle,) = out.glob("*.nojit")

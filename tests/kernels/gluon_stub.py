@@ -223,6 +223,10 @@ def _assembly(text: str, constraints: str, args: Sequence[Any], *_: Any, **__: A
     assert inside.all(), "a prefetch beyond the tensor"
 
 
+def _static_assert(holds: bool, what: str = "") -> None:
+    assert holds, what
+
+
 def _lanes_of(acc: Tensor) -> tuple[Tensor, Tensor]:
     return torch.arange(acc.shape[0])[:, None], torch.arange(acc.shape[1])[None, :]
 
@@ -271,6 +275,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         program_id=lambda _: program[0],
         num_programs=lambda _: program[1],
         static_range=range,
+        static_assert=_static_assert,
         load=_load,
         to_tensor=lambda value: value,
         store=_store,

@@ -23,6 +23,8 @@ from tests.kernels.sm90 import KERNELS, PROGRAMS, SHARED
 TILES = {
     "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
     "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+    "192 x 128": {"BLOCK_M": 192, "BLOCK_N": 128, "GROUP": 2, "STAGES": 2},
+    "192 x 64": {"BLOCK_M": 192, "BLOCK_N": 64, "GROUP": 4, "STAGES": 3},
 }
 STRIPS = {
     "weights stay": {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "KEPT": 9},
@@ -53,6 +55,8 @@ def provide(name: str):
         panel = named.get("PANEL", ROWS)
         blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
         config = of_strips if name == "conv_halo_sm90" else chosen
+        if name == "conv_weight_grad_sm90":
+            config = config | {"BLOCK_M": min(config["BLOCK_M"], 2 * ROWS)}
         kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **config)
 
     return launch
@@ -130,7 +134,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("tile", "parts"), [("128 x 256", 1), ("64 x 64", 3)])
+@pytest.mark.parametrize(
+    ("tile", "parts"), [("128 x 256", 1), ("64 x 64", 3), ("192 x 128", 1), ("192 x 128", 3), ("192 x 64", 2)]
+)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_convolutions(case, tile, parts, monkeypatch):
     convolve, shape, channels, taps, words = case
@@ -141,6 +147,21 @@ def test_convolutions(case, tile, parts, monkeypatch):
     assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
     assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
     assert ("bmm_merge" in asked) == (parts > 1)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("images", range(2, 8))
+def test_tiles_of_three_boxes_may_end_behind_the_last(images, parts, stride, monkeypatch):
+    """A box is an image: the last tile has one, two or three."""
+    chosen.update(TILES["192 x 64"])
+    whole(monkeypatch, parts)
+    monkeypatch.setattr(mapped, "strips_of", lambda *_: None)
+    x, w, bias = operands((images, 64, 8 * stride, 8 * stride), 80, (3, 3))
+    result = conv2d(x, w, bias, padding=1, stride=stride)
+    exact = functional.conv2d(x.double(), w.double(), bias.double(), padding=1, stride=stride)
+    assert_accurate(result, exact, functional.conv2d(x, w, bias, padding=1, stride=stride))
+    assert asked == ["conv_sm90", "bmm_merge"][:parts]
 
 
 HIGH = {

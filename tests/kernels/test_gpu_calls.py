@@ -31,6 +31,7 @@ LISTS = {
     "pairs of products": b2b_gemm_calls.cases,
     "scaled products": scaled_mm_calls.cases,
     "convolutions": conv_calls.conv_calls,
+    "convolutions by tall tiles": conv_calls.tall_calls,
 }
 
 
