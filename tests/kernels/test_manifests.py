@@ -108,6 +108,18 @@ def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
     assert all(expected <= seen for seen in asked.values())
 
 
+def test_what_is_measured_in_bf16_stands_for_fp16():
+    both = {"fp16", "bf16"}
+    for name, spec in KERNELS.items():
+        for axis, values in spec.matrix.items():
+            if spec.tuning and all(value in values for value in both):
+                assert any(both.issubset(group) for group in spec.tuning.alike.get(axis, ())), f"{name}: {axis}"
+                for table in TUNED:
+                    if table.kernel == name:
+                        covered = [both.intersection(dict(entry.where).get(axis, both)) for entry in table.entries]
+                        assert all(seen in (set(), both) for seen in covered), f"{name}: {axis}"
+
+
 OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "mixed_mm",
               "mixed_mm_few", "mixed_mm_sm90", "scaled_mm", "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
