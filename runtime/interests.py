@@ -48,7 +48,9 @@ def interests(table: KernelTable, arch: int | None = None) -> Interests:
     types = table.param_types()
     params = {name: (kinds, (name, 16) in asked, (name, 1) in asked) for name, kinds in types.items()}
     given: dict[str, Value] = {} if arch is None else {"arch": arch}
-    return Interests(params, tuple(_grounded(table, types, given)))
+    # most kernels ask for nothing that would have to be computed
+    asks = table.derived or {config.requires for config in table.configs} != {""}
+    return Interests(params, tuple(_grounded(table, types, given)) if asks else ())
 
 
 def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:

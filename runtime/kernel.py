@@ -95,7 +95,7 @@ class Kernel(_core.Dispatcher):
         self._homes: dict[int, tuple[Source, KernelTable]] = {}
         self._lookups: dict[int | ImageArch, Lookup] = {}
         self._params = table.params
-        self._options = tuple(dict.fromkeys(key for config in table.configs for key, _ in config.options))
+        self._options = _option_names(table)
         self._interner = Interner()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
         self._stand_in: StandIn | None = None
@@ -352,7 +352,7 @@ class Kernel(_core.Dispatcher):
         if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
             return known
         origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
-        if override := self._overrides.get(source):
+        if self._overrides and (override := self._overrides.get(source)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
             from nojit.runtime.invariance import settled  # noqa: PLC0415 - seldom asked for
@@ -370,6 +370,14 @@ class Kernel(_core.Dispatcher):
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
         count = len(self._params) + len(self._options)
         return make_plan(source, table, row, device, arguments=count, interner=self._interner)
+
+
+def _option_names(table: KernelTable) -> tuple[str, ...]:
+    """Return what any config has an option of, in the order in which they come."""
+    names: dict[str, object] = {}
+    for config in table.configs:
+        names.update(config.options)
+    return tuple(names)
 
 
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:

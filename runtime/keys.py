@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 import struct
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -28,6 +27,8 @@ Key: TypeAlias = tuple[int, int]
 # beyond `Tag`, as _core/value.h numbers it: a value that no variant and no expression knows
 UNKNOWN: Key = (7, 0)
 _MISSING: Key = (Tag.MISSING, 0)
+# a key holds such values themselves, and no number for them
+_PLAIN = (int, type(None), Missing)
 
 
 class _Kind(IntEnum):
@@ -144,7 +145,7 @@ def _of_numpy(value: Any) -> tuple[Value] | None:
 
 def make_spec(
     table: KernelTable,
-    options: Iterable[str],
+    options: Sequence[str],
     interner: Interner,
     arch: int,
     where: str,
@@ -171,12 +172,14 @@ def make_spec(
         asked = interests(table, arch)
     except ExpressionError as error:
         raise BundleError("expected expressions over the kernel's params", got=str(error), where=where) from None
-    runtime = {slots[name] for name in asked.params}
     programs = _Programs(table, slots, interner, where)
-    made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
+    choosing: tuple[bytes, ...] = ()
+    if asked.expressions:
+        runtime = {slots[name] for name in asked.params}
+        made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
+        choosing = tuple([program for program in made if _loads(program, runtime)])
     key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
-    fields = (*_fields(table, asked, interner), *(_MISSING for _ in options))
-    choosing = tuple([program for program in made if _loads(program, runtime)])
+    fields = (*_fields(table, asked, interner), *[_MISSING] * len(options))
     try:
         return _core.Spec(fields, choosing, key, BUCKETS.index(tuning.bucket) if tuning else 0, table, arch)
     except ValueError as error:
@@ -209,13 +212,14 @@ def _program_key(value: Value, interner: Interner) -> Key:
 
 
 def _intern_values(table: KernelTable, interner: Interner) -> None:
-    values = itertools.chain(
-        (value for axis in table.axes if not axis.is_type for value in axis.values),
-        (value for config in table.configs for _, value in config.constexprs + config.options),
-        (param.default for param in table.params if not isinstance(param.default, Missing)),
-    )
+    values: list[Any] = [param.default for param in table.params]
+    for axis in table.axes:
+        if not axis.is_type:
+            values += axis.values
+    for config in table.configs:
+        values += [value for _, value in config.constexprs + config.options]
     for value in values:
-        if value is not None and not isinstance(value, int):
+        if not isinstance(value, _PLAIN):
             interner.add(value)
 
 
@@ -251,16 +255,18 @@ class _Programs:
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
-    meaning, config, _, _ = table.key(row)
-    values = {
-        param.name: param.default
-        for param in table.params
-        if param.constexpr and not isinstance(param.default, Missing)
-    }
+    meaning, config, _, derived = table.key(row)
+    chosen = table.configs[config]
+    values: dict[str, Value] = {}
+    for param in table.params:
+        if param.constexpr and not isinstance(param.default, Missing):
+            values[param.name] = param.default
     for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True):
         values[axis.name] = axis.values[place]
-    values.update(table.configs[config].options)
-    values.update(table.constexprs(row))
+    values.update(chosen.options)
+    values.update(chosen.constexprs)
+    for constexpr, value in zip(table.derived, table.derived_values[derived], strict=True):
+        values[constexpr.name] = value
     return values
 
 

@@ -77,8 +77,11 @@ def make_plan(
 
 def _without_types(table: KernelTable, names: Mapping[str, Value]) -> dict[str, Value]:
     """Return what a callable grid sees of a row: its constexprs and options."""
-    types = {axis.name for axis in table.axes if axis.is_type}
-    return {name: value for name, value in names.items() if name not in types}
+    seen = dict(names)
+    for axis in table.axes:
+        if axis.is_type:
+            seen.pop(axis.name, None)
+    return seen
 
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:

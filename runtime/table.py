@@ -227,7 +227,7 @@ class KernelTable(Record):
         known: dict[str, str] | None = getattr(self, "_by_expression", None)
         if known is None:
             known = dict(zip(self.expressions(), self.programs, strict=True)) if self.programs else {}
-            object.__setattr__(self, "_by_expression", known)
+            self.know_programs(known)
         return known
 
     def runtime_params(self) -> tuple[str, ...]:
@@ -248,9 +248,14 @@ class KernelTable(Record):
         """Keep what `param_types` is to return, where it is known."""
         object.__setattr__(self, "_param_types", types)
 
+    def know_programs(self, by_expression: dict[str, str]) -> None:
+        """Keep what `programs_by_expression` is to return, likewise."""
+        object.__setattr__(self, "_by_expression", by_expression)
+
     def key(self, row: int) -> tuple[int, ...]:
-        """Return the key columns of a row."""
-        return tuple([self.columns[column][row] for column in KEY_COLUMNS])
+        """Return the `KEY_COLUMNS` of a row."""
+        columns = self.columns
+        return columns["meaning"][row], columns["config"][row], columns["hints"][row], columns["derived"][row]
 
     def constexprs(self, row: int) -> dict[str, Value]:
         """Return every constexpr that a row was compiled with, by name."""

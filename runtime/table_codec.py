@@ -107,8 +107,12 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     table = KernelTable(
         kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns, batch
     )
+    expressions = table.expressions()
+    if len(expressions) != len(programs):
+        return None
     table.know_param_types(types)
-    return table if len(table.expressions()) == len(programs) else None
+    table.know_programs(dict(zip(expressions, programs, strict=True)))
+    return table
 
 
 def _tagged_value(raw: bytes) -> Value:

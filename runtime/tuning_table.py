@@ -105,7 +105,10 @@ class TuningTable(Record):
 
     def block_of(self, meaning: int) -> TuningBlock | None:
         """Return the block that a meaning is in; None if it is not tuned."""
-        return next((block for block in self.blocks if meaning in block.meanings), None)
+        for block in self.blocks:
+            if meaning in block.meanings:
+                return block
+        return None
 
 
 class Tuning(Record):
