@@ -160,7 +160,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
 
 
 @gluon.jit
-def multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
+def _multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
     """Start the part of the product of all keys' scores' gradients with the keys that a multiplier owns."""
     BLOCK_D: gl.constexpr = k_memory.shape[4]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, ROWS, 16])
@@ -177,22 +177,124 @@ def multiply_keys(OWN: gl.constexpr, ds_memory, slot, k_memory):
 
 
 @gluon.jit
-def _multiply(
-    OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, causal_offset, kv_len, qk_scale,
-    MASKED: gl.constexpr, CAUSAL: gl.constexpr,
-):  # fmt: skip
-    """Take one tile of queries to all gradients; return the sums of those of keys and values."""
-    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory = memory
-    q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty = barriers
+def propagate(OWN: gl.constexpr, dk, dv, operand, weights, dp, memory, barriers, used):
+    """Take the weights of a tile, as an operand too, and their gradients to all others; return the sums for keys and values.
+
+    Scores that are modified give weights times the derivative.
+    """
+    k_memory, _, q_memory, dout_memory, _, delta_memory, ds_memory, sum_memory = memory
+    _, q_empty, _, dout_empty, ds_full, sum_full, sum_empty = barriers
     STAGES: gl.constexpr = q_memory.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[3]
     BLOCK_D: gl.constexpr = q_memory.shape[4]
     dtype: gl.constexpr = q_memory.dtype
     s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
+    dk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_D, 16])
+    operand_layout: gl.constexpr = gl.DotOperandLayout(0, dk_layout, 2)
+    stage = used % STAGES
+    slot = (used & 1) * 2
+    q = q_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
+    dout = dout_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
+    dv_token = warpgroup_mma(operand, dout, dv, is_async=True)
+    delta = delta_memory.index(stage).reshape([1, BLOCK_M]).load(s_layout)
+    ds = (weights * (dp - delta)).to(dtype)
+    ds_memory.index(slot + OWN).store(ds)
+    fence_async_shared()
+    mbarrier.arrive(ds_full)
+    mbarrier.wait(ds_full, used & 1)
+    dq_token = _multiply_keys(OWN, ds_memory, slot, k_memory)
+    dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
+    # behind it are two products of `_multiply_keys` and that of the keys
+    dv = warpgroup_mma_wait(3, deps=(dv_token,))
+    mbarrier.arrive(dout_empty.index(stage))
+    dq = warpgroup_mma_wait(1, deps=(dq_token,))
+    mbarrier.wait(sum_empty, (used & 1) ^ 1)
+    sum_memory.index(OWN).reshape([ROWS, ROWS]).store(dq)
+    fence_async_shared()
+    mbarrier.arrive(sum_full)
+    dk = warpgroup_mma_wait(0, deps=(dk_token,))
+    mbarrier.arrive(q_empty.index(stage))
+    return dk, dv
+
+
+@gluon.jit
+def store_gradients(OWN: gl.constexpr, dk, dv, maps, memory, done, place, scale):
+    """Write the gradients of a multiplier's keys and values through the memory that these were in."""
+    dk_map, dv_map = maps
+    k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
+    BLOCK_D: gl.constexpr = q_memory.shape[4]
+    index_b, index_kv, own_start = place
+    # the other multiplier may still read these keys
+    mbarrier.arrive(done)
+    v_memory.index(OWN).reshape([ROWS, BLOCK_D]).store(dv.to(q_memory.dtype))
+    fence_async_shared()
+    copy_out(dv_map, [index_b, index_kv, own_start, 0], v_memory.index(OWN))
+    mbarrier.wait(done, 0)
+    k_memory.index(OWN).reshape([ROWS, BLOCK_D]).store((dk * scale).to(q_memory.dtype))
+    fence_async_shared()
+    copy_out(dk_map, [index_b, index_kv, own_start, 0], k_memory.index(OWN))
+    tma.store_wait(0)
+
+
+@gluon.jit
+def memory_for(maps, STAGES: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_D: gl.constexpr):
+    """Allocate what keys, values, queries and all that goes with them are copied to, scores' gradients and sums for queries."""
+    q_map, k_map, v_map, dout_map, stat_map, sum_map = maps
+    dtype: gl.constexpr = q_map.dtype
+    ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    k_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], k_map.layout)
+    v_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], v_map.layout)
+    q_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], q_map.layout)
+    dout_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], dout_map.layout)
+    lse_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
+    delta_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
+    ds_memory = gl.allocate_shared_memory(dtype, [4, ROWS, BLOCK_M], ds_layout)
+    sum_memory = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, ROWS], sum_map.layout)
+    return k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory
+
+
+@gluon.jit
+def barriers_for(STAGES: gl.constexpr):
+    """Make the barriers of a producer, an adder and two multipliers."""
+    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    dout_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    dout_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    sum_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    sum_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(k_full, count=1)
+    mbarrier.init(v_full, count=1)
+    mbarrier.init(ds_full, count=2)
+    mbarrier.init(sum_full, count=2)
+    mbarrier.init(sum_empty, count=1)
+    mbarrier.init(done, count=2)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(q_full.index(stage), count=1)
+        mbarrier.init(q_empty.index(stage), count=2)
+        mbarrier.init(dout_full.index(stage), count=1)
+        mbarrier.init(dout_empty.index(stage), count=2)
+    return k_full, v_full, q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty, done
+
+
+@gluon.jit
+def _multiply(
+    OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, causal_offset, kv_len, qk_scale,
+    MASKED: gl.constexpr, CAUSAL: gl.constexpr,
+):  # fmt: skip
+    """Take one tile of queries to all gradients; return the sums of those of keys and values."""
+    k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
+    q_full, dout_full = barriers[0], barriers[2]
+    STAGES: gl.constexpr = q_memory.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[3]
+    BLOCK_D: gl.constexpr = q_memory.shape[4]
+    s_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_M, 16])
     operand_layout: gl.constexpr = gl.DotOperandLayout(0, dk.type.layout, 2)
     stage = used % STAGES
     phase = used // STAGES & 1
-    slot = (used & 1) * 2
     k = k_memory.index(OWN).reshape([ROWS, BLOCK_D])
     v = v_memory.index(OWN).reshape([ROWS, BLOCK_D])
     q = q_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
@@ -213,26 +315,8 @@ def _multiply(
         weights = gl.where(visible, weights, 0.0)
     # with the weights among what is waited for, they are not computed after the wait
     dp, weights = warpgroup_mma_wait(0, deps=(dp_token, weights))
-    dv_token = warpgroup_mma(gl.convert_layout(weights.to(dtype), operand_layout), dout, dv, is_async=True)
-    delta = delta_memory.index(stage).reshape([1, BLOCK_M]).load(s_layout)
-    ds = (weights * (dp - delta)).to(dtype)
-    ds_memory.index(slot + OWN).store(ds)
-    fence_async_shared()
-    mbarrier.arrive(ds_full)
-    mbarrier.wait(ds_full, used & 1)
-    dq_token = multiply_keys(OWN, ds_memory, slot, k_memory)
-    dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
-    # behind it are two products of `multiply_keys` and that of the keys
-    dv = warpgroup_mma_wait(3, deps=(dv_token,))
-    mbarrier.arrive(dout_empty.index(stage))
-    dq = warpgroup_mma_wait(1, deps=(dq_token,))
-    mbarrier.wait(sum_empty, (used & 1) ^ 1)
-    sum_memory.index(OWN).reshape([ROWS, ROWS]).store(dq)
-    fence_async_shared()
-    mbarrier.arrive(sum_full)
-    dk = warpgroup_mma_wait(0, deps=(dk_token,))
-    mbarrier.arrive(q_empty.index(stage))
-    return dk, dv
+    operand = gl.convert_layout(weights.to(q_memory.dtype), operand_layout)
+    return propagate(OWN, dk, dv, operand, weights, dp, memory, barriers, used)
 
 
 @gluon.jit
@@ -240,8 +324,7 @@ def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, sizes, where, whole, kv_len, causal_offset, scale, CAUSAL: gl.constexpr
 ):  # fmt: skip
     """Walk the tiles of queries, and write the gradients of the keys and values of number `OWN`."""
-    dk_map, dv_map = maps
-    k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
+    q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
     group = sizes[1]
@@ -272,16 +355,7 @@ def _differentiate(
                 True, CAUSAL,
             )  # fmt: skip
             used += 1
-    # the other multiplier may still read these keys
-    mbarrier.arrive(done)
-    v_memory.index(OWN).reshape([ROWS, BLOCK_D]).store(dv.to(q_memory.dtype))
-    fence_async_shared()
-    copy_out(dv_map, [index_b, index_kv, own_start, 0], v_memory.index(OWN))
-    mbarrier.wait(done, 0)
-    k_memory.index(OWN).reshape([ROWS, BLOCK_D]).store((dk * scale).to(q_memory.dtype))
-    fence_async_shared()
-    copy_out(dk_map, [index_b, index_kv, own_start, 0], k_memory.index(OWN))
-    tma.store_wait(0)
+    store_gradients(OWN, dk, dv, maps, memory, done, (index_b, index_kv, own_start), scale)
 
 
 @gluon.jit
@@ -324,44 +398,15 @@ def flash_attention_bwd_sm90_kernel(
     number, batch_head = tile_of(gl.program_id(0), gl.cdiv(kv_len, BLOCK_N), batch * kv_heads, q_len, SPAN)
     key_start = number * BLOCK_N
     first, whole, last = _span_of(key_start, q_len, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
-    dtype: gl.constexpr = q_map.dtype
-    ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
-    k_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], k_map.layout)
-    v_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], v_map.layout)
-    q_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], q_map.layout)
-    dout_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], dout_map.layout)
-    lse_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
-    delta_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
-    ds_memory = gl.allocate_shared_memory(dtype, [4, ROWS, BLOCK_M], ds_layout)
-    sum_memory = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, ROWS], sum_map.layout)
-    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    dout_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    dout_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    sum_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    sum_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(k_full, count=1)
-    mbarrier.init(v_full, count=1)
-    mbarrier.init(ds_full, count=2)
-    mbarrier.init(sum_full, count=2)
-    mbarrier.init(sum_empty, count=1)
-    mbarrier.init(done, count=2)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(q_full.index(stage), count=1)
-        mbarrier.init(q_empty.index(stage), count=2)
-        mbarrier.init(dout_full.index(stage), count=1)
-        mbarrier.init(dout_empty.index(stage), count=2)
+    memory = memory_for((q_map, k_map, v_map, dout_map, stat_map, sum_map), STAGES, BLOCK_M, BLOCK_D)
+    barriers = barriers_for(STAGES)
+    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, _, sum_memory = memory
+    k_full, v_full, q_full, q_empty, dout_full, dout_empty, _, sum_full, sum_empty, _ = barriers
     fence_async_shared()
     sizes = (heads, group)
     where = (batch_head // kv_heads, batch_head % kv_heads, key_start, first, last)
     tiles = gl.cdiv(q_len, BLOCK_M)
     out_maps = (dk_map, dv_map)
-    memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory)
-    barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty, done)
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)

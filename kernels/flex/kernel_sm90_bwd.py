@@ -11,7 +11,13 @@ the keys they are ahead of it by the distance, and where it does not they walk t
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 
-from nojit.kernels.flash_attention.kernel_sm90_bwd import multiply_keys, tile_of
+from nojit.kernels.flash_attention.kernel_sm90_bwd import (
+    barriers_for,
+    memory_for,
+    propagate,
+    store_gradients,
+    tile_of,
+)
 from nojit.kernels.flex.kernel_sm90_bwd_walks import come_before, head_of, modified, table_of, viewers_of, walk_of
 from nojit.kernels.kernel_sm90_copies import (
     add_out,
@@ -115,8 +121,8 @@ def _multiply(
     MASKED: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
     """Take one tile of queries to all gradients; return the sums of those of keys and values."""
-    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory = memory
-    q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty = barriers
+    k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
+    q_full, dout_full = barriers[0], barriers[2]
     STAGES: gl.constexpr = q_memory.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[3]
     BLOCK_D: gl.constexpr = q_memory.shape[4]
@@ -126,7 +132,6 @@ def _multiply(
     operand_layout: gl.constexpr = gl.DotOperandLayout(0, dk_layout, 2)
     stage = used % STAGES
     phase = used // STAGES & 1
-    slot = (used & 1) * 2
     k = k_memory.index(OWN).reshape([ROWS, BLOCK_D])
     v = v_memory.index(OWN).reshape([ROWS, BLOCK_D])
     q = q_memory.index(stage).reshape([BLOCK_M, BLOCK_D])
@@ -162,26 +167,7 @@ def _multiply(
             mbarrier.wait(dout_full.index(stage), phase)
             dp_token = warpgroup_mma(v, dout.permute((1, 0)), zeros, use_acc=False, is_async=True)
         dp, operand, weights = warpgroup_mma_wait(0, deps=(dp_token, operand, weights))
-    dv_token = warpgroup_mma(operand, dout, dv, is_async=True)
-    delta = delta_memory.index(stage).reshape([1, BLOCK_M]).load(s_layout)
-    ds = (weights * (dp - delta)).to(dtype)
-    ds_memory.index(slot + OWN).store(ds)
-    fence_async_shared()
-    mbarrier.arrive(ds_full)
-    mbarrier.wait(ds_full, used & 1)
-    dq_token = multiply_keys(OWN, ds_memory, slot, k_memory)
-    dk_token = warpgroup_mma(gl.convert_layout(ds, operand_layout), q, dk, is_async=True)
-    # behind it are two products of `multiply_keys` and that of the keys
-    dv = warpgroup_mma_wait(3, deps=(dv_token,))
-    mbarrier.arrive(dout_empty.index(stage))
-    dq = warpgroup_mma_wait(1, deps=(dq_token,))
-    mbarrier.wait(sum_empty, (used & 1) ^ 1)
-    sum_memory.index(OWN).reshape([ROWS, ROWS]).store(dq)
-    fence_async_shared()
-    mbarrier.arrive(sum_full)
-    dk = warpgroup_mma_wait(0, deps=(dk_token,))
-    mbarrier.arrive(q_empty.index(stage))
-    return dk, dv
+    return propagate(OWN, dk, dv, operand, weights, dp, memory, barriers, used)
 
 
 @gluon.jit
@@ -190,8 +176,7 @@ def _differentiate(
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
     """Walk the tiles of queries, and write the gradients of the keys and values of number `OWN`."""
-    dk_map, dv_map = maps
-    k_memory, v_memory, q_memory = memory[0], memory[1], memory[2]
+    q_memory = memory[2]
     k_full, v_full, done = barriers[0], barriers[1], barriers[9]
     walked = (barriers[2], barriers[3], barriers[4], barriers[5], barriers[6], barriers[7], barriers[8])
     index_kb, index_kv, number = where
@@ -232,16 +217,7 @@ def _differentiate(
                 head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, SCORE_MOD, EAGER,
             )  # fmt: skip
             used += 1
-    # the other multiplier may still read these keys
-    mbarrier.arrive(done)
-    v_memory.index(OWN).reshape([ROWS, BLOCK_D]).store(dv.to(q_memory.dtype))
-    fence_async_shared()
-    copy_out(dv_map, [index_kb, index_kv, own_start, 0], v_memory.index(OWN))
-    mbarrier.wait(done, 0)
-    k_memory.index(OWN).reshape([ROWS, BLOCK_D]).store((dk * scale).to(q_memory.dtype))
-    fence_async_shared()
-    copy_out(dk_map, [index_kb, index_kv, own_start, 0], k_memory.index(OWN))
-    tma.store_wait(0)
+    store_gradients(OWN, dk, dv, maps, memory, done, (index_kb, index_kv, own_start), scale)
 
 
 @gluon.jit
@@ -307,37 +283,10 @@ def flex_attention_bwd_sm90_kernel(
     gl.static_assert(EAGER or SCORE_MOD is not None, "without a modification nothing has to wait")
     BLOCK_N: gl.constexpr = 2 * ROWS
     number, batch_head = tile_of(gl.program_id(0), gl.cdiv(kv_len, BLOCK_N), kv_batch * kv_heads, q_len, SPAN)
-    dtype: gl.constexpr = q_map.dtype
-    ds_layout: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
-    k_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], k_map.layout)
-    v_memory = gl.allocate_shared_memory(dtype, [2, 1, 1, ROWS, BLOCK_D], v_map.layout)
-    q_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], q_map.layout)
-    dout_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_M, BLOCK_D], dout_map.layout)
-    lse_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
-    delta_memory = gl.allocate_shared_memory(gl.float32, [STAGES, 1, 1, 1, BLOCK_M], stat_map.layout)
-    ds_memory = gl.allocate_shared_memory(dtype, [4, ROWS, BLOCK_M], ds_layout)
-    sum_memory = gl.allocate_shared_memory(gl.float32, [2, 1, 1, ROWS, ROWS], sum_map.layout)
-    k_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    q_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    dout_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    dout_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    ds_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    sum_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    sum_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(k_full, count=1)
-    mbarrier.init(v_full, count=1)
-    mbarrier.init(ds_full, count=2)
-    mbarrier.init(sum_full, count=2)
-    mbarrier.init(sum_empty, count=1)
-    mbarrier.init(done, count=2)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(q_full.index(stage), count=1)
-        mbarrier.init(q_empty.index(stage), count=2)
-        mbarrier.init(dout_full.index(stage), count=1)
-        mbarrier.init(dout_empty.index(stage), count=2)
+    memory = memory_for((q_map, k_map, v_map, dout_map, stat_map, sum_map), STAGES, BLOCK_M, BLOCK_D)
+    barriers = barriers_for(STAGES)
+    k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, _, sum_memory = memory
+    k_full, v_full, q_full, q_empty, dout_full, dout_empty, _, sum_full, sum_empty, _ = barriers
     fence_async_shared()
     sizes = (kv_heads * group, group, shared, q_len, kv_len, mask_batch, mask_head)
     tables = (spans_ptr, key_hulls_ptr, query_hulls_ptr, left, right)
@@ -348,8 +297,6 @@ def flex_attention_bwd_sm90_kernel(
     )
     where = (batch_head // kv_heads, batch_head % kv_heads, number)
     out_maps = (dk_map, dv_map)
-    memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, ds_memory, sum_memory)
-    barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty, ds_full, sum_full, sum_empty, done)
     in_maps = (q_map, k_map, v_map, dout_map, stat_map)
     in_memory = (k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory)
     in_barriers = (k_full, v_full, q_full, q_empty, dout_full, dout_empty)
