@@ -173,11 +173,9 @@ def make_spec(
     except ExpressionError as error:
         raise BundleError("expected expressions over the kernel's params", got=str(error), where=where) from None
     programs = _Programs(table, slots, interner, where)
-    choosing: tuple[bytes, ...] = ()
-    if asked.expressions:
-        runtime = {slots[name] for name in asked.params}
-        made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
-        choosing = tuple([program for program in made if _loads(program, runtime)])
+    runtime = {slots[name] for name in asked.params}
+    made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
+    choosing = tuple([program for program in made if _loads(program, runtime)])
     key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
     fields = (*_fields(table, asked, interner), *[_MISSING] * len(options))
     try:
@@ -255,18 +253,15 @@ class _Programs:
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
-    meaning, config, _, derived = table.key(row)
-    chosen = table.configs[config]
+    meaning, config, _, _ = table.key(row)
     values: dict[str, Value] = {}
     for param in table.params:
         if param.constexpr and not isinstance(param.default, Missing):
             values[param.name] = param.default
     for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True):
         values[axis.name] = axis.values[place]
-    values.update(chosen.options)
-    values.update(chosen.constexprs)
-    for constexpr, value in zip(table.derived, table.derived_values[derived], strict=True):
-        values[constexpr.name] = value
+    values.update(table.configs[config].options)
+    values.update(table.constexprs(row))
     return values
 
 

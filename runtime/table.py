@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
+from operator import itemgetter
 
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
@@ -57,6 +58,7 @@ TABLE_FIELDS = (
 )
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
+_key_columns = itemgetter(*KEY_COLUMNS)
 
 
 class Missing:
@@ -254,8 +256,8 @@ class KernelTable(Record):
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the `KEY_COLUMNS` of a row."""
-        columns = self.columns
-        return columns["meaning"][row], columns["config"][row], columns["hints"][row], columns["derived"][row]
+        meaning, config, hints, derived = _key_columns(self.columns)
+        return meaning[row], config[row], hints[row], derived[row]
 
     def constexprs(self, row: int) -> dict[str, Value]:
         """Return every constexpr that a row was compiled with, by name."""
