@@ -593,12 +593,12 @@ def test_who_goes_away_at_once_gets_no_further_step(version, engine, example):
     with suppress(example.server.requests.ClientDisconnect):
         asyncio.run(app({**scope, "asgi": {"spec_version": version}}, receive, send))
     held.go.set()
-    engine.submit(example.engine.Request((1,), 1, 0.0, (done := queue.SimpleQueue()).put))
-    assert done.get(timeout=30) is not None
-    assert done.get(timeout=30) is None
+    # two may be admitted at once, and who is gone by then ends when the next are: before the third token of the other
+    engine.submit(example.engine.Request((1,), 3, 0.0, (done := queue.SimpleQueue()).put))
+    assert [type(done.get(timeout=30)) for _ in range(4)] == [int, int, int, type(None)]
     engine.stop()
     assert engine.counts["cancelled"] == 1
-    assert engine.counts["tokens"] <= 3
+    assert engine.counts["tokens"] <= 1 + 3
 
 
 @pytest.mark.parametrize("after", [0, 2])
