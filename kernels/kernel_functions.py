@@ -15,7 +15,9 @@ def gelu(x):
     polynomial q, fitted so that the tail is right to 8e-8 of itself. The library's erf takes branches for each element, and an
     element's instructions wait for one another, which a program of few warps cannot hide.
     """
-    t = 1.0 / (1.0 + 0.3181980515339463 * tl.abs(x))
+    # a square, for a division cares for numbers that these are not: two instructions, and no seven
+    root = tl.rsqrt(1.0 + 0.3181980515339463 * tl.abs(x))
+    t = root * root
     q = -0.2980310230483802 * t + 1.407855633364644
     q = q * t - 2.424430020371606
     q = q * t + 1.661098983275464
