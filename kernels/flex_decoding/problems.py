@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import torch
 from nojit.kernels.flash_attention.yardstick import Part, work
@@ -144,8 +145,6 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 }
 _DRAWN: Final = {"tune": 70, "held_out": 16, "fresh": 16}
 """How many are drawn for each use, of each of `_KINDS`; ``tune`` has those that are listed too."""
-_MORE: Final = 90
-"""How many more for ``tune`` of masks that are lists of blocks, whose best tile depends on more."""
 _KINDS: Final = (("none", "causal"), tuple(_MODS))
 """Masks of the kernels that read spans, and of those that read lists of blocks."""
 
@@ -156,11 +155,30 @@ def _tuned() -> list[Shape]:
     for masks in _KINDS:
         listed = [one for one in PROBLEMS["tune"] if one.mask in masks]
         draw = partial(_draw, masks=masks)
-        counts = {"tune": _DRAWN["tune"] + (_MORE if masks == tuple(_MODS) else 0)}
+        if masks == tuple(_MODS):
+            listed += _crossed(masks)
         found += listed_and_drawn(
-            "tune", f"flex_decoding/{masks[0]}", listed, draw, counts=counts, key=lambda one: one.name
+            "tune", f"flex_decoding/{masks[0]}", listed, draw, counts=_DRAWN, key=lambda one: one.name
         )
     return found
+
+
+def _crossed(masks: Sequence[str]) -> list[Shape]:
+    """Draw a batch and a length for each number of queries by each size of a group: what the best tile depends on most."""
+    numbers = draws("flex_decoding/crossed", "tune")
+    crossed = product(masks, (64, 128), (1, 4, 5, 8), (1, 2, 5, 16, 64))
+    return [
+        _shape(
+            _batch(numbers),
+            numbers.choice((1, 2, 4, 8)),
+            group,
+            q_len=q_len,
+            kv_len=_kv_len(numbers),
+            dim=dim,
+            mask=mask,
+        )
+        for mask, dim, group, q_len in crossed
+    ]
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
@@ -177,14 +195,26 @@ def _drawn(use: str) -> tuple[Shape, ...]:
 def _draw(numbers: Random, masks: Sequence[str]) -> Shape:
     mask, dim = numbers.choice(masks), numbers.choice((64, 128))
     kv_heads, group = numbers.choice((1, 2, 4, 8)), numbers.choice((1, 4, 5, 8))
-    batch = round(2 ** numbers.uniform(0.0, 6.0))
-    kv_len = 2 * _UNIT * round(2 ** numbers.uniform(0.0, 8.0))
+    batch, kv_len = _batch(numbers), _kv_len(numbers)
     # more rows of a causal mask would end at other steps, with other splits, in narrow tiles of keys than in wide ones
     q_len = numbers.choice((1, 1, 1, 2, 5, 16, 32 if mask == "causal" else 64))
     page = numbers.choice((0, 0, 16, 32, 128)) if mask not in _MODS else 0
-    heads = kv_heads * group
-    name = f"{mask}, {batch} x {heads}/{kv_heads} x {q_len} against {kv_len}, D {dim}, pages of {page}"
-    return Shape(name, batch, heads, kv_heads, q_len, kv_len, dim, mask, page)
+    return _shape(batch, kv_heads, group, q_len=q_len, kv_len=kv_len, dim=dim, mask=mask, page=page)
+
+
+def _batch(numbers: Random) -> int:
+    return round(2 ** numbers.uniform(0.0, 6.0))
+
+
+def _kv_len(numbers: Random) -> int:
+    return 2 * _UNIT * round(2 ** numbers.uniform(0.0, 8.0))
+
+
+def _shape(batch: int, kv_heads: int, group: int, **rest: Any) -> Shape:
+    """Make a shape of the queries of `group` heads for each head of keys, and name it after its numbers."""
+    one = Shape("", batch, kv_heads * group, kv_heads, **rest)
+    sizes = f"{batch} x {one.heads}/{kv_heads} x {one.q_len} against {one.kv_len}"
+    return replace(one, name=f"{one.mask}, {sizes}, D {one.dim}, pages of {one.page}")
 
 
 def _far(one: Shape, other: Shape) -> float:
