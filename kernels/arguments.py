@@ -5,7 +5,8 @@ A wrong type, dtype or device is an `ArgumentError` (a `TypeError`); a wrong siz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from numbers import Integral, Real
 from typing import Final, NoReturn
 
@@ -35,6 +36,8 @@ __all__ = [
 
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
 """The floating types that every family takes."""
+_TRIES: Final = 20_000
+"""Of a search for an element that two tensors share: some 20 ms."""
 
 
 def refuse_type(argument: str, expected: str, got: object) -> NoReturn:
@@ -135,7 +138,10 @@ def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None
 
 
 def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> None:
-    """Require a tensor that shares no element with `operand`, which is the argument `other`; both are of one dtype."""
+    """Require a tensor that shares no element with `operand`, which is the argument `other`; both are of one dtype.
+
+    Views that take turns in one memory at many distances are refused, too, where it would take long to tell.
+    """
     if value.device == operand.device and _share(value, operand):
         refuse_value(argument, f"memory of its own, as {other} is read while it is written", f"an overlap with {other}")
 
@@ -154,15 +160,23 @@ def _share(one: Tensor, other: Tensor) -> bool:
             low, high = ends.get(stride, (0, 0))
             ends[stride] = (low, high + size - 1) if sign > 0 else (low - size + 1, high)
     ends.pop(0, None)
-    return _reaches(distance, sorted(((stride, *steps) for stride, steps in ends.items()), reverse=True))
+    steps = sorted(((stride, *counts) for stride, counts in ends.items()), reverse=True)
+    return _reaches(distance, steps, iter(range(_TRIES)))
 
 
-def _reaches(distance: int, steps: Sequence[tuple[int, int, int]]) -> bool:
-    """Say whether numbers of steps between their ends lead so far; the longest steps come first."""
+def _reaches(distance: int, steps: Sequence[tuple[int, int, int]], tries: Iterator[int]) -> bool:
+    """Say whether numbers of steps between their ends lead so far, or may: that is not known when all tries are used up.
+
+    The longest steps come first.
+    """
     if not steps:
         return distance == 0
+    if next(tries, None) is None:
+        return True
+    if distance % math.gcd(*[length for length, _, _ in steps]):
+        return False
     (length, low, high), *shorter = steps
     behind = distance - sum(size * most for size, _, most in shorter)
     ahead = distance - sum(size * least for size, least, _ in shorter)
     first, last = max(low, -(-behind // length)), min(high, ahead // length)
-    return any(_reaches(distance - count * length, shorter) for count in range(first, last + 1))
+    return any(_reaches(distance - count * length, shorter, tries) for count in range(first, last + 1))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from nojit.kernels.arguments import refuse_type
 from nojit.kernels.flex.intervals import PARTIAL, Spans, clip
 from nojit.kernels.flex.tables import packed
 from torch import Tensor
@@ -131,7 +132,10 @@ def _strips(
     height = max(_PAIRS // (max(len(keys), 1) * block), 1) * block
     for start in range(0, q_len, height):
         queries = torch.arange(start, min(start + height, q_len), device=keys.device)
-        yield start, over_both(batch, head, queries, keys).expand(len(queries), len(keys)).bool()
+        seen = over_both(batch, head, queries, keys)
+        if seen.dtype != torch.bool:
+            refuse_type("mask_mod", "a function that returns bools", f"one that returns {seen.dtype}")
+        yield start, seen.expand(len(queries), len(keys))
 
 
 def _padded(seen: Tensor, block: int) -> Tensor:

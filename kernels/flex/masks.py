@@ -84,10 +84,19 @@ def create_block_mask(
     where = _device_of(device)
     if not callable(mask_mod):
         refuse_type("mask_mod", "a function of (b, h, q_idx, kv_idx)", type(mask_mod).__name__)
-    q_block, kv_block = BLOCK_SIZE if isinstance(BLOCK_SIZE, tuple) else (BLOCK_SIZE, BLOCK_SIZE)
+    blocks = BLOCK_SIZE if isinstance(BLOCK_SIZE, tuple) else (BLOCK_SIZE, BLOCK_SIZE)
+    if len(blocks) != 2:
+        refuse_type("BLOCK_SIZE", "an int, or a tuple of two", repr(BLOCK_SIZE))
+    q_block, kv_block = blocks
     batches, heads = 1 if B is None else B, 1 if H is None else H
-    sizes = {"B": batches, "H": heads, "Q_LEN": Q_LEN, "KV_LEN": KV_LEN, "BLOCK_SIZE": min(q_block, kv_block)}
-    for name, size in sizes.items():
+    sizes = (
+        ("B", batches),
+        ("H", heads),
+        ("Q_LEN", Q_LEN),
+        ("KV_LEN", KV_LEN),
+        *(("BLOCK_SIZE", size) for size in blocks),
+    )
+    for name, size in sizes:
         check_int(name, size)
         if size < 1:
             refuse_value(name, "at least 1", size)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
-from nojit.kernels.arguments import refuse_type, refuse_value
+from nojit.kernels.arguments import check_tensors, refuse_type, refuse_value
 from nojit.kernels.flex.evaluation import MaskMod
 from nojit.kernels.flex.intervals import Spans, clip, intersect
 from torch import Tensor
@@ -27,6 +27,14 @@ class Intervals(Protocol):
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
         """Return rows [M, 2] and columns [N, 2] of a batch, the same for every head; None if there are none."""
+
+
+def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None:
+    check_tensors(**{argument: value})
+    if value.is_floating_point() or value.is_complex():
+        refuse_type(argument, "integers", value.dtype)
+    if value.dim() not in dims:
+        refuse_value(argument, f"{dims[0]} or {dims[1]} dimensions", value.dim())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,10 @@ class Prefix:
     lengths: Tensor
     """Keys in the prefix, integers [B] or one."""
 
+    def __post_init__(self) -> None:
+        """Check the lengths."""
+        _check_integers("lengths", self.lengths, (0, 1))
+
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
         """Say whether a query sees a key."""
         length = self.lengths[b] if self.lengths.dim() else self.lengths
@@ -99,6 +111,10 @@ class Documents:
     ids: Tensor
     """The document of each position, integers [L] or [B, L], for queries and keys alike, L at least as many as there are of
     either; neighbours if they are equal, or the mask is stored as bitmaps."""
+
+    def __post_init__(self) -> None:
+        """Check the documents."""
+        _check_integers("ids", self.ids, (1, 2))
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
         """Say whether a query sees a key."""

@@ -156,7 +156,8 @@ def rms_norm_bwd_kernel(
             cols = start + lanes
             grad, x = _load_pair(grad_ptrs, input_ptrs, cols, in_rows & (cols < width)[None, :])
             squares += x * x
-        rstd = _rstd_of(squares, width, eps)
+        # without an eps that of a row past the end is inf, of which 0 times is NaN
+        rstd = tl.where(in_rows, _rstd_of(squares, width, eps), 0.0)
         products = tl.zeros((ROWS, BLOCK), tl.float32)
         for start in range(0, BLOCK if WHOLE else width, BLOCK):
             cols = start + lanes

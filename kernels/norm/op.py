@@ -17,6 +17,7 @@ from nojit.kernels.arguments import (
     FLOATS,
     check_dtype,
     check_like,
+    check_like_device,
     check_number,
     check_shape,
     check_tensor,
@@ -102,6 +103,7 @@ def add_rms_norm(
     check_tensors(input=input, residual=residual, **({} if weight is None else {"weight": weight}))
     if _differ(input, residual) or (weight is not None and _differ(input, weight)):
         check_shape("residual", residual, input.shape, "as input")
+        check_like_device("residual", residual, "input", input)
         mixed = (input + residual).contiguous()
         return rms_norm(mixed, weight, eps), mixed
     if is_plain(input, residual, weight):

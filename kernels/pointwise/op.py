@@ -138,6 +138,9 @@ def clamp(
     """Limit to `min` and `max`, which are numbers; None, for one of them, is no limit."""
     if min is None is max:
         refuse_value("min", "a number, or one for max", "neither")
+    for name, bound in (("min", min), ("max", max)):
+        if isinstance(bound, float) and math.isnan(bound):
+            refuse_value(name, "a number to compare with", "NaN")
     low, high = -math.inf if min is None else min, math.inf if max is None else max
     return _CLAMP.call((input,), scalars=(low, high), out=out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +48,7 @@ class Operator:
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec: Final = spec
         self._floats = any(program.floats for program in spec.programs.values())
+        self._floats_of_ints = any(program.floats_of_ints for program in spec.programs.values())
         self._dtypes = tuple(DTYPES[dtype] for dtype in spec.dtypes)
         places = range(len(spec.inputs))
         self._memo: Final = new_memo(operands=len(places) + 1, limit=MOST_REMEMBERED, in_place=places)
@@ -86,10 +88,19 @@ class Operator:
         words = (word, *scalars)
         if scalars:
             scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
+            self._refuse_ints(tensors, words[1:])
         # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
         if is_plain(*tensors, out) and None is not tensors[0]:
             return self._remember(words, tensors, word, scalars, out)
         return self._dispatch(tensors, word, scalars, out)
+
+    def _refuse_ints(self, tensors: Sequence[Tensor], scalars: Sequence[object]) -> None:
+        """Refuse what torch computes in ints: of ints alone, by what ints have, too. An infinite scalar stands for none."""
+        check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
+        whole = all(isinstance(value, int) or value in (-math.inf, math.inf) for value in scalars)
+        if whole and not self._floats_of_ints and not any(tensor.is_floating_point() for tensor in tensors):
+            what = f"floats, or a float for {' or '.join(self.spec.scalars)}, as results are floats"
+            refuse_type(self.spec.inputs[0], what, tensors[0].dtype)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
         """Go through torch's dispatcher, as what is traced or differentiated has to."""

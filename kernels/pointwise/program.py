@@ -89,6 +89,11 @@ class Program:
         """Whether the results are floats for whatever inputs, as in a division."""
         return any(_floats(step) for step in self.steps)
 
+    @property
+    def floats_of_ints(self) -> bool:
+        """Whether they are floats, too, if all inputs and all scalars are ints."""
+        return any(_floats(step) for step in self.steps if step.op != "scalar")
+
     def pruned(self) -> Program:
         """Leave out the steps that no result needs, and the inputs and scalars that none reads."""
         needed = set(self.results)

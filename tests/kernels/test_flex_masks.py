@@ -246,6 +246,24 @@ def test_a_mask_that_hides_nothing_may_have_any_length():
             "BLOCK_SIZE: expected at least 1",
         ),
         (
+            lambda: create_block_mask(Causal(), None, None, 4, 4, "cpu", (128,)),
+            ArgumentError,
+            r"BLOCK_SIZE: expected an int, or a tuple of two, got \(128,\)",
+        ),
+        (
+            lambda: create_block_mask(Causal(), None, None, 4, 4, "cpu", (128, "a")),
+            ArgumentError,
+            "BLOCK_SIZE: expected an int, got str",
+        ),
+        (
+            lambda: create_block_mask(lambda b, h, q, k: q - k, None, None, 4, 4, "cpu"),
+            ArgumentError,
+            "mask_mod: expected a function that returns bools, got one that returns torch.int64",
+        ),
+        (lambda: Prefix(4), ArgumentError, "lengths: expected a tensor, got int"),
+        (lambda: Prefix(torch.ones(1, 1).long()), ValueError, "lengths: expected 0 or 1 dimensions, got 2"),
+        (lambda: Documents(torch.ones(4)), ArgumentError, "ids: expected integers, got torch.float32"),
+        (
             lambda: create_block_mask(Documents(IDS), None, None, len(IDS) + 1, 4, "cpu"),
             ValueError,
             "ids: expected the documents of 298 positions, got 297",

@@ -111,6 +111,16 @@ class TestGradients:
         for got, right, own in zip(gradients(add_rms_norm, False), exact, torchs, strict=True):
             assert_accurate(got, right, own, 3.0)
 
+    @pytest.mark.parametrize("width", [3, 300, 9000])
+    @pytest.mark.parametrize("rows", [1, 3, 5, 8])
+    def test_without_eps(self, rows, width):
+        x, weight = torch.randn(rows, width).requires_grad_(), torch.rand(width).requires_grad_()
+        grad = torch.randn(rows, width)
+        found = torch.autograd.grad(rms_norm(x, weight, 0.0), (x, weight), grad)
+        right = torch.autograd.grad(reference.rms_norm(x, weight, 0.0), (x, weight), grad)
+        for got, expected in zip(found, right, strict=True):
+            torch.testing.assert_close(got, expected)
+
     def test_of_each_operand_alone(self):
         x, weight = torch.randn(6, 40), torch.rand(40)
         grad = torch.randn(6, 40)
@@ -201,6 +211,7 @@ def test_mistakes_are_named():
         (lambda: rms_norm([1.0]), ArgumentError, "input: expected a tensor"),
         (lambda: add_rms_norm(x, x[:2], weight), ValueError, "residual: expected shape .3, 8."),
         (lambda: add_rms_norm(x, None), ArgumentError, "residual: expected a tensor"),
+        (lambda: add_rms_norm(x, x.half().to("meta")), ArgumentError, "residual: expected a tensor on cpu as input is"),
     ):
         with pytest.raises(error, match=words):
             call()

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import library
+from nojit.kernels import arguments, library
+from nojit.kernels.arguments import check_apart
 from nojit.kernels.pointwise import gelu, reference, silu, swiglu, vector_add
 from nojit.kernels.pointwise.problems import PROBLEMS
 from nojit.runtime.errors import ArgumentError
@@ -105,6 +107,24 @@ def test_out_must_not_overlap_in_part():
     memory = torch.randn(2000)
     with pytest.raises(ValueError, match=r"out: expected memory of its own, .*, got an overlap with input"):
         vector_add(memory[:1000], torch.randn(1000), out=memory[1:1001])
+
+
+def test_views_that_take_turns_are_told_apart_soon(monkeypatch):
+    memory = torch.empty(1 << 22)
+
+    def check(
+        shape: tuple[int, ...], strides: tuple[int, ...], other: tuple[int, ...], theirs: tuple[int, ...]
+    ) -> None:
+        check_apart("out", memory.as_strided(shape, strides), "input", memory.as_strided(other, theirs, 1))
+
+    began = time.monotonic()
+    check((32, 64, 64), (52736, 412, 2), (32, 64, 64), (52738, 414, 2))
+    check((64, 128, 512), (40960, 50, 6), (128, 128, 256), (250, 3200, 1000))
+    assert time.monotonic() - began < 5
+    check((4, 4), (100, 3), (4, 4), (100, 6))
+    monkeypatch.setattr(arguments, "_TRIES", 1)
+    with pytest.raises(ValueError, match="out: expected memory of its own"):
+        check((4, 4), (100, 3), (4, 4), (100, 6))
 
 
 def test_out_is_not_differentiable():

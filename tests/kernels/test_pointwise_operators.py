@@ -412,3 +412,18 @@ def test_a_clamp_is_flat_at_nan():
 def test_a_clamp_has_a_limit():
     with pytest.raises(ValueError, match="min: expected a number, or one for max, got neither"):
         pointwise.clamp(torch.ones(2))
+    with pytest.raises(ValueError, match="max: expected a number to compare with, got NaN"):
+        pointwise.clamp(torch.ones(2), 0, float("nan"))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_ints_become_floats_where_torchs_do():
+    x, large = torch.tensor([-3, 5]), torch.tensor([16777217])
+    assert torch.equal(pointwise.clamp(x, 0.5), x.clamp(0.5))
+    for call in (
+        lambda: pointwise.clamp(large, 2),
+        lambda: pointwise.clamp(large, max=16777219),
+        lambda: pointwise.addcmul(large, large, large, value=1),
+    ):
+        with pytest.raises(ArgumentError, match=r"input: expected floats, or a float for .*, got torch.int64"):
+            call()
