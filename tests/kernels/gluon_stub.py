@@ -296,7 +296,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     )
     # of Triton itself, what its helpers use that Gluon kernels call
     tl = SimpleNamespace(
-        constexpr=gl.constexpr, minimum=min, where=_where, abs=torch.abs, exp2=torch.exp2, erf=torch.erf
+        constexpr=gl.constexpr, minimum=min, where=_where, abs=torch.abs, exp2=torch.exp2, rsqrt=torch.rsqrt
     )
     barrier = SimpleNamespace(
         init=_init,
