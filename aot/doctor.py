@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
@@ -118,7 +119,7 @@ def trust_policy(environment: Mapping[str, str]) -> Accept | None:
     except BundleTrustError as error:
         problem = error
 
-    def refuse(_path: str, _digest: str) -> None:
+    def refuse(_path: str, _digest: str) -> NoReturn:
         raise problem
 
     return refuse

@@ -62,8 +62,13 @@ def rebuild(
 
 
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
+    manifests = [sources / name for name in recipe.manifests]
+    # whoever wrote the statement must not choose what code is imported
+    for manifest in manifests:
+        if not manifest.resolve().is_relative_to(sources.resolve()):
+            raise PackageError("expected manifests of the checkout", got=str(manifest), where=str(sources))
     plans = make_plans(
-        [sources / name for name in recipe.manifests],
+        manifests,
         [recipe.arch],
         recipe.profile,
         compiler,

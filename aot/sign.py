@@ -17,7 +17,7 @@ from nojit.aot.signed import check_file, only_key
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.errors import PackageError, worded
-from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, encode_envelope, signed_path
+from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, encode_envelope, signed_path
 from nojit.runtime.trusted_keys import key_id
 
 if TYPE_CHECKING:
@@ -71,10 +71,17 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
         PublicFormat,
     )
 
+    if not path.name:
+        raise PackageError("expected the file of a new key", got=repr(str(path)))
     key = Ed25519PrivateKey.generate()
     secrecy = BestAvailableEncryption(password) if password else NoEncryption()
     public = path.with_name(f"{path.name}.pub")
-    _create(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secrecy), 0o600)
+    try:
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secrecy)
+    except ValueError as error:
+        # the library's words name no password
+        raise PackageError("expected a password that keys can have in NOJIT_KEY_PASSWORD", got=str(error)) from None
+    _create(path, private, 0o600)
     try:
         _create(public, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), 0o644)
     except BaseException:
@@ -110,7 +117,8 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     Raises:
         PackageError: it cannot be read, or is no Ed25519 key.
     """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - likewise
     from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - likewise
 
@@ -118,7 +126,7 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
         key = load_pem_private_key(path.read_bytes(), password)
     except OSError as error:
         raise PackageError("expected a private key", got=worded(error), where=str(path)) from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # a wrong password, none, or one too many: the library says which
         got = (str(error).splitlines() or [""])[0]
         what = "expected an Ed25519 private key in PEM"
@@ -141,7 +149,7 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
 
     with open_bundle(path) as bundle:
         verify_bundle(bundle)
-        digest = bundle.digest
+        digest, index = bundle.digest, bundle.index
     statement = read_statement(statement_path(path))
     payload = statement.canonical()
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
@@ -149,6 +157,7 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
     raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
     # what no loader would take must not lie there; what is wrong with it is wrong with the statement
     claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), str(statement.path))
+    check_named(claim, index, str(statement.path))
     check_file(path, claim)
     place = signed_path(str(path))
     write_file(Path(place), raw)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleTrustError, worded
-from nojit.runtime.trust import Claim, check_signed
+from nojit.runtime.trust import Claim, check_named, check_signed, signed_path
 from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:
         BundleTrustError: it does not.
     """
     claim = check_signed(bundle.path, bundle.digest, trusted)
+    check_named(claim, bundle.index, signed_path(bundle.path))
     check_file(Path(bundle.path), claim)
     return claim
 

@@ -11,11 +11,19 @@ from typing import Any, TypeVar
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
-from nojit.runtime.trust import INDEX_DIGEST, signed_path, split_envelope
+from nojit.runtime.trust import INDEX_DIGEST, read_beside, signed_path, split_envelope
 
 T = TypeVar("T")
 
-__all__ = ["ProvenanceFacts", "Recipe", "Statement", "read_signed", "read_statement", "statement_path"]
+__all__ = [
+    "ProvenanceFacts",
+    "Recipe",
+    "Statement",
+    "read_signed",
+    "read_signed_statement",
+    "read_statement",
+    "statement_path",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,7 @@ def read_statement(path: Path) -> Statement:
         PackageError: there is none, or it is no JSON without floats.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_beside(str(path))
     except OSError as error:
         what = "expected the bundle's provenance statement, which nojit build writes"
         raise PackageError(what, got=worded(error), where=str(path)) from None
@@ -144,7 +152,7 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
     """
     file = Path(signed_path(str(bundle)))
     try:
-        raw = file.read_bytes()
+        raw = read_beside(str(file))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -159,6 +167,19 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
         what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
         raise PackageError(what, got=f"one of {of!s:.12}", where=str(file))
     return raw
+
+
+def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
+    """Read what was signed of a bundle; None if no signed statement lies there.
+
+    Raises:
+        PackageError: as `read_signed`.
+    """
+    raw = read_signed(bundle, digest)
+    if raw is None:
+        return None
+    file = Path(signed_path(str(bundle)))
+    return Statement(file, parse_json(split_envelope(raw, str(file))[0], str(file)))
 
 
 def _recipe(document: Any) -> Recipe:

@@ -27,8 +27,8 @@ from nojit.runtime.zstd import decompress
 
 __all__ = ["Accept", "BundleFile", "ImagePlace"]
 
-Accept: TypeAlias = Callable[[str, str], None]
-"""Raises if a bundle is not to be used, by its path and its digest."""
+Accept: TypeAlias = Callable[[str, str], Callable[[BundleIndex], None]]
+"""Raises if a bundle is not to be used, by its path and its digest; what it returns does by what the bundle calls itself."""
 
 # the first that a process makes is slow to make
 _HASHER = hashlib.sha256()
@@ -66,7 +66,8 @@ class BundleFile:
 
     Args:
         path: the bundle.
-        accept: told of the path and the digest before anything of the index is parsed; raises to refuse the bundle.
+        accept: told of the path and the digest before anything of the index is parsed, and of the index once it is; raises to
+            refuse the bundle.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -103,10 +104,11 @@ class BundleFile:
                 f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
             )
         self.digest = digest.hex()
-        if accept is not None:
-            accept(where, self.digest)
+        check = None if accept is None else accept(where, self.digest)
         raw = decompress(packed, header.index_raw_bytes, where)
         self.index: BundleIndex = decode_index(raw, f"{where} index")
+        if check is not None:
+            check(self.index)
         self._header = header
         self._place_kernels(size)
 

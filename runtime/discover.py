@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nojit.runtime.errors import BundleError, did_you_mean
+from nojit.runtime.errors import BundleError, did_you_mean, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
@@ -154,12 +154,15 @@ def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_
 
 
 def _in_environment(path: Path) -> list[Found]:
-    where = f"{VARIABLE}: {path}"
-    if path.is_dir():
-        # falling back to another place would hide the mistake
-        return [Found(file, VARIABLE) for file in _expect_bundles(path, where)]
-    if not path.is_file():
-        raise BundleError("expected a bundle file or a folder of them", got="none", where=where)
+    where, what = f"{VARIABLE}: {path}", "expected a bundle file or a folder of them"
+    try:
+        if path.is_dir():
+            # falling back to another place would hide the mistake
+            return [Found(file, VARIABLE) for file in _expect_bundles(path, where)]
+        if not path.is_file():
+            raise BundleError(what, got="none", where=where)
+    except OSError as error:
+        raise BundleError(what, got=worded(error), where=where) from None
     return [Found(path, VARIABLE)]
 
 
@@ -204,4 +207,6 @@ def _expect_bundles(folder: Path, where: str) -> list[Path]:
 
 
 def _bundles_of(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob(f"*{SUFFIX}") if file.is_file())
+    # a pattern takes a folder that cannot be read for one without files
+    files = folder.iterdir() if folder.is_dir() else ()
+    return sorted(file for file in files if file.name.endswith(SUFFIX) and file.is_file())

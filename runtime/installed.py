@@ -63,7 +63,8 @@ def _listed(place: str) -> list[str]:
         names = os.listdir(place)  # noqa: PTH208
     except OSError:
         return []
-    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
+    # what pip renamed before it was interrupted is no distribution
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~"))
 
 
 def _entries(place: str, folder: str) -> Iterator[Provider]:

@@ -7,18 +7,25 @@ is imported where the policy is ``any``; Ed25519 comes from `cryptography`, whic
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from nojit.runtime.errors import BundleError, BundleTrustError, worded
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.installed import normalized
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, load_json
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nojit.runtime.bundle import Accept
+    from nojit.runtime.format import BundleIndex
 
 __all__ = [
     "INDEX_DIGEST",
@@ -27,9 +34,11 @@ __all__ = [
     "Claim",
     "accept_of",
     "check_envelope",
+    "check_named",
     "check_signed",
     "encode_envelope",
     "pre_authentication",
+    "read_beside",
     "signed_path",
     "split_envelope",
 ]
@@ -45,7 +54,7 @@ REASONS: Final = {
     "unknown-key": "the key that signed is not among the trusted ones",
     "signature": "the signature is not of this statement: one of the two was changed",
     "statement": "what was signed is no provenance statement of a bundle",
-    "other-bundle": "the statement is of other bytes: the bundle was changed, or the statement is another's",
+    "other-bundle": "the statement is of other bytes, or of another name: the bundle was changed, or the statement is another's",
     "key-scope": "the key may not sign bundles of this name",
     "rolled-back": "the bundle is older than the least build number that is trusted",
 }
@@ -93,8 +102,9 @@ def accept_of(policy: str, keys_path: str | None) -> Accept | None:
     return lambda path, digest: _accept(path, digest, trusted)
 
 
-def _accept(path: str, digest: str, trusted: TrustedKeys) -> None:
-    check_signed(path, digest, trusted)
+def _accept(path: str, digest: str, trusted: TrustedKeys) -> Callable[[BundleIndex], None]:
+    claim = check_signed(path, digest, trusted)
+    return lambda index: check_named(claim, index, signed_path(path))
 
 
 def signed_path(bundle: str) -> str:
@@ -132,14 +142,26 @@ def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) ->
     if claim.digest != digest:
         what = f"expected a statement of bundle {digest[:12]}"
         _refuse("other-bundle", what, got=f"one of {claim.digest[:12]}", where=where)
-    if key.bundles is not None and claim.name not in key.bundles:
+    name = normalized(claim.name)
+    if key.bundles is not None and name not in key.bundles:
         what = f"expected key {key.name!r} to sign only {', '.join(key.bundles) or 'nothing'}"
         _refuse("key-scope", what, got=claim.name, where=where)
-    least = trusted.minimum.get(claim.name, 0)
+    least = trusted.minimum.get(name, 0)
     if claim.build_number < least:
         what = f"expected build {least} of {claim.name} or a later one, as {trusted.path} says"
         _refuse("rolled-back", what, got=f"build {claim.build_number}", where=where)
     return claim
+
+
+def check_named(claim: Claim, index: BundleIndex, where: str) -> None:
+    """Require a statement to call its bundle what it is called: keys and least build numbers are for names.
+
+    Raises:
+        BundleTrustError: it is called otherwise.
+    """
+    if (claim.name, claim.version) != (index.name, index.version):
+        what = f"expected a statement of {index.name} {index.version}, as the bundle calls itself"
+        _refuse("other-bundle", what, got=f"one of {claim.name} {claim.version}", where=where)
 
 
 def encode_envelope(payload: bytes, signer: str, signature: bytes) -> bytes:
@@ -169,15 +191,29 @@ def pre_authentication(payload: bytes) -> bytes:
 
 def _read(path: str, bundle: str) -> bytes:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
-            raw = file.read(_STATEMENT_BYTES_MAX + 1)
+        return read_beside(path)
     except FileNotFoundError:
         _refuse("unsigned", "expected a signed statement beside the bundle", got=f"no {path}", where=bundle)
     except OSError as error:
         _refuse("unsigned", "expected a signed statement that can be read", got=worded(error), where=path)
-    if len(raw) > _STATEMENT_BYTES_MAX:
-        _refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=path)
-    return raw
+
+
+def read_beside(path: str) -> bytes:
+    """Read a statement, or more of it than any may have.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    # a pipe must not make the caller wait for its other end
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, f"no regular file but {stat.filemode(mode)}", path)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(_STATEMENT_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
 
 
 def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
@@ -188,6 +224,8 @@ def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
     Raises:
         BundleTrustError: it is spelled in another way than `encode_envelope` does.
     """
+    if len(raw) > _STATEMENT_BYTES_MAX:
+        _refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=where)
     found = _ENVELOPE.fullmatch(raw)
     payload, signature = (b64decode(found[1]), b64decode(found[3])) if found else (b"", b"")
     signer = found[2].decode() if found else ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
+from nojit.runtime.installed import normalized
 from nojit.runtime.record import Record
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class TrustedKey(Record):
     """For messages."""
     public: Ed25519PublicKey
     bundles: tuple[str, ...] | None
-    """Names of the bundles that it may sign; any if None."""
+    """Names of the bundles that it may sign, normalized; any if None."""
 
 
 class TrustedKeys(Record):
@@ -44,7 +45,7 @@ class TrustedKeys(Record):
     keys: Mapping[str, TrustedKey]
     """By key id."""
     minimum: Mapping[str, int]
-    """The least build number, by the name of a bundle."""
+    """The least build number, by the name of a bundle, normalized."""
 
 
 def read_trusted_keys(path: str) -> TrustedKeys:
@@ -95,17 +96,21 @@ def _trusted_key(entry: Any, where: str) -> TrustedKey:
     if bundles is not None and not (isinstance(bundles, list) and all(map(_is_name, bundles))):
         _refuse("expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
     key = read_public_key(public.encode(), f"{where}.public")
-    return TrustedKey(name, key, None if bundles is None else tuple(bundles))
+    return TrustedKey(name, key, None if bundles is None else tuple(map(normalized, bundles)))
 
 
 def _minimum(table: Any, where: str) -> dict[str, int]:
     if not isinstance(table, dict):
         _refuse("expected a table of build numbers", got=type(table).__name__, where=where)
+    least: dict[str, int] = {}
     for name, number in table.items():
         if not _is_name(name) or type(number) is not int or number < 0:
             what = "expected the name of a bundle and a build number from 0"
             _refuse(what, got=f"{name} = {number!r}", where=where)
-    return dict(table)
+        if normalized(name) in least:
+            _refuse("expected each bundle once, however its name is spelled", got=f"{name} again", where=where)
+        least[normalized(name)] = number
+    return least
 
 
 def _is_name(value: object) -> bool:

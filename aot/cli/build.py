@@ -28,7 +28,7 @@ from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
-from nojit.aot.statement import read_signed
+from nojit.aot.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.target import ARCHS
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.aot.twins import compare_twins, twin_plans
@@ -257,11 +257,18 @@ def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folde
 
 
 def _warn_of_signed(out: Output, result: BuildResult, folder: Path) -> None:
-    """Name the signed statements that are not of the bundles that lie there now."""
+    """Name the signed statements that are not of the bundles that lie there now, or of another build of them."""
     for report in result.reports:
+        path, digest = folder / report.path, report.digest
         try:
-            if report.digest:
-                read_signed(folder / report.path, report.digest)
+            signed = read_signed_statement(path, digest) if digest else None
+            if signed is not None:
+                was = signed.facts(digest, signed=True).build_number
+                now = read_statement(statement_path(path)).facts(digest, signed=False).build_number
+                if was != now:
+                    out.warn(
+                        f"expected a signed statement of build {now}, got one of build {was}: sign it again - at {path}"
+                    )
         except PackageError as error:
             out.warn(str(error))
 

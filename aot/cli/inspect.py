@@ -18,7 +18,7 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
-from nojit.aot.statement import ProvenanceFacts, read_signed, read_statement, statement_path
+from nojit.aot.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
 from nojit.runtime.values import spell
@@ -54,15 +54,15 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
 
 
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:
-    """Read the statement beside a bundle; None if there is none."""
-    place = statement_path(path)
-    if not place.exists():
-        return None
+    """Read the statement beside a bundle, the signed one if it is of this bundle; None if there is none."""
+    place, problem = statement_path(path), ""
     try:
-        signed, problem = read_signed(path, digest) is not None, ""
+        signed = read_signed_statement(path, digest)
+        if signed is not None:
+            return signed.facts(digest, signed=True)
     except PackageError as error:
-        signed, problem = False, str(error)
-    return read_statement(place).facts(digest, signed=signed, problem=problem)
+        problem = str(error)
+    return read_statement(place).facts(digest, signed=False, problem=problem) if place.exists() else None
 
 
 def _origin(facts: ProvenanceFacts) -> str:

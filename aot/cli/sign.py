@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ from nojit.aot.cli.verify import bundles_of
 from nojit.aot.inspection import open_bundle
 from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
 from nojit.aot.statement import read_statement, statement_path
+from nojit.aot.verification import verify_bundle
 
 __all__ = ["command"]
 
@@ -32,11 +34,12 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
         raise click.UsageError("expected either --key or --new-key")
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
-    password = os.environ.get("NOJIT_KEY_PASSWORD", "").encode() or None
+    password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
     bundles = list(bundles_of(places)) if places else []
     for path in bundles:
-        # no key is left behind where there is nothing for it to sign
-        open_bundle(path).close()
+        # all or none are signed, and no key is left behind where there is nothing for it to sign
+        with open_bundle(path) as bundle:
+            verify_bundle(bundle)
         read_statement(statement_path(path))
     made = None if new_key is None else make_key(new_key, password)
     # with a new key, the file of trusted keys is the result, and the whole of standard output
@@ -57,4 +60,7 @@ def _show_key(out: Output, made: NewKey) -> None:
     """Show a new key as the file of trusted keys wants it."""
     out.note(f"{made.private} is the private key {made.key_id[:12]}, {made.public} the public one; to trust it:")
     pem = Path(made.public).read_text(encoding="ascii")
-    out.block(f'schema = 1\n\n[[key]]\nname = "{Path(made.private).stem}"\npublic = """\n{pem}"""\n')
+    stem = Path(made.private).stem
+    # what JSON escapes TOML escapes alike
+    name = json.dumps(stem, ensure_ascii=False) if stem.isprintable() else f'"{made.key_id[:12]}"'
+    out.block(f'schema = 1\n\n[[key]]\nname = {name}\npublic = """\n{pem}"""\n')

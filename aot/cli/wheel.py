@@ -12,7 +12,7 @@ from nojit.aot.cli.console import Output, counted, output_options, size
 from nojit.aot.cli.numbers import Number
 from nojit.aot.pack import write_file
 from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
-from nojit.aot.wheel.make import Layout, MadeFile, make_files, release_of
+from nojit.aot.wheel.make import Layout, MadeFile, check_apart, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
 from nojit.runtime.errors import PackageError, worded
@@ -100,6 +100,7 @@ def command(  # noqa: PLR0917 - click passes each by name
             out.warn(
                 f"a GPU of {device} would be given the variant for {arch}, which does not run there: add a bundle for it"
             )
+    check_apart(files)
     for file in files:
         write_file(folder / file.name, file.data)
     out.emit("wheel", {"layout": layout, "files": [_document(file, folder) for file in files]})

@@ -6,6 +6,7 @@ Source: the packaging specification "Binary distribution format", version 1.0 of
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import stat
@@ -73,8 +74,10 @@ def _wheel_file(generator: str) -> bytes:
 
 
 def _record(files: Mapping[str, bytes], record: str) -> bytes:
-    lines = [f"{path},sha256={_digest(content)},{len(content)}\n" for path, content in files.items()]
-    return "".join([*lines, f"{record},,\n"]).encode()
+    lines = io.StringIO()
+    rows = [(path, f"sha256={_digest(content)}", len(content)) for path, content in files.items()]
+    csv.writer(lines, lineterminator="\n").writerows([*rows, (record, "", "")])
+    return lines.getvalue().encode()
 
 
 def _digest(content: bytes) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ from nojit.aot.target import ARCHS
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
 from nojit.runtime.trust import signed_path
+
+_VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
 
 __all__ = ["BundleContent", "KernelSize", "find_bundles", "largest_kernels", "read_bundle"]
 
@@ -77,7 +81,7 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
             raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
         found += inside
     # by the path it leads to, since places overlap
-    return list({path.resolve(): path for path in found}.values())
+    return list({os.path.realpath(path): path for path in found}.values())
 
 
 def read_bundle(path: Path) -> BundleContent:
@@ -94,6 +98,9 @@ def read_bundle(path: Path) -> BundleContent:
             raise PackageError(
                 f"expected a bundle for one of {', '.join(ARCHS)}", got=index.target.arch, where=str(path)
             )
+        # it becomes part of a path
+        if not _VERSION.fullmatch(index.version):
+            raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
         data, kernels = path.read_bytes(), tuple(_sizes(index))
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:

@@ -21,7 +21,7 @@ from nojit.aot.wheel.variants import index_file, index_file_name, label_of, vari
 from nojit.runtime.errors import PackageError
 from nojit.runtime.target import arch_number
 
-__all__ = ["Layout", "MadeFile", "Release", "make_files", "release_of"]
+__all__ = ["Layout", "MadeFile", "Release", "check_apart", "make_files", "release_of"]
 
 Layout: TypeAlias = Literal["providers", "variants"]
 _ALL = "all"
@@ -87,9 +87,14 @@ def _common(found: set[str], what: str, option: str) -> str:
 
 
 def _check_distinct(bundles: Sequence[BundleContent]) -> None:
-    """Refuse what the runtime would: one kernel in two bundles for one arch."""
+    """Refuse what the runtime would, one kernel in two bundles for one arch, and two bundles that would be one file."""
     homes: dict[tuple[str, str], BundleContent] = {}
+    named: dict[str, BundleContent] = {}
     for bundle in bundles:
+        alike = named.setdefault(bundle.file_name, bundle)
+        if alike is not bundle:
+            what = "expected bundles of different names, versions or archs"
+            raise PackageError(what, got=f"{bundle.file_name} of {alike.path} and {bundle.path}")
         for kernel in bundle.kernels:
             other = homes.setdefault((bundle.arch, kernel.name), bundle)
             if other is not bundle:
@@ -116,6 +121,20 @@ def make_files(release: Release, layout: Layout, facts: Facts, generator: str, m
         if len(file.data) > max_bytes:
             raise _too_large(file, max_bytes)
     return files
+
+
+def check_apart(files: Sequence[MadeFile]) -> None:
+    """Require files of different names, of several releases together.
+
+    Raises:
+        PackageError: two are called alike, as the wheel of ``acme-sm90`` and that of ``acme`` for sm_90.
+    """
+    known: dict[str, MadeFile] = {}
+    for file in files:
+        other = known.setdefault(file.name, file)
+        if other is not file:
+            what = "expected wheels of different names; release the bundles apart, or under one --name"
+            raise PackageError(what, got=f"{file.name} twice, {other.kind} and {file.kind}")
 
 
 def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:

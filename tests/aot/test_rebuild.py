@@ -51,6 +51,16 @@ def again(bundle: Path, **facts: Any) -> None:
         rebuild(file, sources, demo_compiler(sources, **facts), open_executor)
 
 
+def test_nothing_outside_the_checkout_is_built(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    place, manifest = statement_path(bundle), tmp_path_factory.mktemp("elsewhere") / "evil.toml"
+    statement = json.loads(place.read_text())
+    for name in (str(manifest), f"../{manifest.parent.name}/{manifest.name}"):
+        statement["predicate"]["buildDefinition"]["externalParameters"]["manifests"] = [name]
+        place.write_text(json.dumps(statement))
+        with pytest.raises(PackageError, match=r"expected manifests of the checkout, got .*evil\.toml"):
+            again(bundle)
+
+
 def test_a_bundle_comes_out_again(bundle: Path) -> None:
     journal = bundle.parent.parent / "journal"
     journal.unlink()

@@ -152,6 +152,7 @@ def test_only_the_statement_of_the_bundle_is_signed(bundle: Path, key: Path) -> 
     wrong_file = subject | {"digest": subject["digest"] | {"sha256": "0" * 64}}
     for statement, reason in (
         (make_statement(other), "other-bundle"),
+        (make_statement(bundle, predicate=make_statement(other)["predicate"]), "other-bundle"),
         (make_statement(bundle, subject=[wrong_file]), "other-bundle"),
         ({"_type": "another"}, "statement"),
     ):

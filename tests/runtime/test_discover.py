@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from nojit.runtime import discover
@@ -79,6 +81,18 @@ def test_missing_or_empty_place_is_named(tmp_path: Path, make: bool) -> None:
         _found(str(place), tmp_path)
     assert "NOJIT_BUNDLES" in str(raised.value)
     assert str(place) in str(raised.value)
+
+
+def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BundleError, match=r"got File name too long - at NOJIT_BUNDLES: .*x"):
+        _found(str(tmp_path / ("x" * 300)), tmp_path)
+
+    def refuse(_path: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(BundleError, match="got Permission denied - at NOJIT_BUNDLES"):
+        _found(str(tmp_path), tmp_path)
 
 
 def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,8 +96,33 @@ def test_one_unsigned_bundle_of_a_folder_refuses_the_folder(bundle: Path) -> Non
 
 @pytest.mark.usefixtures("signed")
 def test_a_statement_that_cannot_be_read_is_none(bundle: Path) -> None:
-    Path(signed_path(str(bundle))).mkdir()
-    refused(bundle, "unsigned", match=r"got Is a directory - at .*a\.intoto\.jsonl")
+    place = Path(signed_path(str(bundle)))
+    place.mkdir()
+    refused(bundle, "unsigned", match=r"got no regular file but d.* - at .*a\.intoto\.jsonl")
+    place.rmdir()
+    # nobody writes into it, and nobody waits for that
+    os.mkfifo(place)
+    refused(bundle, "unsigned", match="got no regular file but p")
+
+
+@pytest.mark.parametrize("each", ["", 'bundles = ["other"]'])
+@pytest.mark.usefixtures("signed")
+def test_a_statement_of_another_name_is_refused(bundle: Path, signed: Path, each: str) -> None:
+    trusted_keys(signed, RELEASE, each=each, more="[minimum]\nacme = 7")
+    for name, version in (("other", "1.0"), ("acme", "9.9")):
+        statement = make_statement(bundle, build_number=7)
+        statement["predicate"]["buildDefinition"]["externalParameters"]["bundle"] = {"name": name, "version": version}
+        sign(bundle, **statement)
+        refused(bundle, "key-scope" if each and name == "acme" else "other-bundle")
+
+
+@pytest.mark.parametrize("name", ["Acme", "ACME"])
+def test_a_name_counts_however_it_is_spelled(bundle: Path, signed: Path, name: str) -> None:
+    sign(bundle, build_number=6)
+    trusted_keys(signed, RELEASE, each=f'bundles = ["{name}"]', more=f"[minimum]\n{name} = 7")
+    refused(bundle, "rolled-back", match="expected build 7 of acme")
+    trusted_keys(signed, RELEASE, each=f'bundles = ["{name}"]', more=f"[minimum]\n{name} = 6")
+    assert loader.load(bundle).kernels == ("add",)
 
 
 @pytest.mark.usefixtures("signed")
@@ -259,6 +284,7 @@ BROKEN = {
     "bundles": (f"schema = 1\n{KEY}bundles = ['a b']", "expected an array of names of bundles"),
     "one bundle": (f"schema = 1\n{KEY}bundles = 'a'", "expected an array of names of bundles"),
     "a minimum": (f"schema = 1\n{KEY}[minimum]\na = -1", "expected the name of a bundle and a build number from 0"),
+    "two minima": (f"schema = 1\n{KEY}[minimum]\na_b = 1\nA-b = 2", "expected each bundle once, .*, got A-b again"),
     "a bool for a minimum": (f"schema = 1\n{KEY}[minimum]\na = true", "a = True"),
     "no table of minima": (f"schema = 1\nminimum = 7\n{KEY}", "expected a table of build numbers, got int"),
     "too long": ("#" * ((1 << 20) + 1), "expected at most 1048576 bytes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,42 @@ def test_sign_and_verify(run: Run, document: Document, stated: Path, key: Path) 
     assert (one["signed_by"], one["build_number"], one["rebuilt"]) == (public, 3, False)
     (plain,) = document("verify", stated)["bundles"]
     assert (plain["signed_by"], plain["build_number"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", ['my"key.pem', "back\\slash.pem", "line\nend.pem", "\xfc.pem"])
+def test_a_new_key_may_be_called_anything(run: Run, stated: Path, tmp_path: Path, name: str) -> None:
+    result = run("sign", "--new-key", tmp_path / name, stated)
+    assert result.exit_code == 0
+    keys = tmp_path / "trusted.toml"
+    keys.write_text(result.stdout, encoding="utf-8")
+    assert run("verify", "--trusted-keys", keys, stated).exit_code == 0
+
+
+def test_a_damaged_bundle_leaves_no_key_and_no_signature(run: Run, stated: Path, tmp_path: Path) -> None:
+    whole = stated.with_name("a-whole.nojit")
+    whole.write_bytes(stated.read_bytes())
+    statement_path(whole).write_text(json.dumps(make_statement(whole)), encoding="utf-8")
+    stated.write_bytes(stated.read_bytes()[:-1] + b"\0")
+    assert run("sign", "--new-key", tmp_path / "new.pem", whole, stated).exit_code == 3
+    assert not (tmp_path / "new.pem").exists()
+    assert not Path(signed_path(str(whole))).exists()
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_a_key_has_a_name(run: Run, name: str) -> None:
+    result = run("sign", "--new-key", name)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "expected the file of a new key" in result.stderr
+
+
+def test_a_password_may_be_any_bytes(run: Run, stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", os.fsdecode(b"\xff"))
+    assert run("sign", "--new-key", tmp_path / "new.pem", stated).exit_code == 0
+    assert run("sign", "--key", tmp_path / "new.pem", stated).exit_code == 0
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "x" * 2000)
+    result = run("sign", "--new-key", tmp_path / "other.pem", stated)
+    assert (result.exit_code, (tmp_path / "other.pem").exists()) == (1, False)
+    assert "expected a password that keys can have" in result.stderr
 
 
 def test_what_a_new_key_prints_is_a_file_of_trusted_keys(
@@ -208,6 +245,14 @@ def test_inspect_says_signed_of_this_bundle_alone(
     sign(stated)
     assert document("inspect", stated)["provenance"]["signed"]
     assert ", signed" in run("inspect", stated).stdout
+    # what was signed counts, whatever the statement that anybody can write says
+    unsigned = statement_path(stated)
+    unsigned.write_bytes(unsigned.read_bytes().replace(b'"buildNumber": 0', b'"buildNumber": 99'))
+    assert "build 0 by" in run("inspect", stated).stdout
+    content = unsigned.read_bytes()
+    unsigned.unlink()
+    assert document("inspect", stated)["provenance"]["signed"]
+    unsigned.write_bytes(content)
     place = Path(signed_path(str(stated)))
     good = place.read_bytes()
     for raw, why in (
@@ -234,6 +279,8 @@ def test_build_names_the_signed_statement_of_an_older_bundle(
     (stated,) = out.glob("*.nojit")
     sign(stated)
     assert "signed statement" not in run(*build).stderr
+    said = run(*build, "--build-number", 8).stderr
+    assert "expected a signed statement of build 8, got one of build 0: sign it again" in said
     result = run(*build, "--kernel", "neg")
     assert result.exit_code == 0
     assert "sign it again, or take the statement away" in result.stderr

@@ -26,7 +26,7 @@ from nojit.runtime.installed import normalized
 from nojit.runtime.trust import INDEX_DIGEST, encode_envelope
 
 from tests.aot.wheel.conftest import Make, entries
-from tests.support.bundles import kernel, make_bundle
+from tests.support.bundles import kernel, make_bundle, target
 
 Wheel = Callable[..., Result]
 
@@ -280,6 +280,50 @@ def test_one_kernel_in_two_bundles_is_refused(bundles: Make, wheel: Wheel) -> No
     assert wheel(bundles("sm_80", version="2.0"), "--name", "both", code=1).stderr.startswith(
         "error: expected bundles of one version"
     )
+
+
+def test_what_would_be_one_file_is_refused(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    folder = bundles("sm_90a")
+    path = folder / "acme-kernels-1.0-sm_90.nojit"
+    path.rename(folder / "first.nojit")
+    bundles("sm_90a", kernel="mul")
+    said = wheel(folder, code=1).stderr
+    assert "expected bundles of different names, versions or archs, got acme-kernels-1.0-sm_90.nojit of " in said
+    path.unlink()
+    # whose wheel is called as the thin one of this is
+    bundles("sm_90a", name="acme-kernels-sm90", kernel="mul")
+    said = wheel(folder, code=1).stderr
+    assert "got acme_kernels_sm90-1.0-py3-none-any.whl twice, " in said
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_version_is_no_path(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    folder = bundles("sm_90a")
+    for version in ("1/../../x", "1 2", "v1"):
+        add = kernel("add", {"n": "i32"}, grid=["n"], on=target("sm_90a"))
+        make_bundle(
+            folder / "acme-kernels-1.0-sm_90.nojit",
+            add,
+            name="acme",
+            version=version,
+            on=target("sm_90a"),
+            min_driver=13000,
+        )
+        said = wheel(folder, "--version", "1.0", code=1).stderr
+        assert f"expected a bundle's version as nojit build allows, got {version}" in said
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_records_names_are_quoted(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    licences = [tmp_path / "a,b.txt", tmp_path / 'q"uote.txt']
+    for licence in licences:
+        licence.write_text("may")
+    wheel(bundles("sm_90a"), *(word for licence in licences for word in ("--license-file", licence)))
+    (path,) = (tmp_path / "dist").glob("*_sm90-*.whl")
+    (record,) = (content for name, content in entries(path).items() if name.endswith("/RECORD"))
+    rows = list(csv.reader(io.StringIO(record.decode())))
+    assert {len(row) for row in rows} == {3}
+    assert [row[0] for row in rows] == list(entries(path))
 
 
 def test_a_url_without_a_label_is_wrong_usage(bundles: Make, wheel: Wheel) -> None:
