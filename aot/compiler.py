@@ -183,6 +183,23 @@ _Lines: TypeAlias = tuple[str, int, int]
 _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
+def _spelled(value: object) -> str | None:
+    """Spell a constant, or a table of constants as a constexpr function may look things up in; None for anything else."""
+    if isinstance(value, _CONSTANTS):
+        return repr(value)
+    if isinstance(value, dict):
+        parts = [part for pair in value.items() for part in pair]
+    elif isinstance(value, list | set | frozenset):
+        parts = [*value]
+    else:
+        return None
+    spelled = ["None" if part is None else _spelled(part) for part in parts]
+    known = [each for each in spelled if each is not None]
+    if len(known) < len(spelled):
+        return None
+    return f"{type(value).__name__}{sorted(known) if isinstance(value, set | frozenset) else known}"
+
+
 class _Dependencies(DependenciesFinder):  # type: ignore[misc]
     """Triton's own walk, but functions reached are hashed by `_source_digest`, without their line numbers."""
 
@@ -200,8 +217,9 @@ class _Dependencies(DependenciesFinder):  # type: ignore[misc]
     def record_reference(self, val: Any, var_dict: dict[str, Any] | None = None, name: str | None = None) -> None:
         super().record_reference(val, var_dict, name)
         # Triton leaves out constants of other modules, and what defaults were taken from
-        if isinstance(val, _CONSTANTS) and (var_dict is None or self.visiting_arg_default_value):
-            self.hasher.update(repr(val).encode())
+        spelled = _spelled(val)
+        if spelled is not None and (var_dict is None or self.visiting_arg_default_value):
+            self.hasher.update(spelled.encode())
 
 
 _digests: dict[int, str] = {}
@@ -231,9 +249,9 @@ def _source_digest(function: JITCallable) -> str:
     own = (function.fn.__code__.co_filename, function.starting_line_number, len(function.raw_src))
     _lines[id(function)] = finder.lines | {own}
     constants = sorted(
-        (name, repr(value))
+        (name, spelled)
         for (name, _), (value, _) in finder.used_global_vals.items()
-        if isinstance(value, _CONSTANTS)
+        if (spelled := _spelled(value)) is not None
     )
     digest = hashlib.sha256(f"{finder.ret}{constants}".encode()).hexdigest()
     _digests[id(function)] = digest

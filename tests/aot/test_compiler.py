@@ -241,6 +241,16 @@ class TestDigest:
         assert found["same"] == found["moved"] == found["spare"]
         assert len({found["same"], found["body"], found["constant"]}) == 3
 
+    def test_covers_tables_that_constexpr_functions_look_into(self, place):
+        lookup = "TABLE = {64: 2, 'wide': [3, None]}\n\n\n@triton.constexpr_function\ndef looked_up(key):\n    return TABLE[key]\n\n\n"
+        source = SOURCE.replace("@triton.jit\ndef _inner", f"{lookup}@triton.jit\ndef _inner")
+        source = source.replace("x + 1.5", "x + looked_up(64)")
+        first = digest(place, source)
+        assert digest(place, source) == first
+        for old, new in (("64: 2", "64: 4"), ("64: 2", "64: 2.0"), ("[3, None]", "[4, None]"), ("'wide'", "'narrow'")):
+            assert old in source
+            assert digest(place, source.replace(old, new)) != first
+
     def test_covers_what_a_helpers_default_stood_for(self, place):
         source = SOURCE.replace(
             "def _inner(x):\n    return x + 1.5", "def _inner(x, by: tl.constexpr = WIDTH):\n    return x + by"
