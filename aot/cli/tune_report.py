@@ -40,7 +40,7 @@ __all__ = ["command"]
     "page",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also put the tables into this page, between its marks.",
+    help="Also put the tables into this page, between its marks; rows there of other kernels stay.",
 )
 @click.option("--use", default="tune", help="Problems to report; default tune.")
 @tables_option(f"Tuned tables to judge on problems of other uses than tune; default {TUNED} if it is there.")
@@ -69,7 +69,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     """
     from nojit.aot.tune.report import report  # noqa: PLC0415 - the extra `tune` is named only to who needs it
     from nojit.aot.tune.report_html import render_html  # noqa: PLC0415 - likewise
-    from nojit.aot.tune.report_markdown import render_markdown, update_page  # noqa: PLC0415 - likewise
+    from nojit.aot.tune.report_markdown import update_page  # noqa: PLC0415 - likewise
 
     found = evidence_of(database, use, kernels)
     others = evidence_by_use(database, kernels)
@@ -81,7 +81,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         out.note(f"{evidence.kernel.name} on {evidence.device.name}: {counted(len(evidence.samples), 'time')}")
         reports.append(report(evidence, rules[evidence.kernel.name], bounds))
     if page is not None:
-        update_page(page, render_markdown(reports, quality))
+        update_page(page, reports, quality)
     write_file(place, render_html(reports, bounds.loss, quality).encode())
     facts = {
         "classes": [asdict(one) for each in reports for one in each.classes],

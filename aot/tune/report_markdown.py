@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from nojit.aot.pack import write_file
@@ -15,10 +17,49 @@ __all__ = ["BEGIN", "END", "render_markdown", "update_page"]
 BEGIN = "<!-- measured: tuning -->\n"
 END = "<!-- end -->"
 _TUNABLES = 3
+_CLASSES = (
+    "kernel",
+    "shapes",
+    "problems",
+    "configs",
+    "slowest / best",
+    "default behind best",
+    "what explains the spread",
+    "R²",
+)
+_PORTFOLIOS = (
+    "kernel",
+    "dtypes",
+    "problems",
+    "candidates",
+    "kept",
+    "worst loss",
+    "mean loss",
+    "worst loss with 1, 2, ... configs",
+)
+_JUDGED = "How good the tables are:"
+_QUALITY = ("kernel", "measured on", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
 
 
-def update_page(page: Path, text: str) -> None:
-    """Put a text between the marks of a page, in one step; a page that is not there is made.
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """One table of a device: the words before it, its heads, and its rows, each a line of which the first cell is a kernel."""
+
+    device: str
+    words: str
+    heads: str
+    rows: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        return self.device, self.words, self.heads
+
+
+def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> None:
+    """Put the tables between the marks of a page, in one step; a page that is not there is made.
+
+    Rows there of kernels that are in no report stay, as a database often holds a few kernels only. Those of kernels that
+    are go, also where there is nothing new to say: they would be of another table than the one reported.
 
     Raises:
         TuningError: the page has no such marks.
@@ -27,52 +68,90 @@ def update_page(page: Path, text: str) -> None:
     """
     old = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END + "\n"
     before, begin, rest = old.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    inside, end, after = rest.partition(END)
     if not begin or not end:
         raise TuningError(f"expected a page with {BEGIN.strip()} and {END}", got="none", where=str(page))
+    told = {*((one.device, one.kernel) for one in reports), *((one.device, one.kernel) for one in quality)}
+    text = _text(_merged(_tables(reports, quality), _read(inside), told))
     write_file(page, f"{before}{begin}{text}{end}{after}".encode())
 
 
 def render_markdown(reports: Sequence[KernelReport], quality: Sequence[QualityFacts] = ()) -> str:
     """Write the tables of each device: by kernel and shapes, the portfolios, and how good tuned tables are."""
-    parts = []
+    return _text(_tables(reports, quality))
+
+
+def _tables(reports: Sequence[KernelReport], quality: Sequence[QualityFacts]) -> list[_Table]:
+    tables = []
     for device in dict.fromkeys([*(one.device for one in reports), *(one.device for one in quality)]):
+        here = [one for one in reports if one.device == device]
         judged = [one for one in quality if one.device == device]
-        parts.append(_device(device, [one for one in reports if one.device == device]))
-        parts += [_quality(judged)] if judged else []
+        classes = [_class_row(one) for report in here for one in report.classes]
+        tables.append(_Table(device, "", _line(_CLASSES), tuple(map(_line, classes))))
+        tables.append(_Table(device, "", _line(_PORTFOLIOS), tuple(map(_line, _portfolio_rows(here)))))
+        if judged:
+            tables.append(_Table(device, _JUDGED, _line(_QUALITY), tuple(_line(_quality_row(one)) for one in judged)))
+    return tables
+
+
+def _merged(new: Sequence[_Table], old: Sequence[_Table], told: Collection[tuple[str, str]]) -> list[_Table]:
+    """Add the rows of older tables about kernels that the new ones do not tell of, in the order of the kernels' names."""
+    rows = {one.place: list(one.rows) for one in new}
+    for one in old:
+        kept = [row for row in one.rows if (one.device, _kernel_of(row)) not in told]
+        if kept:
+            rows.setdefault(one.place, []).extend(kept)
+    ordered = sorted(rows, key=lambda place: (place[0], place[1] == _JUDGED))
+    return [_Table(*place, tuple(sorted(rows[place], key=_kernel_of))) for place in ordered]
+
+
+def _kernel_of(row: str) -> str:
+    return row.split("|")[1].strip().strip("`")
+
+
+def _text(tables: Sequence[_Table]) -> str:
+    parts = []
+    for device, here in groupby(tables, key=lambda one: one.device):
+        parts.append(f"### {device}\n")
+        for one in here:
+            rule = "|" + "---|" * (one.heads.count("|") - 1)
+            parts.append("\n".join([*([one.words, ""] if one.words else []), one.heads, rule, *one.rows]) + "\n")
     return "\n" + "\n".join(parts)
 
 
-def _quality(judged: Sequence[QualityFacts]) -> str:
-    heads = ("kernel", "measured on", "problems", "unknown", "mean share of the best", "worst share", "worst problem")
-    rows = [
-        (
-            f"`{one.kernel}`",
-            one.use,
-            str(one.problems),
-            str(one.unknown),
-            _percent(one.mean_share),
-            _percent(one.worst_share),
-            one.worst_problem or "-",
-        )
-        for one in judged
-    ]
-    return f"How good the tables are:\n\n{_table(heads, rows)}"
+def _read(text: str) -> list[_Table]:
+    """Read back what `_text` wrote."""
+    tables = []
+    device = words = ""
+    lines: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            lines.append(line)
+            continue
+        if lines:
+            tables.append(_Table(device, words, lines[0], tuple(lines[2:])))
+            lines, words = [], ""
+        if line.startswith("### "):
+            device = line.removeprefix("### ")
+        elif line:
+            words = line
+    return tables
 
 
-def _device(device: str, reports: Sequence[KernelReport]) -> str:
-    classes = [_class_row(one) for report in reports for one in report.classes]
-    heads = (
-        "kernel",
-        "shapes",
-        "problems",
-        "configs",
-        "slowest / best",
-        "default behind best",
-        "what explains the spread",
-        "R²",
+def _quality_row(one: QualityFacts) -> tuple[str, ...]:
+    return (
+        f"`{one.kernel}`",
+        one.use,
+        str(one.problems),
+        str(one.unknown),
+        _percent(one.mean_share),
+        _percent(one.worst_share),
+        one.worst_problem or "-",
     )
-    portfolios = [
+
+
+def _portfolio_rows(reports: Sequence[KernelReport]) -> list[tuple[str, ...]]:
+    return [
         (
             f"`{report.kernel}`",
             ", ".join(group.dtypes),
@@ -86,17 +165,6 @@ def _device(device: str, reports: Sequence[KernelReport]) -> str:
         for report in reports
         for group in report.table.groups
     ]
-    more = (
-        "kernel",
-        "dtypes",
-        "problems",
-        "candidates",
-        "kept",
-        "worst loss",
-        "mean loss",
-        "worst loss with 1, 2, ... configs",
-    )
-    return f"### {device}\n\n{_table(heads, classes)}\n{_table(more, portfolios)}"
 
 
 def _class_row(one: ClassFacts) -> tuple[str, ...]:
@@ -118,10 +186,8 @@ def _class_row(one: ClassFacts) -> tuple[str, ...]:
     )
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _percent(share: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -116,16 +117,46 @@ def test_tables_go_between_the_marks_of_a_page(made: KernelReport, tmp_path: Pat
     page = tmp_path / "page.md"
     page.write_text(f"# Before\n\n{BEGIN}old\n{END}\nafter\n")
     text = render_markdown([made])
-    update_page(page, text)
-    update_page(page, text)
+    update_page(page, [made])
+    update_page(page, [made])
     assert page.read_text() == f"# Before\n\n{BEGIN}{text}{END}\nafter\n"
     assert "| `toy` | square | 4 | 10 |" in text
     assert "### NVIDIA H200" in text
-    update_page(tmp_path / "new.md", text)
+    update_page(tmp_path / "new.md", [made])
     assert text in (tmp_path / "new.md").read_text()
     page.write_text("no marks\n")
     with pytest.raises(TuningError, match="expected a page with <!-- measured: tuning -->"):
-        update_page(page, text)
+        update_page(page, [made])
+
+
+def test_rows_of_kernels_that_are_not_reported_stay(made: KernelReport, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    facts = QualityFacts("toy", made.device, "held_out", 3, 1, 0.975, 0.9, "600|64 (bf16)")
+    others = [renamed(made, name) for name in ("a_toy", "toy_sm90")]
+    elsewhere = renamed(made, "toy", device="NVIDIA H100")
+    all_facts = [replace(facts, kernel="a_toy"), facts]
+    update_page(page, [others[0], made, others[1], elsewhere], all_facts)
+    whole = page.read_text()
+    # each alone, in any order, comes to the same page
+    page.unlink()
+    for one, said in (
+        (others[1], []),
+        (made, [facts]),
+        (others[0], all_facts[:1]),
+        (elsewhere, []),
+        (made, [facts]),
+    ):
+        update_page(page, [one], said)
+    assert page.read_text() == whole
+    # a table that was not judged anew loses what was said of the one before it
+    update_page(page, [made])
+    assert "| `toy` | held_out |" not in page.read_text()
+    assert "| `a_toy` | held_out | 3 | 1 | 97.5% | 90.0% | 600\\|64 (bf16) |" in page.read_text()
+
+
+def renamed(made: KernelReport, kernel: str, device: str | None = None) -> KernelReport:
+    classes = tuple(replace(one, kernel=kernel) for one in made.classes)
+    return replace(made, kernel=kernel, device=device or made.device, classes=classes)
 
 
 def test_how_good_tables_are_stands_in_words_that_cannot_break_the_page(made: KernelReport) -> None:
