@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from nojit.aot.tune.database import Database
 from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
@@ -17,7 +19,7 @@ class Sample:
     """What is known of one config's time at one problem."""
 
     us: float
-    """Median, in microseconds."""
+    """Median, in microseconds, as of the problem's last rung."""
     noise: float
     """Half the width of the median's 95 % interval, as a share of the median."""
     rung: int
@@ -86,9 +88,11 @@ def _evidence(
         pairs.setdefault((one.problem, one.config), []).append(one)
     newest = {pair: _newest(ones) for pair, ones in pairs.items()}
     fit = {pair: ones for pair, ones in newest.items() if all(one.status == "ok" for one in ones)}
-    highest: dict[int, int] = {}
-    for (problem, _), ones in fit.items():
-        highest[problem] = max(highest.get(problem, 0), *(one.rung for one in ones))
+    rungs: dict[int, dict[int, dict[int, float]]] = {}
+    for (problem, config), ones in fit.items():
+        for one in sorted(ones, key=lambda one: one.taken):
+            rungs.setdefault(problem, {}).setdefault(one.rung, {})[config] = one.median_us or 0.0
+    drifts = {problem: _drifts(times) for problem, times in rungs.items()}
     devices, runs = database.devices(), database.runs()
     used = sorted({one.run for one in taken})
     measured = {config for _, config in pairs}
@@ -98,7 +102,7 @@ def _evidence(
         device=kind,
         problems={number: problems[number] for number in sorted({problem for problem, _ in pairs})},
         configs={number: config for number, config in database.configs(kernel).items() if number in measured},
-        samples={pair: _sample(ones, highest[pair[0]]) for pair, ones in sorted(fit.items())},
+        samples={pair: _sample(ones, drifts[pair[0]]) for pair, ones in sorted(fit.items())},
         unfit={pair: _unfit(ones) for pair, ones in sorted(newest.items()) if pair not in fit},
         runs=tuple((runs[number], devices[runs[number].device]) for number in used),
         pruned=tuple(dict.fromkeys(one for one in database.pruned(kernel) if one.run in used)),
@@ -111,9 +115,23 @@ def _newest(measurements: list[Measurement]) -> list[Measurement]:
     return [one for one in measurements if one.image == last.image]
 
 
-def _sample(measurements: list[Measurement], highest: int) -> Sample:
+def _drifts(times: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
+    """Say by rung how many times as long the same configs took in the last one.
+
+    A device that gets hot clocks down: whoever left early was measured on another device, as it were, than those who went on.
+    """
+    rungs = sorted(times, reverse=True)
+    drifts = {rungs[0]: 1.0}
+    for later, rung in pairwise(rungs):
+        ratios = [us / times[rung][config] for config, us in times[later].items() if times[rung].get(config)]
+        drifts[rung] = drifts[later] * (median(ratios) if ratios else 1.0)
+    return drifts
+
+
+def _sample(measurements: list[Measurement], drifts: Mapping[int, float]) -> Sample:
     best = max(measurements, key=lambda one: (one.rung, one.taken))
-    return Sample(best.median_us or 0.0, best.noise or 0.0, best.rung, best.rung == highest, best.clock_mhz)
+    us = (best.median_us or 0.0) * drifts[best.rung]
+    return Sample(us, best.noise or 0.0, best.rung, best.rung == max(drifts), best.clock_mhz)
 
 
 def _unfit(measurements: list[Measurement]) -> Unfit:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from nojit.aot.tune.database import open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules
@@ -147,16 +148,35 @@ def test_what_is_said_to_matter_weighs_more(tmp_path: Path) -> None:
 
 def test_a_later_rung_counts_and_an_early_one_is_told(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", keys=[(512, 64)])
-    with open_database(path) as database:
-        (run,), (number,) = database.runs(), database.problems(use="tune")
-        best = next(n for n, one in database.configs().items() if one.settings["BLOCK_M"] == 128)
-        again = measurement(run, number, best, 1.0, 0.001, rung=3)
-        assert again is not None
-        database.record([again])
+    number, (best, *others) = measure_longer(path, lambda config, us: 1.0 if config == 0 else us)
     assert evidence(path).samples[number, best].us == 1.0
     assert chosen(path, Bounds(loss=0.05, configs=1)).groups[0].early == 0
-    late = [sample.last for pair, sample in evidence(path).samples.items() if pair != (number, best)]
+    late = [sample.last for pair, sample in evidence(path).samples.items() if pair[1] not in {best, *others}]
     assert not any(late)
+
+
+def test_who_left_before_the_device_got_hot_is_not_taken_for_fast(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "db", keys=[(512, 64)])
+    cold = {config: sample.us for (_, config), sample in evidence(path).samples.items()}
+    number, stayed = measure_longer(path, lambda _, us: 1.5 * us)
+    for config, us in cold.items():
+        sample = evidence(path).samples[number, config]
+        assert sample.us == pytest.approx(1.5 * us)
+        assert sample.last == (config in stayed)
+
+
+def measure_longer(path: Path, time: Callable[[int, float], float]) -> tuple[int, list[int]]:
+    """Measure a problem's three fastest configs in one more rung, from their place and time; return it and them."""
+    known = {config: sample.us for (_, config), sample in evidence(path).samples.items()}
+    stayed = sorted(known, key=lambda config: known[config])[:3]
+    with open_database(path) as database:
+        (run,), (number,) = database.runs(), database.problems(use="tune")
+        taken = [
+            measurement(run, number, config, time(place, known[config]), 0.001, rung=3)
+            for place, config in enumerate(stayed)
+        ]
+        database.record([one for one in taken if one is not None])
+    return number, stayed
 
 
 def test_new_machine_code_makes_old_measurements_void(tmp_path: Path) -> None:
