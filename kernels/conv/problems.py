@@ -31,7 +31,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TURNED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
-_DRAWN: Final = {"tune": 80, "held_out": 12, "fresh": 12}
+_DRAWN: Final = {"tune": 140, "held_out": 12, "fresh": 12}
 """How many are drawn for each use; ``tune`` has those that are listed too."""
 # of the result, what is looked at
 _IMAGES: Final = 1
@@ -164,6 +164,22 @@ _DEEP: Final = tuple(
 )
 """Convolutions whose weights have many tiles."""
 
+_FEW: Final = tuple(
+    _image(batch, channels, size, results=results)
+    for batch, channels, size, results in (
+        (1, 128, 28, 512),
+        (4, 128, 16, 512),
+        (1, 96, 40, 384),
+        (8, 64, 14, 256),
+        (1, 64, 56, 256),
+        (8, 96, 14, 384),
+        (2, 96, 24, 576),
+        (16, 80, 10, 480),
+        (1, 128, 32, 640),
+    )
+)
+"""Convolutions whose results have fewer tiles than a large device has multiprocessors, and that no depth is cut for."""
+
 TUNED: Final = (
     *(shape for shape in BARS if shape.taps > 1),
     *(
@@ -183,6 +199,7 @@ TUNED: Final = (
     _volume(2, 128, 16, 28),
     _volume(1, 256, 8, 64),
     _volume(1, 128, 16, 128),
+    *_FEW,
     *_DEEP[:8],
 )
 """What tables are made of."""

@@ -29,7 +29,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES", "ROWS")),
 }
 
-_DRAWN: Final = {"tune": 70, "held_out": 12, "fresh": 12}
+_DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}
 """How many shapes are drawn for each use; ``tune`` has those that are listed too."""
 _ROWS: Final = 256
 """Of the result, what is looked at."""
