@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -157,9 +157,13 @@ def preload(device: torch.device, dim: int) -> int:
     """
     from nojit.kernels import library  # noqa: PLC0415 - as above
 
+    def load(names: Iterable[str]) -> int:
+        return sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
+
+    # nojit lets other threads run while the driver starts; torch, asked for the capability, would not
+    count = load(EVERYWHERE)
     hopper = torch.cuda.get_device_capability(device)[0] == 9
-    names = EVERYWHERE + (ON_HOPPER if hopper else ELSEWHERE)
-    return sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
+    return count + load(ON_HOPPER if hopper else ELSEWHERE)
 
 
 @contextmanager
