@@ -16,7 +16,15 @@ Tensor maps pad with zeros: rows and columns past the end read as 0, and are not
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
-from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.kernel_sm90_attention import (
+    copy_queries,
+    first_scores,
+    last_values,
+    queries_of,
+    weigh,
+    write_rows,
+)
+from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -69,7 +77,8 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
     batch, heads, group, q_len, kv_len = sizes
     STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    Q_STAGES: gl.constexpr = q_full.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     tiles = gl.cdiv(q_len, BLOCK_M)
     turn = 0
@@ -81,6 +90,8 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
         index_kv = index_h // group
         span = _span_of(tile * BLOCK_M, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         count = span[0]
+        if Q_STAGES > 1:
+            copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
         for place in range(count):
             start = (count - 1 - place) * BLOCK_N
             stage = copied % STAGES
@@ -88,15 +99,13 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             mbarrier.wait(k_empty.index(stage), phase)
             mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
             copy_in(k_map, [index_b, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
+            if Q_STAGES == 1:  # noqa: SIM102 - of the two Triton decides one when it compiles
+                # those of the tile before are in use longer than its keys
+                if place == 0:
+                    copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
             mbarrier.wait(v_empty.index(stage), phase)
             mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
             copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
-            if place == 0:
-                # those of the tile before are in use the longest: what comes first of keys and values does not wait for that
-                mbarrier.wait(q_empty, (turn & 1) ^ 1)
-                mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
-                for part in gl.static_range(BLOCK_M // ROWS):
-                    copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
             copied += 1
         turn += 1
 
@@ -109,17 +118,6 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
     if CAUSAL:
         visible = visible & (keys[None, :] <= rows[:, None] + causal_offset)
     return gl.where(visible, scores, float("-inf"))
-
-
-@gluon.jit
-def _weigh(scores, row_max, row_sum, qk_scale):
-    """Take exponentials of scores [ROWS, BLOCK_N]; return them, what to scale the past with, the new maximum and sum."""
-    new_max = gl.maximum(row_max, gl.max(scores, 1))
-    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
-    shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
-    weights = gl.exp2(scores * qk_scale - shift[:, None])
-    keep = gl.exp2(row_max * qk_scale - shift)
-    return weights, keep, new_max, row_sum * keep + gl.sum(weights, 1)
 
 
 @gluon.jit
@@ -147,7 +145,7 @@ def _attend(
     mbarrier.arrive(k_empty.index(stage))
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
-    exponentials, keep, row_max, row_sum = _weigh(scores, row_max, row_sum, qk_scale)
+    exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
     acc = warpgroup_mma_wait(0, deps=(acc_token,))
     mbarrier.arrive(v_empty.index(before))
     acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
@@ -160,21 +158,18 @@ def _consume(
     CAUSAL: gl.constexpr,
 ):  # fmt: skip
     """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
-    out_map = maps[3]
-    q_memory, k_memory, v_memory, out_memory = memory
-    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
+    q_full, q_empty = barriers[0], barriers[1]
     batch, heads, q_len, kv_len = sizes[0], sizes[1], sizes[3], sizes[4]
-    STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    Q_STAGES: gl.constexpr = q_full.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
-    BLOCK_D: gl.constexpr = k_memory.shape[4]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
     weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
     tiles = gl.cdiv(q_len, BLOCK_M)
     qk_scale = scale * LOG2_E
-    q = q_memory.index(OWN).reshape([ROWS, BLOCK_D])
     turn = 0
     used = 0
     for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
@@ -182,17 +177,12 @@ def _consume(
         row_start = tile * BLOCK_M
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
-        mbarrier.wait(q_full, turn & 1)
-        mbarrier.wait(k_full.index(used % STAGES), used // STAGES & 1)
-        k = k_memory.index(used % STAGES).reshape([BLOCK_N, BLOCK_D])
-        zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-        token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
-        scores = warpgroup_mma_wait(0, deps=(token,))
-        mbarrier.arrive(k_empty.index(used % STAGES))
+        q = queries_of(OWN, q_memory, q_full, turn)
+        scores = first_scores(q, memory, barriers, turn, used)
         scores = _hide(scores, (count - 1) * BLOCK_N, rows, kv_len, causal_offset, CAUSAL)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
-        first = _weigh(scores, row_max, row_sum, qk_scale)
+        first = weigh(scores, row_max, row_sum, qk_scale)
         row_max, row_sum = first[2], first[3]
         weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
         acc = gl.zeros([ROWS, BLOCK_DV], gl.float32, out_layout)
@@ -207,20 +197,12 @@ def _consume(
                 acc, weights, row_max, row_sum, q, memory, barriers, used + place, (count - 1 - place) * BLOCK_N, rows,
                 kv_len, causal_offset, qk_scale, False, CAUSAL,
             )  # fmt: skip
-        mbarrier.arrive(q_empty)
+        mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        before = (used - 1) % STAGES
-        mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
-        token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=(token,))
-        mbarrier.arrive(v_empty.index(before))
-        inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
-        out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
-        # what was stored of the tile before must have left
-        tma.store_wait(0)
-        out_memory.index(OWN).reshape([ROWS, BLOCK_DV]).store(out.to(q.dtype))
-        fence_async_shared()
-        copy_out(out_map, [batch_head // heads, batch_head % heads, row_start + OWN * ROWS, 0], out_memory.index(OWN))
+        acc = last_values(weights, acc, memory, barriers, used)
+        write_rows(
+            OWN, acc, row_sum, maps[3], memory[3], batch_head // heads, batch_head % heads, row_start + OWN * ROWS
+        )
         if lse_ptr is not None:
             # a row that saw nothing has sum 0 and maximum -inf
             lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)
@@ -250,6 +232,7 @@ def flash_attention_fwd_sm90_kernel(
     BLOCK_D: gl.constexpr,
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
+    Q_STAGES: gl.constexpr,
     SPAN: gl.constexpr,
 ):
     """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
@@ -258,23 +241,25 @@ def flash_attention_fwd_sm90_kernel(
     [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
     BLOCK_D and BLOCK_DV are padded. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and
     there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
-    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `SPAN` the keys of
-    the heads that are worked on at once. Any grid in x.
+    lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `Q_STAGES` those
+    of queries, 2 where the next one's are to be there before the present one ends, `SPAN` the keys of the heads that are
+    worked on at once. Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype
-    q_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
+    q_memory = gl.allocate_shared_memory(dtype, [Q_STAGES * CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
     out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
     k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
     v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(q_full, count=1)
-    mbarrier.init(q_empty, count=CONSUMERS)
+    for own in gl.static_range(Q_STAGES):
+        mbarrier.init(q_full.index(own), count=1)
+        mbarrier.init(q_empty.index(own), count=CONSUMERS)
     for stage in gl.static_range(STAGES):
         mbarrier.init(k_full.index(stage), count=1)
         mbarrier.init(k_empty.index(stage), count=CONSUMERS)

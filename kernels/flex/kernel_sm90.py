@@ -10,7 +10,15 @@ program takes tile after tile. `kernel_sm90_walks` says which tiles of keys are 
 # ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 
 from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
-from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.kernel_sm90_attention import (
+    copy_queries,
+    first_scores,
+    last_values,
+    queries_of,
+    weigh,
+    write_rows,
+)
+from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -48,7 +56,8 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
     q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
     batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head = sizes
     STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    Q_STAGES: gl.constexpr = q_full.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     tiles = gl.cdiv(q_len, BLOCK_M)
     turn = 0
@@ -60,6 +69,8 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
         index_kb = index_b // shared
         index_kv = index_h // group
         table = index_b.to(gl.int64) * mask_batch + index_h * mask_head
+        if Q_STAGES > 1:
+            copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
         walk = walk_of(tables, tile * BLOCK_M, table, q_len, kv_len, BLOCK_M, BLOCK_N, MASK)
         for place in range(walk[0]):
             start, _ = tile_at(place, walk, tables[1], BLOCK_N, MASK)
@@ -68,28 +79,15 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
             mbarrier.wait(k_empty.index(stage), phase)
             mbarrier.expect(k_full.index(stage), k_map.block_type.nbytes)
             copy_in(k_map, [index_kb, index_kv, start, 0], k_full.index(stage), k_memory.index(stage))
+            if Q_STAGES == 1:  # noqa: SIM102 - of the two Triton decides one when it compiles
+                # those of the tile before are in use longer than its keys
+                if place == 0:
+                    copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
             mbarrier.wait(v_empty.index(stage), phase)
             mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
             copy_in(v_map, [index_kb, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
-            if place == 0:
-                # those of the tile before are in use the longest: what comes first of keys and values does not wait for that
-                mbarrier.wait(q_empty, (turn & 1) ^ 1)
-                mbarrier.expect(q_full, q_map.block_type.nbytes * (BLOCK_M // ROWS))
-                for part in gl.static_range(BLOCK_M // ROWS):
-                    copy_in(q_map, [index_b, index_h, tile * BLOCK_M + part * ROWS, 0], q_full, q_memory.index(part))
             copied += 1
         turn += 1  # noqa: SIM113 - Triton knows no enumerate
-
-
-@gluon.jit
-def _weigh(scores, row_max, row_sum, qk_scale):
-    """Take exponentials of scores [ROWS, BLOCK_N]; return them, what to scale the past with, the new maximum and sum."""
-    new_max = gl.maximum(row_max, gl.max(scores, 1))
-    # a row that has seen no key yet has maximum -inf: shift by 0 there, as -inf - -inf is NaN
-    shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
-    weights = gl.exp2(scores * qk_scale - shift[:, None])
-    keep = gl.exp2(row_max * qk_scale - shift)
-    return weights, keep, new_max, row_sum * keep + gl.sum(weights, 1)
 
 
 @gluon.jit
@@ -123,7 +121,7 @@ def _attend(
     scores = modified(scores, scale, head, rows, start + lanes, lengths, mods, SCORE_MOD)
     if MASKED:
         scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, lengths[1], MASK)
-    exponentials, keep, row_max, row_sum = _weigh(scores, row_max, row_sum, qk_scale)
+    exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
     acc = warpgroup_mma_wait(0, deps=(acc_token,))
     mbarrier.arrive(v_empty.index(before))
     acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, out_layout))[:, None]
@@ -136,14 +134,12 @@ def _consume(
     SCORE_MOD: gl.constexpr,
 ):  # fmt: skip
     """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
-    out_map = maps[3]
-    q_memory, k_memory, v_memory, out_memory = memory
-    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
+    q_full, q_empty = barriers[0], barriers[1]
     batch, heads, _, _, q_len, kv_len, mask_batch, mask_head = sizes
-    STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_M: gl.constexpr = q_memory.shape[0] * ROWS
+    Q_STAGES: gl.constexpr = q_full.shape[0]
+    BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
-    BLOCK_D: gl.constexpr = k_memory.shape[4]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
@@ -154,7 +150,6 @@ def _consume(
     if SCORE_MOD is not None:
         # what is modified is scaled already
         qk_scale = scale * 0.0 + 1.0
-    q = q_memory.index(OWN).reshape([ROWS, BLOCK_D])
     row_in_block = OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
     lanes = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, qk_layout))[None, :]
     turn = 0
@@ -169,21 +164,16 @@ def _consume(
         rows = tile * BLOCK_M + row_in_block
         intervals = intervals_of(tables, table, rows, q_len, kv_len, MASK)
         own = (rows, row_in_block, lanes, intervals, (index_b, index_h))
-        mbarrier.wait(q_full, turn & 1)
         start, bitmap = tile_at(0, walk, tables[1], BLOCK_N, MASK)
-        mbarrier.wait(k_full.index(used % STAGES), used // STAGES & 1)
-        k = k_memory.index(used % STAGES).reshape([BLOCK_N, BLOCK_D])
-        zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-        token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
-        scores = warpgroup_mma_wait(0, deps=(token,))
-        mbarrier.arrive(k_empty.index(used % STAGES))
+        q = queries_of(OWN, q_memory, q_full, turn)
+        scores = first_scores(q, memory, barriers, turn, used)
         scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
         # a list without a cut block begins with one that is seen whole, unless it is empty
         if MASK != "bitmap" or cut > 0 or walk[4] == 0:
             scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
-        first = _weigh(scores, row_max, row_sum, qk_scale)
+        first = weigh(scores, row_max, row_sum, qk_scale)
         row_max, row_sum = first[2], first[3]
         weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
         acc = gl.zeros([ROWS, BLOCK_DV], gl.float32, out_layout)
@@ -198,20 +188,10 @@ def _consume(
                 acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale,
                 qk_scale, False, MASK, SCORE_MOD,
             )  # fmt: skip
-        mbarrier.arrive(q_empty)
+        mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        before = (used - 1) % STAGES
-        mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
-        token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=(token,))
-        mbarrier.arrive(v_empty.index(before))
-        inverse = 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum)
-        out = acc * gl.convert_layout(inverse, gl.SliceLayout(1, out_layout))[:, None]
-        # what was stored of the tile before must have left
-        tma.store_wait(0)
-        out_memory.index(OWN).reshape([ROWS, BLOCK_DV]).store(out.to(q.dtype))
-        fence_async_shared()
-        copy_out(out_map, [index_b, index_h, tile * BLOCK_M + OWN * ROWS, 0], out_memory.index(OWN))
+        acc = last_values(weights, acc, memory, barriers, used)
+        write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, tile * BLOCK_M + OWN * ROWS)
         # a row that saw nothing has sum 0 and maximum -inf
         lse = gl.where(row_sum == 0.0, float("-inf"), row_max * (qk_scale * LN_2) + gl.log2(row_sum) * LN_2)
         gl.store(lse_ptr + batch_head.to(gl.int64) * q_len + rows, lse, mask=rows < q_len)
@@ -279,18 +259,21 @@ def flex_attention_fwd_sm90_kernel(
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     gl.static_assert(BLOCK_M == 128, "two consumers")
     dtype: gl.constexpr = q_map.dtype
-    q_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
+    # the next tile's queries come early, unless a modification needs the registers that two places cost
+    Q_STAGES: gl.constexpr = 2 if SCORE_MOD is None else 1
+    q_memory = gl.allocate_shared_memory(dtype, [Q_STAGES * CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
     out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
     k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
     v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
-    q_full = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
+    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
     k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    mbarrier.init(q_full, count=1)
-    mbarrier.init(q_empty, count=CONSUMERS)
+    for own in gl.static_range(Q_STAGES):
+        mbarrier.init(q_full.index(own), count=1)
+        mbarrier.init(q_empty.index(own), count=CONSUMERS)
     for stage in gl.static_range(STAGES):
         mbarrier.init(k_full.index(stage), count=1)
         mbarrier.init(k_empty.index(stage), count=CONSUMERS)

@@ -166,6 +166,7 @@ class Barriers:
 
     def __init__(self, count: int) -> None:
         self.all = [Barrier() for _ in range(count)]
+        self.shape = [count, 1]
 
     def index(self, number: int) -> Barrier:
         return self.all[number]
@@ -335,6 +336,11 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to" and ast.unparse(node.args[0]) == "gl.int64":
             return ast.Call(ast.Name("_widen", ast.Load()), [node.func.value], [])
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        # layouts mean nothing here
+        return ast.Constant(None) if ast.unparse(node).endswith(".type.layout") else node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         return ast.arg(node.arg)

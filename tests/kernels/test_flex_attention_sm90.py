@@ -20,8 +20,8 @@ from nojit.kernels.flex import (
 )
 from nojit.kernels.maps import Described
 
-from tests.kernels import gluon_stub
-from tests.kernels.gluon_stub import Map, Pointer, load
+from tests.kernels.attention_stub import BoxOfFour, others
+from tests.kernels.gluon_stub import Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 PROGRAMS = 2
@@ -40,78 +40,6 @@ MASKS = {
 }
 
 
-class Tiles:
-    """Shared memory as the kernel allocates it: [count, 1, 1, rows, columns]."""
-
-    def __init__(self, value):
-        self.value = value
-        self.shape = value.shape
-        self.dtype = value.dtype
-
-    def index(self, number):
-        return Tiles(self.value[number])
-
-    def reshape(self, shape):
-        return Tiles(self.value.view(*shape))
-
-    def permute(self, order):
-        return Tiles(self.value.permute(order))
-
-    def store(self, value):
-        self.value.copy_(value)
-
-
-class BoxOfFour(Map):
-    """A map of boxes of [1, 1, rows, columns]."""
-
-    layout = None
-
-    def fill(self, place, tile):
-        super().fill(place, tile[0, 0])
-
-    def take(self, place, tile):
-        super().take(place, tile[0, 0])
-
-
-def either(of_tensors, of_numbers):
-    return lambda a, b: of_tensors(*map(torch.as_tensor, (a, b))) if isinstance(a, torch.Tensor) else of_numbers(a, b)
-
-
-def read(pointer, mask=None, other=0):
-    if mask is None and isinstance(pointer.place, torch.Tensor):
-        return pointer.memory[pointer.place]
-    return gluon_stub._load(pointer, mask, other)
-
-
-def others(gl):
-    plain = gl.allocate_shared_memory
-    gl.__dict__.update(
-        full=lambda shape, value, dtype, layout: torch.full(shape, value),
-        max=lambda value, axis: value.amax(axis),
-        sum=lambda value, axis: value.sum(axis),
-        maximum=either(torch.maximum, max),
-        minimum=either(torch.minimum, min),
-        exp2=torch.exp2,
-        log2=torch.log2,
-        load=read,
-        convert_layout=lambda value, layout: value,
-        DotOperandLayout=lambda *_: None,
-        static_assert=lambda holds, why: None,
-        allocate_shared_memory=lambda dtype, shape, layout: (
-            Tiles(torch.full(shape, float("nan"), dtype=dtype))
-            if len(shape) > 2
-            else plain(dtype, shape, layout)
-            if len(shape) > 1
-            else plain(dtype, shape, layout).index(0)
-        ),
-    )
-
-    def multiply(a, b, acc, is_async, use_acc=True):
-        return acc * use_acc + getattr(a, "value", a).float() @ b.value.float()
-
-    return {"warpgroup_mma": multiply}
-
-
 @pytest.fixture
 def over_maps(monkeypatch):
     """Have a device whose kernels take maps, and the kernel as Python."""
@@ -120,6 +48,7 @@ def over_maps(monkeypatch):
     kernel = load(
         "flex_attention_fwd_sm90_kernel",
         *(KERNELS / "flex" / name for name in ("kernel_sm90_walks.py", "kernel_sm90.py")),
+        KERNELS / "kernel_sm90_attention.py",
         others=others,
     )
 
