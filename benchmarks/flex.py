@@ -1,6 +1,6 @@
 """Time flex attention, forward and backward, beside torch's compiled one, in one run: TFLOP/s over what is seen, and ratios.
 
-    python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--only window,alibi] [--plot flex.svg]
+    python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--only window,alibi] [--shares] [--plot flex.svg]
 
 Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time. Flops
 count the pairs in blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is
@@ -83,21 +83,36 @@ def cases() -> list[Case]:
 
 
 def share_cases(length: int) -> list[tuple[Case, float]]:
-    """List masks of which as many blocks as nearly a share of all are active in each row of blocks, whichever they are."""
+    """List masks of which nearly a share of all blocks is active: anywhere, in the same columns for all rows, or in a band.
+
+    Queries that are computed at the same time read the same keys of all blocks and of equal columns, nearly the same of
+    a band, and different ones of blocks that lie anywhere.
+    """
+    from nojit.kernels.flex import Window
+
     blocks = length // 128
     generator = torch.Generator("cuda").manual_seed(0)
+    counts = [max(1, round(share * blocks)) for share in SHARES]
     found = []
-    for share in SHARES:
+    for count in counts:
         order = torch.rand(blocks, blocks, device="cuda", generator=generator).argsort(-1)
-        count = max(1, round(share * blocks))
-        found.append((Case(f"{count} of {blocks} blocks", of_blocks(order < count)), count / blocks))
+        found.append((Case(f"{count} of {blocks} blocks, anywhere", of_blocks(order < count)), count / blocks))
+    for count in counts[1:]:
+        order = torch.rand(blocks, device="cuda", generator=generator).argsort()
+        found.append(
+            (Case(f"{count} of {blocks} columns", of_blocks((order < count).expand(blocks, -1))), count / blocks)
+        )
+    for count in counts[1:]:
+        active = count * blocks - count * (count - 1) // 2
+        band = Case(f"a band of {count} of {blocks} blocks", Window(128 * (count - 1), 0))
+        found.append((band, active / blocks**2))
     return found
 
 
 def operands(case: Case, length: int) -> list[Tensor]:
     """Make random queries, keys and values; as many in all, however long."""
     heads = (HEADS, case.kv_heads, case.kv_heads)
-    batch = BATCH * LENGTH // length
+    batch = max(1, BATCH * LENGTH // length)
     return [torch.randn(batch, count, length, case.dim, device="cuda", dtype=torch.bfloat16) for count in heads]
 
 
@@ -216,6 +231,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--passes", default="forward,backward")
     parser.add_argument("--only", default="", help="words, any of which a case's name has; all by default")
+    parser.add_argument("--shares", action="store_true", help="only time over the share of active blocks")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
@@ -224,7 +240,7 @@ def main() -> None:
     # not lazily: every case is measured, also after one that differs
     passes = given.passes.split(",")
     words = given.only.split(",")
-    chosen = [case for case in cases() if any(word in case.name for word in words)]
+    chosen = [] if given.shares else [case for case in cases() if any(word in case.name for word in words)]
     agreed = [measure(case, which, given.rounds, rows) for which in passes for case in chosen]
     if "forward" in passes and not given.only:
         agreed += [measure_shares(given.rounds, length) for length in SHARED_LENGTHS]
