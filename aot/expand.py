@@ -232,7 +232,7 @@ class Expander:
                     )
 
     def _check_new(self, variant: Variant, seen: set[tuple[Any, ...]]) -> None:
-        # what a call can tell apart: options outside `TUNABLE` are not among it
+        # what a call can tell apart: of the options, those that the entry names and those of every kernel
         key = (
             tuple(plain(kind) for _, kind in variant.signature),
             tuple((name, identity(value)) for name, value in variant.constexprs),

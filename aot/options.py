@@ -81,5 +81,5 @@ FIXED = {
     "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",
 }
 
-# the options that tell configs apart at a call: `kernel[grid](..., num_warps=8)`
+# the options that tell configs of every kernel apart at a call: `kernel[grid](..., num_warps=8)`
 TUNABLE = ("num_warps", "num_stages", "num_ctas", "maxnreg")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,14 +11,13 @@ import msgspec
 from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
-from nojit.aot.options import TUNABLE
 from nojit.aot.report import Pruned
-from nojit.aot.source import KernelSource, SourcePlace, check_params, check_variant
+from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant
-from nojit.aot.ways import parse_rule
+from nojit.aot.ways import parse_rule, told_options
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
@@ -235,9 +234,7 @@ def _planned(expanded: Sequence[_Expanded], compiler: Compiler) -> tuple[Planned
 def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
     spec, place = expanded.entry.spec, expanded.entry.place
     source = compiler.describe(place)
-    check_params(source, place.where)
-    for variant in expanded.expansion.variants:
-        check_variant(variant, source, place.where)
+    variants = tuple(fit_variant(variant, source, place.where) for variant in expanded.expansion.variants)
     _check_names(spec, source, place.where)
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
@@ -248,11 +245,15 @@ def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
         place=place,
         axes=axes_of(spec, place.where),
         derived=derived_of(spec),
-        variants=expanded.expansion.variants,
+        variants=variants,
         excluded=expanded.expansion.excluded,
         pruned=expanded.pruned,
-        tuned=expanded.tables,
+        tuned=tuple(_tuned_for(table, source) for table in expanded.tables),
     )
+
+
+def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:
+    return replace(table, configs=tuple(fit_tuned(config, source) for config in table.configs))
 
 
 def _check_names(spec: KernelSpec, source: KernelSource, where: str) -> None:
@@ -269,7 +270,7 @@ def _check_names(spec: KernelSpec, source: KernelSource, where: str) -> None:
 
 def _check_text(text: str, spec: KernelSpec, source: KernelSource, where: str) -> None:
     """Refuse an expression with a name that has no value at a call; an empty one says nothing."""
-    known = ("arch", *(param.name for param in source.params), *spec.matrix, *TUNABLE)
+    known = ("arch", *(param.name for param in source.params), *spec.matrix, *told_options(spec))
     for name in sorted(parse_rule(text, where).names) if text else ():
         if name not in known:
             near = did_you_mean(name, known)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.options import OPTIONS
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.table import Missing, Param
+from nojit.runtime.table import Config, Missing, Param
+from nojit.runtime.tuned import TunedConfig
 
-__all__ = ["KernelSource", "SourcePlace", "check_params", "check_variant"]
+__all__ = ["KernelSource", "SourcePlace", "fit_tuned", "fit_variant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +43,51 @@ class SourcePlace:
     """The manifest entry, for messages."""
 
 
-def check_params(source: KernelSource, where: str) -> None:
-    """Refuse a function with a param that is called as an option: calls, configs and expressions mean that by the name.
+def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:
+    """Return a variant as its function takes it, or refuse one that the function cannot be compiled as.
 
-    Raises:
-        ManifestError: it has one.
-    """
-    for param in source.params:
-        if param.name in TUNABLE:
-            what = f"expected {source.name} to have no param of an option's name ({', '.join(TUNABLE)})"
-            raise ManifestError(what, got=repr(param.name), where=where)
-
-
-def check_variant(variant: Variant, source: KernelSource, where: str) -> None:
-    """Refuse a variant that the function cannot be compiled as.
+    A constexpr that is called as an option has the value of the option: Triton binds a keyword to both. What a config sets
+    it to then tells configs apart as other constexprs do.
 
     Raises:
         ManifestError: a param that is not the kernel's, one without a type or value, a runtime param given as a
-            constexpr or the other way, a hint that the function forbids.
+            constexpr or the other way, one with the name of an option, a hint that the function forbids.
     """
+    fitted = _with_own_options(variant, source, where)
+    _check_variant(fitted, source, where)
+    return fitted
+
+
+def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
+    """Put the settings of a tuned table in the order that `fit_variant` gives those of a variant."""
+    own = {param.name for param in source.params}
+    ranks = {name: 2 - (name in own) if name in OPTIONS else 0 for name, _ in config.settings}
+    return TunedConfig(tuple(sorted(config.settings, key=lambda setting: ranks[setting[0]])), config.requires)
+
+
+def _with_own_options(variant: Variant, source: KernelSource, where: str) -> Variant:
+    own = {param.name for param in source.params} & {name for name, _ in variant.config.options}
+    if not own:
+        return variant
+    _check_own(sorted(own), variant, source, where)
+    taken = tuple(pair for pair in variant.config.options if pair[0] in own)
+    others = tuple(pair for pair in variant.config.options if pair[0] not in own)
+    config = Config(variant.config.constexprs + taken, others, variant.config.requires)
+    return replace(variant, constexprs=variant.constexprs + taken, config=config)
+
+
+def _check_own(own: Iterable[str], variant: Variant, source: KernelSource, where: str) -> None:
+    constexprs = {param.name for param in source.params if param.constexpr}
+    for name in own:
+        if name not in constexprs:
+            what = f"expected {source.name} to have a constexpr, or no param, by the name of an option"
+            raise ManifestError(what, got=f"{name!r}, a runtime param", where=where)
+        if name in dict(variant.constexprs):
+            what = f"expected a value for {name!r} from configs alone, since it is an option, too"
+            raise ManifestError(what, got="one from matrix or derived", where=where)
+
+
+def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     runtime = [param.name for param in source.params if not param.constexpr]
     constexprs = [param.name for param in source.params if param.constexpr]
     typed = [name for name, _ in variant.signature]

@@ -14,10 +14,10 @@ from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
 from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names, settings_of
 from nojit.aot.manifest import KernelSpec
-from nojit.aot.options import OPTIONS, TUNABLE
+from nojit.aot.options import OPTIONS
 from nojit.aot.target import check_arch
 from nojit.aot.variant import Variant
-from nojit.aot.ways import Way, make_way, parse_rule
+from nojit.aot.ways import Way, make_way, parse_rule, told_options
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, worded
 from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedTable, read_tuned
@@ -93,10 +93,10 @@ def _check_axes(entry: TunedEntry, spec: KernelSpec, where: str) -> None:
 
 def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConfig:
     known = dict.fromkeys(name for raw in spec.configs for name in constexprs_in(raw))
-    given = dict(config.settings)
+    given, told = dict(config.settings), told_options(spec)
     for name in given:
-        if name not in known and name not in TUNABLE:
-            near = did_you_mean(name, (*known, *TUNABLE))
+        if name not in known and name not in told:
+            near = did_you_mean(name, (*known, *told))
             raise TuningError(
                 f"expected a tunable of kernel {spec.name}", got=f"{name!r}{near}", where=f"{where}.{name}"
             )

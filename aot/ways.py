@@ -16,7 +16,7 @@ from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Config
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Way", "check_ways", "make_way", "parse_rule", "way_of"]
+__all__ = ["Way", "check_ways", "make_way", "parse_rule", "told_options", "way_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,13 @@ class Way:
     when: expr.Expression
     implied: tuple[tuple[str, int], ...]
     """Hints that `requires` already guarantees: compiled into every variant of the config."""
+
+
+def told_options(spec: KernelSpec) -> tuple[str, ...]:
+    """List the options that tell a kernel's configs apart, and that a call can name: those of every kernel, and those that its entry sets."""
+    named = {*spec.options, *[name for raw in spec.configs for name in raw]}
+    # the paths of libraries are those of the machine that builds
+    return (*TUNABLE, *[name for name in OPTIONS if name in named and name not in (*TUNABLE, "extern_libs")])
 
 
 def way_of(spec: KernelSpec, number: int, raw: Mapping[str, Any], arch: str, where: str) -> Way:
@@ -83,7 +90,7 @@ def make_way(
     constexprs = tuple(sorted((key, value) for key, value in settings.items() if key not in OPTIONS))
     return Way(
         number,
-        Config(constexprs, tuple((name, options[name]) for name in TUNABLE), requires),
+        Config(constexprs, tuple((name, options[name]) for name in told_options(spec)), requires),
         tuple(sorted(options.items())),
         archs,
         when,

@@ -86,8 +86,14 @@ class TestOptions:
 
     def test_options_that_a_call_cannot_choose_by_do_not_tell_configs_apart(self):
         # the bundle would hold two rows under one key, which its reader refuses
-        message = refusal(configs=[{"A": 1, "enable_fp_fusion": True}, {"A": 1, "enable_fp_fusion": False}])
+        message = refusal(configs=[{"A": 1, "extern_libs": {"m": "a.bc"}}, {"A": 1, "extern_libs": {"m": "b.bc"}}])
         assert message.startswith("expected each variant once, got twice: k sm_90 A=1 num_warps=4 ")
+
+    def test_options_that_the_entry_sets_tell_configs_apart(self):
+        variants = expand(configs=[{"A": 1, "launch_pdl": True}, {"A": 1}], options={"debug": True}).variants
+        told = [dict(variant.config.options) for variant in variants]
+        plain = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "debug": True}
+        assert told == [plain | {"launch_pdl": True}, plain | {"launch_pdl": False}]
 
 
 HINTED = {"x": "*fp16", "y": "*fp16?", "n": "i32"}

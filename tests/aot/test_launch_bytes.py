@@ -26,7 +26,8 @@ pytestmark = pytest.mark.triton
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
 NAMES = ("arguments_30", "cluster", "constexprs", "cooperative", "copy_2d", "copy_in_a_tuple", "descriptors_in_a_tuple",
-         "descriptor_matmul_by_config", "device_descriptors", "matmul", "named_tuple", "pdl", "scalars", "tuple")  # fmt: skip
+         "descriptor_matmul_by_config", "device_descriptors", "matmul", "named_tuple", "pdl", "row_softmax",
+         "scalars", "tuple")  # fmt: skip
 
 Kernels = Callable[[str, int], Kernel]
 Tile = namedtuple("Tile", "ptr shape scale")  # noqa: PYI024 - as callers write it
@@ -244,6 +245,37 @@ def test_launch_attributes(kernels, tensor, fakecuda):
     kernels("pdl", 90)(x, x, 5000)
     launch = fakecuda.last_launch()
     assert (launch.cooperative, launch.pdl, launch.grid) == (False, True, (5, 1, 1))
+
+
+def test_options_that_the_manifest_names_may_be_passed(kernels, tensor, fakecuda):
+    x, ints = tensor(4096, "float32"), tensor(1 << 20, "int32")
+    kernels("pdl", 90)[5,](x, x, 5000, BLOCK=1024, launch_pdl=True)
+    assert fakecuda.last_launch().pdl
+    kernels("cooperative", 90)[4,](ints, ints, launch_cooperative_grid=True)
+    assert fakecuda.last_launch().cooperative
+    with pytest.raises(runtime.NoMatchingVariantError, match="launch_pdl"):
+        kernels("pdl", 90)[5,](x, x, 5000, launch_pdl=False)
+    with pytest.raises(runtime.ArgumentError, match="unexpected argument 'launch_pdl'"):
+        kernels("cooperative", 90)[4,](ints, ints, launch_pdl=False)
+
+
+def test_a_constexpr_by_the_name_of_an_option(kernels, tensor, fakecuda):
+    out, x = tensor(64 * 1000, "float32"), tensor(64 * 1000, "float32")
+    softmax, images = kernels("row_softmax", 90), []
+    sizes = (1000, 1000, 64, 1000)
+    for stages in (4, 2):
+        softmax[16,](out, x, *sizes, 1024, stages)
+        images.append(fakecuda.last_launch().kernel)
+        softmax[16,](out, x, *sizes, num_stages=stages, BLOCK=1024, num_warps=8)
+        softmax.bind((16,), num_stages=stages)(out, x, *sizes)
+        assert fakecuda.last_launch().kernel == images[-1]
+    softmax[lambda meta: (meta["num_stages"],)](out, x, *sizes)
+    assert (fakecuda.last_launch().kernel, fakecuda.last_launch().grid) == (images[0], (4, 1, 1))
+    assert len({*images}) == 2
+    with pytest.raises(runtime.NoMatchingVariantError, match="num_stages"):
+        softmax[16,](out, x, *sizes, num_stages=3)
+    with pytest.raises(runtime.ArgumentError, match="by position or by name"):
+        softmax[16,](out, x, *sizes, 1024, 4, num_stages=4)
 
 
 def test_shared_and_scratch_memory(kernels, tensor, fakecuda, faketorch):

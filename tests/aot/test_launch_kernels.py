@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import load_manifest
-from nojit.aot.source import SourcePlace, check_variant
+from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.variant import Variant
 from nojit.runtime.table import Launch, TensorMap
 
@@ -38,8 +38,7 @@ def compile_launch(name: str, arch: str, fits: Callable[[Variant], bool] = lambd
     """Compile the first variant that fits."""
     from nojit.aot.compiler import compile_variant, describe
 
-    variant = next(filter(fits, variants_of(name, arch)))
-    check_variant(variant, describe(place_of(name)), name)
+    variant = fit_variant(next(filter(fits, variants_of(name, arch))), describe(place_of(name)), name)
     return compile_variant(variant, place_of(name)).launch
 
 
@@ -173,4 +172,4 @@ def test_ints_that_are_not_specialized_take_no_hints():
     ):
         spec = msgspec.structs.replace(SPECS["unspecialized"], hints=[hints])
         with pytest.raises(ManifestError, match=message):
-            check_variant(expand_kernel(spec, "sm_90", "here").variants[0], source, "here")
+            fit_variant(expand_kernel(spec, "sm_90", "here").variants[0], source, "here")

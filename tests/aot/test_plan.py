@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from nojit.aot.plan import Plan, make_plans
+from nojit.aot.source import SourcePlace, fit_tuned
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.tuned import TunedConfig
 
 from tests.aot.conftest import HEADER, KERNEL
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
@@ -95,16 +97,56 @@ def test_one_kernel_in_two_manifests(write_manifest, compiler):
     assert str(caught.value) == f"expected kernel 'add' once in bundle 'demo', got it in {paths[0]} too - at {paths[1]}"
 
 
-@pytest.mark.parametrize("name", ["num_stages", "maxnreg"])
-def test_params_of_names_of_options_are_refused(write_manifest, tmp_path, name):
-    sources = SOURCES | {"demo:add_kernel": FakeSource(("x_ptr", "n"), ("BLOCK", name))}
-    path = write_manifest(ADD)
-    with pytest.raises(ManifestError) as caught:
-        make_plans([path], (), "full", FakeCompiler(tmp_path / "journal", sources))
-    assert str(caught.value) == (
-        "expected add_kernel to have no param of an option's name (num_warps, num_stages, num_ctas, maxnreg), "
-        f"got {name!r} - at {path} kernel add"
+def sources_of(*params: str, constexprs: tuple[str, ...]) -> dict[str, FakeSource]:
+    return {"demo:add_kernel": FakeSource(params, constexprs)}
+
+
+def made(write_manifest, tmp_path: Path, text: str, sources: dict[str, FakeSource]) -> list[Plan]:
+    return make_plans([write_manifest(text)], (), "full", FakeCompiler(tmp_path / "journal", sources))
+
+
+def test_constexprs_by_names_of_options_are_what_the_config_sets_these_to(write_manifest, tmp_path):
+    sources = sources_of("x_ptr", "n", constexprs=("BLOCK", "num_stages", "maxnreg", "launch_pdl"))
+    text = ADD + "num_stages = 4\n[[kernel.configs]]\nBLOCK = 128\nlaunch_pdl = true\n"
+    (planned,) = made(write_manifest, tmp_path, text, sources)
+    own = (
+        {"num_stages": 4, "maxnreg": None, "launch_pdl": False},
+        {"num_stages": 3, "maxnreg": None, "launch_pdl": True},
     )
+    for variant, block, expected in zip(planned.kernels[0].variants, (64, 128), own, strict=True):
+        assert dict(variant.constexprs) == dict(variant.config.constexprs) == {"BLOCK": block} | expected
+        assert dict(variant.config.options) == {"num_warps": 4, "num_ctas": 1}
+        assert expected.items() <= dict(variant.options).items()
+
+
+@pytest.mark.parametrize("name", ["num_stages", "launch_pdl"])
+def test_runtime_params_by_names_of_options_are_refused(write_manifest, tmp_path, name):
+    sources = sources_of("x_ptr", "n", name, constexprs=("BLOCK",))
+    with pytest.raises(ManifestError) as caught:
+        made(write_manifest, tmp_path, ADD + "launch_pdl = true\n", sources)
+    assert str(caught.value).startswith(
+        "expected add_kernel to have a constexpr, or no param, by the name of an option, "
+        f"got {name!r}, a runtime param - at {tmp_path}"
+    )
+
+
+@pytest.mark.parametrize("place", ["matrix]\nnum_stages = [2, 3]", 'derived]\nnum_stages = "n % 2 == 0"'])
+def test_an_option_has_one_value(write_manifest, tmp_path, place):
+    sources = sources_of("x_ptr", "n", constexprs=("BLOCK", "num_stages"))
+    with pytest.raises(
+        ManifestError, match="expected a value for 'num_stages' from configs alone, since it is an option"
+    ):
+        made(
+            write_manifest, tmp_path, ADD.replace("[[kernel.configs]]", f"[kernel.{place}\n[[kernel.configs]]"), sources
+        )
+
+
+def test_tuned_tables_know_constexprs_by_names_of_options(write_manifest, tmp_path):
+    config = TunedConfig((("BLOCK", 64), ("num_warps", 4), ("num_stages", 3), ("num_ctas", 1), ("maxnreg", None)), "")
+    source = FakeCompiler(tmp_path / "journal", sources_of("x_ptr", constexprs=("BLOCK", "num_stages")))
+    described = source.describe(SourcePlace("demo:add_kernel", tmp_path, ""))
+    names = [name for name, _ in fit_tuned(config, described).settings]
+    assert names == ["BLOCK", "num_stages", "num_warps", "num_ctas", "maxnreg"]
 
 
 @pytest.mark.parametrize("archs", [("sm_91",), ("sm_90", "90")])

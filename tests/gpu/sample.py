@@ -115,6 +115,12 @@ def dependent(kernel: Launch) -> bool:
     return bool((out == 1).all())
 
 
+def stages(kernel: Launch) -> bool:
+    x, out = random(300, 1000), zeros(300, 1000)
+    kernel("row_softmax")[64,](out, x, 1000, 1000, 300, 1000, BLOCK=1024, num_stages=4, num_warps=8)
+    return torch.allclose(out, x.softmax(-1), 1e-4, 1e-6)
+
+
 def cooperative(kernel: Launch) -> bool:
     counter, out = zeros(1, dtype=torch.int32), zeros(8, dtype=torch.int32)
     kernel("cooperative")[8,](counter, out)
@@ -122,7 +128,8 @@ def cooperative(kernel: Launch) -> bool:
 
 
 SAMPLES = (
-    scalars, arguments, copies, constexprs, tuples, descriptors, matmuls, scratch, clusters, dependent, cooperative,
+    scalars, arguments, copies, constexprs, tuples, descriptors, matmuls, scratch, clusters, dependent, stages,
+    cooperative,
 )  # fmt: skip
 
 

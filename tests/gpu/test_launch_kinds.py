@@ -447,6 +447,18 @@ def test_programmatic_dependent_launches_wait_for_each_other(kernels):
         kernels("pdl")(tensors[turn % 2], tensors[1 - turn % 2], n)
     assert tensors[0].unique().tolist() == [100.0]
     assert tensors[1].unique().tolist() == [99.0]
+    kernels("pdl")[cdiv(n, 1024),](tensors[0], tensors[1], n, BLOCK=1024, launch_pdl=True)
+    assert tensors[1].unique().tolist() == [101.0]
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_constexpr_by_the_name_of_an_option(kernels, stages):
+    x = random((300, 1000), torch.float32)
+    out, jitted = torch.empty_like(x), torch.empty_like(x)
+    for launch, into in ((kernels("row_softmax"), out), (jit("row_softmax"), jitted)):
+        launch[64,](into, x, x.stride(0), into.stride(0), *x.shape, BLOCK=1024, num_stages=stages, num_warps=8)
+    assert same_bits(out, jitted)
+    torch.testing.assert_close(out, x.softmax(-1))
 
 
 SHARED = [

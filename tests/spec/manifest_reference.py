@@ -100,7 +100,8 @@ def _options() -> str:
     lines = [
         "### Options",
         "",
-        f"In a config or in `[kernel.options]`. {_listed(TUNABLE)} tell configs apart at a call.",
+        f"In a config or in `[kernel.options]`. {_listed(TUNABLE)} tell configs apart at a call, and so does",
+        "any other that the kernel's entry sets, `launch_pdl=True` say; `extern_libs` does not.",
         "",
         "| option | values | default | meaning |",
         "|---|---|---|---|",

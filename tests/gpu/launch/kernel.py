@@ -334,6 +334,18 @@ def pdl_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def row_softmax_kernel(
+    out_ptr, x_ptr, x_stride, out_stride, rows, cols, BLOCK: tl.constexpr, num_stages: tl.constexpr
+):  # fmt: skip
+    """Take the softmax of each row of x [rows, cols], at most BLOCK columns. The constexpr is an option, too. Grid: any."""
+    lanes = tl.arange(0, BLOCK)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=num_stages):
+        x = tl.load(x_ptr + row * x_stride + lanes, mask=lanes < cols, other=-float("inf"))
+        weights = tl.exp(x - tl.max(x, axis=0))
+        tl.store(out_ptr + row * out_stride + lanes, weights / tl.sum(weights, axis=0), mask=lanes < cols)
+
+
+@triton.jit
 def matmul_kernel(a_ptr, b_ptr, c_ptr, inner, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
     """One block of c = a @ b in fp16, a [BLOCK, inner], b [inner, BLOCK]; shared memory grows with num_stages."""
     rows, inners = tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
