@@ -16,7 +16,7 @@ from typing import NoReturn
 from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, worded
+from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, told, worded
 from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.jit import policy_of
 from nojit.runtime.loader import load
@@ -167,7 +167,7 @@ def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
         try:
             read()
         except (NojitError, OSError) as error:
-            problems.append(str(error))
+            problems.append(told(error))
     return tuple(dict.fromkeys(problems))
 
 

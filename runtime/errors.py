@@ -42,6 +42,7 @@ __all__ = [
     "TuningError",
     "did_you_mean",
     "shown",
+    "told",
     "typed",
     "worded",
 ]
@@ -211,6 +212,17 @@ def typed(value: object) -> str:
     """Write a value for a message behind its type, ``int 3``; as `shown`."""
     text, name = shown(value), type(value).__name__
     return name if text == name else f"{name} {text}"
+
+
+def told(error: Exception) -> str:
+    """Say what failed; of a call to the system without its number, and also where."""
+    if not isinstance(error, OSError) or not error.strerror or error.filename is None:
+        return worded(error)
+    import os  # noqa: PLC0415 - as above
+
+    # a call by a file's number has that for a name
+    name = error.filename
+    return f"{error.strerror} - at {os.fsdecode(name) if isinstance(name, str | bytes) else name}"
 
 
 def worded(error: Exception) -> str:

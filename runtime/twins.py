@@ -45,7 +45,7 @@ def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) 
     twins: dict[str, BundleFile] = {}
     try:
         for path in _paths(places):
-            _add(twins, BundleFile(path, accept))
+            _add(twins, _open(path, accept))
         chosen = tuple([_stand_in(file, twins) for file in files])
     except BaseException:
         for twin in twins.values():
@@ -54,6 +54,13 @@ def with_twins(files: Sequence[BundleFile], places: str, accept: Accept | None) 
     for file in {*files, *twins.values()} - {*chosen}:
         file.close()
     return chosen
+
+
+def _open(path: str, accept: Accept | None) -> BundleFile:
+    try:
+        return BundleFile(path, accept)
+    except OSError as error:
+        raise BundleError("expected a twin", got=worded(error), where=f"{_VARIABLE}: {path}") from None
 
 
 def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import sys
 import traceback
@@ -20,9 +19,10 @@ from nojit.runtime.errors import (
     BundleTrustError,
     NojitError,
     NoMatchingVariantError,
+    told,
 )
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code", "told"]
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
 
 EXIT_FAILED = 1
 EXIT_UNVERIFIED = 3
@@ -94,17 +94,6 @@ class _Commands(LazyGroup):
         except (NojitError, OSError) as error:
             return _fail(words, error, told(error), exit_code(error))
         return code or 0
-
-
-def told(error: NojitError | OSError) -> str:
-    """Say in words what failed; of a call to the system also where, without its number."""
-    if isinstance(error, NojitError) or not error.strerror:
-        return str(error)
-    name = error.filename
-    if name is None:
-        return error.strerror
-    # a call by a file's number has that for a name
-    return f"{error.strerror} - at {os.fsdecode(name) if isinstance(name, str | bytes) else name}"
 
 
 def exit_code(error: Exception) -> int:

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
-from nojit.aot.cli.group import exit_code, told
+from nojit.aot.cli.group import exit_code
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, NojitError
+from nojit.runtime.errors import BundleError, NojitError, told
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 

@@ -20,7 +20,7 @@ from typing import Any
 from nojit.aot.tune.climb import climb
 from nojit.aot.tune.events import Event, Lost, Refused, Task
 from nojit.aot.tune.stage import ContextLost, Stage, Unready
-from nojit.runtime.errors import NojitError
+from nojit.runtime.errors import NojitError, told
 
 __all__ = ["Setup", "main", "serve"]
 
@@ -47,7 +47,7 @@ def serve(connection: Connection[Any, Any]) -> int:
         connection.send(Refused(f"expected {error.name} to be installed on the machine that measures, got none"))
         return 1
     except (NojitError, OSError, ImportError, ContextLost) as error:
-        connection.send(Refused(f"{error}"))
+        connection.send(Refused(told(error)))
         return 1
     while True:
         task: Task = connection.recv()

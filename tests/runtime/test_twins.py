@@ -114,6 +114,18 @@ def test_a_place_without_twins_is_refused(
     assert open_files() == before
 
 
+@pytest.mark.parametrize("place", ["a.nojit/none", "debug"])
+def test_a_twin_that_cannot_be_opened_is_named(
+    bundle: Path, twin: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (twin.parent / "z.nojit").symlink_to("none")
+    monkeypatch.setenv("NOJIT_DEBUG_INFO", str(bundle.parent / place))
+    before = open_files()
+    with pytest.raises(BundleError, match=r"expected a twin, got N[^\[]* - at NOJIT_DEBUG_INFO: .*/(none|z\.nojit)$"):
+        loader.load(bundle)
+    assert open_files() == before
+
+
 def test_nothing_stays_open_but_what_is_used(bundle: Path, twin: Path) -> None:
     before = open_files()
     opened = loader.load(bundle)

@@ -189,6 +189,14 @@ def test_what_is_refused_at_the_start_is_an_error(fake: Fake, database: Database
         run(setup, database)
 
 
+def test_a_file_that_problems_lack_is_named(fake: Fake, database: Database) -> None:
+    setup = fake()
+    facts = Path(f"{setup.bundle}.json")
+    facts.unlink()
+    with pytest.raises(NojitError, match=f"^No such file or directory - at {facts}$"):
+        run(setup, database)
+
+
 def test_what_was_measured_is_not_measured_again(
     fake: Fake, database: Database, happened: Callable[[], list[tuple[str, int, int]]]
 ) -> None:
