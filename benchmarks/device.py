@@ -1,10 +1,16 @@
-"""Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One folder of logs, one table.
+"""Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One archive of logs, one table.
 
-    python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 8] [--limit 240]
+    python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
+                                [--budget 560] [--earlier results.json]
 
-BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, checkers too; benchmarks one
-after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds: what is cut short counts as failed. Each
-run's output is in FOLDER, and the table says how each ended, how long it took, and its last line. Exits 1 if one failed.
+BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, large modules in shares, checkers
+too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
+``--budget`` of all: what is cut short or left out counts as failed. Each run's output is in FOLDER/logs.zip, and how each
+ended in FOLDER/results.json, both written as runs end. The table says how each ended, how long it took, its last line,
+and which tests failed. Exits 1 if one failed.
+
+Where one call does not have the time for everything, a second goes on: with the first one's results as ``--earlier``, what
+is done is not run again, as long as bundles and sources are the same; the rest goes longest first, as it took then.
 
 - ``tests``: the modules of ``tests/gpu``, whose variants all come from BUNDLES;
 - ``equality``: the same bits as Triton's own launcher gives, of the profile core; needs Triton;
@@ -15,20 +21,43 @@ run's output is in FOLDER, and the table says how each ended, how long it took, 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = ("tests", "equality", "check", "bench")
-# the slowest first: the others fill the gaps
-SLOW = ("test_operators", "test_block_sparse_matmul", "test_gemm", "test_flex", "test_conv", "test_attention")
+# what must not change between two calls for the second to go on where the first ended
+ROOMS = ("aot", "benchmarks", "kernels", "manifests", "runtime", "tests")
+SUFFIXES = (".py", ".c", ".h", ".toml")
+# the slowest modules of tests, the slowest first, and in how many shares they run
+SHARES = {
+    "test_operators": 6,
+    "test_flex": 6,
+    "test_block_sparse_matmul": 4,
+    "test_gemm": 3,
+    "test_conv": 3,
+    "test_flex_decoding": 3,
+    "test_scaled_mm": 2,
+    "test_attention": 1,
+}
+JUDGE = "test_every_variant_was_launched"
+# with less left, nothing is begun
+LEAST_SECONDS = 10.0
+# how many failed tests of a run the table names
+NAMED = 4
 FAMILIES = (
     "attention",
     "block_sparse",
@@ -76,10 +105,12 @@ class Outcome:
 
     name: str
     status: int | None
-    """The exit status; None if it was cut short."""
+    """The exit status; None if it was cut short, or never begun."""
     seconds: float
     last: str
     """The last line that it printed."""
+    failed: tuple[str, ...] = ()
+    """The tests that failed, a line each."""
 
     @property
     def good(self) -> bool:
@@ -87,25 +118,106 @@ class Outcome:
         return self.status == 0
 
     def line(self) -> str:
-        """Say it in a line."""
+        """Say it in a line, and in one for each of some tests that failed."""
         ended = "cut short" if self.status is None else "done" if self.good else f"exit {self.status}"
-        return f"{self.name:<32} {ended:<10} {self.seconds:>6.0f} s  {self.last}"
+        more = [f"    and {len(self.failed) - NAMED} more"] if len(self.failed) > NAMED else []
+        words = f"{self.name:<32} {ended:<10} {self.seconds:>6.0f} s  {self.last}"
+        return "\n".join([words, *(f"    {test[:200]}" for test in self.failed[:NAMED]), *more])
 
 
-def tests(bundles: Path) -> list[Run]:
-    """List the modules of tests, the slowest first."""
-    modules = sorted((ROOT / "tests/gpu").glob("test_*.py"), key=lambda path: (path.stem not in SLOW, path.stem))
-    given = (("NOJIT_TEST_BUNDLES", str(bundles)),)
+@dataclass
+class Record:
+    """What has been run, on disk at any time."""
+
+    folder: Path
+    of: str
+    """A digest of the bundles and sources."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long runs took in an earlier call, of whatever sources."""
+    launched: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
+    """Where shares of tests leave what they launched."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take_over(self, earlier: Path) -> None:
+        """Go on from the results of an earlier call."""
+        results = json.loads(earlier.read_text())
+        self.seconds = {name: run["seconds"] for name, run in results["runs"].items()}
+        if results["of"] != self.of:
+            print("bundles or sources are not those of the earlier call: everything runs")
+            return
+        runs = {name: Outcome(**run) for name, run in results["runs"].items()}
+        self.outcomes = {name: run for name, run in runs.items() if run.good}
+        for name, text in results["launched"].items():
+            (self.launched / name).write_text(text)
+
+    def add(self, outcome: Outcome, log: Path) -> None:
+        """Keep how a run ended, and its output."""
+        with self.lock:
+            self.outcomes[outcome.name] = outcome
+            print(outcome.line(), flush=True)
+            with zipfile.ZipFile(self.folder / "logs.zip", "a", zipfile.ZIP_DEFLATED) as archive:
+                archive.write(log, log.name)
+            runs = {name: asdict(each) for name, each in self.outcomes.items()}
+            launched = {path.name: path.read_text() for path in sorted(self.launched.glob("*.json"))}
+            written = self.folder / "results.json.part"
+            written.write_text(json.dumps({"of": self.of, "runs": runs, "launched": launched}, indent=1))
+            written.replace(self.folder / "results.json")
+
+    def left(self, runs: Iterable[Run]) -> list[Run]:
+        """Return the runs that are still to be made, the longest first where that is known."""
+        open_runs = [run for run in runs if run.name not in self.outcomes]
+        return sorted(open_runs, key=lambda run: -self.seconds.get(run.name, 0.0))
+
+
+def digest_of(bundles: Path) -> str:
+    """Return a digest of the bundles and of the sources that tests and benchmarks run."""
+    found = hashlib.sha256()
+    sources = [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.suffix in SUFFIXES]
+    for path in [*sorted(sources), *sorted(bundles.glob("*.nojit"))]:
+        found.update(path.name.encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def tests(bundles: Path, launched: Path) -> list[Run]:
+    """List the modules of tests, the slowest first and in shares."""
+    slow = list(SHARES)
+    modules = sorted(
+        (ROOT / "tests/gpu").glob("test_*.py"),
+        key=lambda path: (slow.index(path.stem) if path.stem in slow else len(slow), path.stem),
+    )
+    runs = []
+    for path in modules:
+        command = (*_pytest(), str(path.relative_to(ROOT)))
+        count = SHARES.get(path.stem, 1)
+        if path.stem == "test_jit_equality":
+            continue
+        for number in range(1, count + 1):
+            share = (("NOJIT_TEST_SHARE", f"{number}/{count}"), ("NOJIT_TEST_LAUNCHED", str(launched)))
+            name = path.stem if count == 1 else f"{path.stem} {number}/{count}"
+            runs.append(Run(name, command, (*_bundles(bundles), *(share if count > 1 else ()))))
+    return runs
+
+
+def judges(bundles: Path, launched: Path) -> list[Run]:
+    """List the tests that find variants which none of a module's shares launched."""
+    given = (*_bundles(bundles), ("NOJIT_TEST_LAUNCHED", str(launched)))
+    shared = [ROOT / f"tests/gpu/{module}.py" for module, count in SHARES.items() if count > 1]
     return [
-        Run(path.stem, (*_pytest(), str(path.relative_to(ROOT))), given)
-        for path in modules
-        if path.stem != "test_jit_equality"
+        Run(f"{path.stem} variants", (*_pytest(), f"{path.relative_to(ROOT)}::{JUDGE}"), given)
+        for path in shared
+        if JUDGE in path.read_text()
     ]
+
+
+def _bundles(bundles: Path) -> tuple[tuple[str, str], ...]:
+    return (("NOJIT_TEST_BUNDLES", str(bundles)),)
 
 
 def equality(bundles: Path) -> list[Run]:
     """List the comparisons with Triton's launcher, a family each."""
-    given = (("NOJIT_TEST_BUNDLES", str(bundles)), ("NOJIT_TEST_PROFILE", "core"))
+    given = (*_bundles(bundles), ("NOJIT_TEST_PROFILE", "core"))
     test = "tests/gpu/test_jit_equality.py::test_launches_equal_those_of_tritons_own_launcher"
     return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), given) for family in EQUAL]
 
@@ -140,32 +252,53 @@ def _pytest() -> tuple[str, ...]:
     return (sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider")
 
 
-def follow(run: Run, folder: Path, limit: float) -> Outcome:
-    """Run a command to its end or the limit, its output in a file."""
-    path = folder / f"{re.sub(r'[ /]', '_', run.name)}.log"
-    started = time.monotonic()
-    with path.open("w") as log:
-        try:
-            status: int | None = subprocess.run(
-                run.command, cwd=ROOT, env=os.environ | dict(run.environment), stdout=log, stderr=log,
-                timeout=limit, check=False,
-            ).returncode  # fmt: skip
-        except subprocess.TimeoutExpired:
-            status = None
-        except OSError as error:
-            print(error, file=log)
-            status = 127
-    lines = path.read_text(errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    outcome = Outcome(run.name, status, time.monotonic() - started, last[:120])
-    print(outcome.line(), flush=True)
-    return outcome
+@dataclass(frozen=True)
+class Limits:
+    """How long runs may take."""
+
+    seconds: float
+    """Each."""
+    end: float
+    """When all must have ended, by the monotonic clock."""
+
+    def left(self) -> float:
+        """Return how long a run that begins now may take."""
+        return min(self.seconds, self.end - time.monotonic())
 
 
-def side_by_side(runs: Iterable[Run], folder: Path, limit: float, processes: int) -> list[Outcome]:
-    """Run commands, so many at a time."""
+def follow(run: Run, record: Record, limits: Limits) -> None:
+    """Run a command to its end or its limit, and keep how it ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{re.sub(r'[ /]', '_', run.name)}.log"
+        started = time.monotonic()
+        with path.open("w") as log:
+            status = _status(run, log, limits.left())
+        text = path.read_text(errors="replace")
+        last = next((line for line in reversed(text.split("\n")) if line.strip()), "")
+        failed = tuple(re.findall(r"^(?:FAILED|ERROR) (\S.*)$", text, re.MULTILINE))
+        record.add(Outcome(run.name, status, time.monotonic() - started, last[:120], failed), path)
+
+
+def _status(run: Run, log: TextIO, seconds: float) -> int | None:
+    if seconds < LEAST_SECONDS:
+        print("left out: no time", file=log)
+        return None
+    try:
+        return subprocess.run(
+            run.command, cwd=ROOT, env=os.environ | dict(run.environment), stdout=log, stderr=log, timeout=seconds,
+            check=False,
+        ).returncode  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+    except OSError as error:
+        print(error, file=log)
+        return 127
+
+
+def side_by_side(runs: Iterable[Run], record: Record, limits: Limits, processes: int) -> None:
+    """Run the commands that are not done yet, so many at a time."""
     with ThreadPoolExecutor(processes) as pool:
-        return list(pool.map(lambda run: follow(run, folder, limit), runs))
+        list(pool.map(lambda run: follow(run, record, limits), record.left(runs)))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -174,20 +307,29 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("bundles", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default=",".join(STEPS))
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--limit", type=float, default=240.0)
+    parser.add_argument("--processes", type=int, default=12, help="of tests, side by side")
+    parser.add_argument("--limit", type=float, default=240.0, help="seconds, of each run")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, of all")
+    parser.add_argument("--earlier", type=Path, help="results.json of a call that this one goes on from")
     given = parser.parse_args(words)
     asked = given.only.split(",")
     if unknown := set(asked) - set(STEPS):
         parser.error(f"--only: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
-    given.out.mkdir(parents=True, exist_ok=True)
+    limits = Limits(given.limit, time.monotonic() + given.budget)
     bundles = given.bundles.resolve()
-    outcomes: list[Outcome] = []
-    for step, processes in zip(STEPS, (given.processes, 3, 2, 1), strict=True):
+    given.out.mkdir(parents=True, exist_ok=True)
+    record = Record(given.out, digest_of(bundles))
+    (given.out / "logs.zip").unlink(missing_ok=True)
+    if given.earlier is not None:
+        record.take_over(given.earlier)
+    if "tests" in asked:
+        side_by_side(tests(bundles, record.launched), record, limits, given.processes)
+        side_by_side(judges(bundles, record.launched), record, limits, given.processes)
+    for step, listed, processes in (("equality", equality, 3), ("check", check, 2), ("bench", bench, 1)):
         if step in asked:
-            outcomes += side_by_side(globals()[step](bundles), given.out, given.limit, processes)
-    bad = [outcome.name for outcome in outcomes if not outcome.good]
-    print(f"{len(outcomes)} runs; failed: {', '.join(bad) or 'none'}")
+            side_by_side(listed(bundles), record, limits, processes)
+    bad = [outcome.name for outcome in record.outcomes.values() if not outcome.good]
+    print(f"{len(record.outcomes)} runs; failed: {', '.join(bad) or 'none'}")
     return 1 if bad else 0
 
 

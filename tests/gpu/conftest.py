@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.gpu.shares import share_of, taken
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if Path(item.path).parent == Path(__file__).parent:
             item.add_marker(pytest.mark.gpu)
@@ -20,6 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(
                 pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS, but there was no current CUDA")
             )
+    if spelled := os.environ.get("NOJIT_TEST_SHARE"):
+        names = [getattr(item, "originalname", item.name) for item in items]
+        kept = taken(items, names, share_of(spelled))
+        config.hook.pytest_deselected(items=list({*items} - {*kept}))
+        items[:] = kept
 
 
 @pytest.fixture(scope="session")
