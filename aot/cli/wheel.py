@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -24,6 +25,8 @@ _ARTIFACTS = Path("artifacts")
 _DIST = Path("dist")
 # what the Python Package Index takes
 _MAX_MB = 100.0
+# what metadata allows, in characters
+_LABEL_MAX = 32
 
 
 @click.command("wheel")
@@ -85,7 +88,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         requires=requires,
         license=license_,
         license_files=_read_licenses(license_files),
-        urls=tuple(map(_url, urls)),
+        urls=_urls(urls),
     )
     generator = f"nojit {version_of('nojit')}"
     files = [
@@ -129,11 +132,21 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
     return texts
 
 
-def _url(text: str) -> str:
-    label, equals, url = text.partition("=")
-    if not (label and equals and url.startswith(("https://", "http://"))):
-        raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
-    return f"{label}, {url}"
+def _urls(texts: Sequence[str]) -> tuple[str, ...]:
+    """Spell labelled URLs as metadata does."""
+    urls: dict[str, str] = {}
+    for text in texts:
+        label, _, url = text.partition("=")
+        if not (label and re.fullmatch(r"https?://\S+", url)):
+            raise click.UsageError(f"expected --url LABEL=https://..., got {text!r}")
+        # metadata is read so: the label ends at the first comma, and blanks around it are none of it
+        if "," in label or label != label.strip() or len(label) > _LABEL_MAX:
+            what = f"--url: expected a label of at most {_LABEL_MAX} characters, without commas and blanks around it"
+            raise click.UsageError(f"{what}, got {label!r}")
+        if label in urls:
+            raise click.UsageError(f"--url: expected each label once, got {label!r} twice")
+        urls[label] = url
+    return tuple(f"{label}, {url}" for label, url in urls.items())
 
 
 def _document(file: MadeFile, folder: Path) -> dict[str, Any]:

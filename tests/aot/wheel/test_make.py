@@ -327,7 +327,39 @@ def test_a_records_names_are_quoted(bundles: Make, wheel: Wheel, tmp_path: Path)
 
 
 def test_a_url_without_a_label_is_wrong_usage(bundles: Make, wheel: Wheel) -> None:
-    assert "expected --url LABEL=https://" in wheel(bundles("sm_90a"), "--url", "https://example.org", code=2).stderr
+    for url in (
+        "https://example.org",
+        "=https://example.org",
+        "Source=example.org",
+        "Source=https://",
+        "Source=https://a b",
+    ):
+        assert "expected --url LABEL=https://" in wheel(bundles("sm_90a"), "--url", url, code=2).stderr
+
+
+@pytest.mark.parametrize("label", ["Docs, all of them", "Docs,", " Docs", "Docs ", " ", "D" * 33])
+def test_a_label_that_readers_of_metadata_would_change_is_wrong_usage(
+    bundles: Make, wheel: Wheel, tmp_path: Path, label: str
+) -> None:
+    said = wheel(bundles("sm_90a"), "--url", f"{label}=https://example.org", code=2).stderr
+    assert (
+        f"--url: expected a label of at most 32 characters, without commas and blanks around it, got {label!r}" in said
+    )
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_label_is_there_once(bundles: Make, wheel: Wheel) -> None:
+    words = ("--url", "Docs=https://example.org/a", "--url")
+    said = wheel(bundles("sm_90a"), *words, "Docs=https://example.org/a", code=2).stderr
+    assert "--url: expected each label once, got 'Docs' twice" in said
+
+
+def test_urls_are_read_as_they_were_given(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    given = {"D" * 32: "https://example.org/?a=b,c", "Bug tracker": "http://example.org/bugs"}
+    wheel(bundles("sm_90a"), *(word for label, url in given.items() for word in ("--url", f"{label}={url}")))
+    path = tmp_path / "dist/acme_kernels_sm90-1.0-py3-none-any.whl"
+    read = [each.partition(",") for each in metadata(path).get_all("Project-URL")]
+    assert {label: url.strip() for label, _, url in read} == given
 
 
 def test_the_document_names_every_file(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
