@@ -36,6 +36,7 @@ __all__ = [
 
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
 """The floating types that every family takes."""
+_LARGEST: Final = torch.finfo(torch.float32).max
 _TRIES: Final = 20_000
 """Of a search for an element that two tensors share: some 20 ms."""
 
@@ -107,13 +108,17 @@ def check_result(out: object) -> None:
 
 
 def check_number(argument: str, value: object) -> float:
-    """Require a number, and return it as a float; a tensor is none, as its gradient would get lost."""
+    """Require a number that fp32 holds, and return it as a float; a tensor is none, as its gradient would get lost."""
     if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
         refuse_type(argument, "a number", type(value).__name__)
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
-        refuse_value(argument, "a number that 64 bits of floating point hold", "a larger one")
+        refuse_value(argument, "a number that fp32 holds", "a larger one")
+    # kernels would take it for an infinity, which it is not
+    if _LARGEST < abs(number) < math.inf:
+        refuse_value(argument, "a number that fp32 holds", number)
+    return number
 
 
 def check_flags(**values: object) -> None:

@@ -69,7 +69,7 @@ def block_sparse_softmax(
             return known
     if not bool is type(is_causal) is type(inplace):
         check_flags(is_causal=is_causal, inplace=inplace)  # type: ignore[unreachable]  # of callers without types
-    factor = scale if type(scale) is float else check_number("scale", scale)
+    factor = check_number("scale", scale)
     heads = check_sparse(x, layout, bias=relative_position)
     size = (x.shape[0], heads, *layout.shape)
     rpe = check_bias(relative_position, x, size)

@@ -84,7 +84,7 @@ def flash_attention(
             result: Tensor | tuple[Tensor, Tensor] = known
             return result
     left, right = (None, None) if window is None else window_sides(window)
-    if scale is not None and type(scale) is not float:
+    if scale is not None:
         scale = check_number("scale", scale)
     if not bool is type(is_causal) is type(return_lse) is type(deterministic):
         # of callers without types

@@ -98,7 +98,7 @@ def flex_decoding(
     options = check_options(kernel_options)
     left, right = (None, None) if window is None else window_sides(window)
     check_flags(is_causal=is_causal, enable_gqa=enable_gqa, return_lse=return_lse)
-    if scale is not None and type(scale) is not float:
+    if scale is not None:
         scale = check_number("scale", scale)
     if splits is not None:
         _check_splits(splits)

@@ -427,3 +427,14 @@ def test_ints_become_floats_where_torchs_do():
     ):
         with pytest.raises(ArgumentError, match=r"input: expected floats, or a float for .*, got torch.int64"):
             call()
+
+
+def test_numbers_past_the_range_of_fp32_are_refused():
+    x = torch.ones(2)
+    for call in (
+        lambda: pointwise.addcmul(x, x, x, value=1e39),
+        lambda: pointwise.clamp(x, max=10**39),
+        lambda: pointwise.clamp(x, -3.4028236e38),
+    ):
+        with pytest.raises(ValueError, match=r"(value|min|max): expected a number that fp32 holds, got -?[13]"):
+            call()

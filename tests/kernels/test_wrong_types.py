@@ -368,6 +368,19 @@ def test_an_argument_of_another_type_is_named(name: str, argument: str, wrong: s
         one.call(**{**one.arguments, argument: WRONG[wrong]})
 
 
+@pytest.mark.parametrize(
+    "number", [-3.4028236e38, 1e39, 10**40, 10**400], ids=["negative", "float", "int", "large int"]
+)
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [(name, key) for name, one in CASES.items() for key, kind in one.kinds.items() if kind.startswith("number")],
+)
+def test_a_number_past_the_range_of_fp32_is_refused(name: str, argument: str, number: float) -> None:
+    one = CASES[name]
+    with pytest.raises(ValueError, match=f"{argument}: expected a number that fp32 holds, got "):
+        one.call(**{**one.arguments, argument: number})
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize(
     ("name", "argument"), [(name, argument) for name, arguments in GRADIENTS.items() for argument in arguments]
