@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
-from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
+from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run, Size
 from nojit.aot.tune.schema import SCHEMA, TABLES, UPGRADES, VERSION
 from nojit.runtime.errors import NojitError
 from nojit.runtime.strict import canonical_json
@@ -162,15 +162,38 @@ class Database:
             NojitError: the database knows another problem by this name.
         """
         row = _problem_row(problem)
-        names = ("kernel", "use", "name", "dtype")
         number = self._find("problem", {name: value for name, value in row.items() if name != "weight"})
         if number is not None:
             self._connection.execute("UPDATE problem SET weight = ? WHERE id = ?", (problem.weight, number))
             return number
-        if self._find("problem", {name: row[name] for name in names}):
-            what = f"expected problem {problem.name!r} ({problem.use}, {problem.dtype}) to be what it was"
-            raise NojitError(what, got="other sizes or another meaning: use another file", where=str(self.path))
+        self._refuse_another(row)
         return self._insert("problem", row)
+
+    def check_sizes(self, kernel: str, use: str, name: str, dtype: str, *, sizes: Mapping[str, Size]) -> None:
+        """Require a problem to have the sizes that it had; one that is not there may have any.
+
+        Raises:
+            NojitError: it had others.
+        """
+        number = self._find("kernel", {"name": kernel})
+        if number is not None:
+            row = {"kernel": number, "use": use, "name": name, "dtype": dtype, "sizes": _text(dict(sizes))}
+            self._refuse_another(row)
+
+    def _refuse_another(self, row: Mapping[str, Any]) -> None:
+        """Refuse a problem, or some columns of it, under whose name the database knows another."""
+        alike = self._rows("problem", {name: row[name] for name in ("kernel", "use", "name", "dtype")})
+        for _, known in alike:
+            changed = [name for name in row if row[name] != known[name] and name != "weight"]
+            # the others follow from these
+            told = [name for name in ("sizes", "meaning") if name in changed] or changed
+            if told:
+                (kernel,) = self._connection.execute(
+                    "SELECT name FROM kernel WHERE id = ?", (row["kernel"],)
+                ).fetchone()
+                was, now_is = (", ".join(_shown(name, each[name]) for name in told) for each in (known, row))
+                what = f"expected problem {row['name']!r} ({row['use']}, {row['dtype']}) of kernel {kernel} to be what it was"
+                raise NojitError(f"{what}, {was}", got=f"{now_is}: use another file", where=str(self.path))
 
     def weigh(self, kernel: str, use: str, name: str, dtype: str, *, weight: float) -> None:
         """Say what a problem weighs; one that is not there stays away."""
@@ -307,6 +330,14 @@ def _problem_row(problem: Problem) -> dict[str, Any]:
 def _problem(row: Mapping[str, Any]) -> Problem:
     key, sizes = tuple(json.loads(row["key"])), json.loads(row["sizes"])
     return Problem(**{**row, "meaning": _values(row["meaning"]), "key": key, "sizes": sizes})
+
+
+def _shown(name: str, stored: Any) -> str:
+    """Write a column of a problem for a message."""
+    if name not in {"sizes", "meaning"}:
+        return f"{name} {stored}"
+    values: dict[str, Any] = json.loads(stored)
+    return ", ".join(f"{key} = {json.dumps(value)}" for key, value in values.items()) or f"no {name}"
 
 
 def _config_row(config: Config) -> dict[str, Any]:

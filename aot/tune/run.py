@@ -64,10 +64,13 @@ def tune(order: Order, database: Database, view: View) -> TuneRun:
         digest = file.digest
     with Child(order.setup) as child:
         hello, up = child.hello, time.monotonic() - started
+        asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
+        for one in (hello.problems[place] for place in asked):
+            # what was measured of another problem must not count as this one's
+            database.check_sizes(one.kernel, one.use, one.name, one.dtype, sizes=one.sizes)
         run = _run_of(order, digest, hello.torch)
         log = Log(database, hello.device, run, read_pruned(order.setup.bundle, digest))
         wanted = EXHAUSTIVE.number if order.exhaustive else FINAL.number
-        asked = [place for place in in_turn(hello.problems) if order.wants(hello.problems[place])]
         log.weigh(hello.problems[place] for place in asked)
         todo = [place for place in asked if not log.knows(hello.problems[place], wanted)]
         known = len(asked) - len(todo)

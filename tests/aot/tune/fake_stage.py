@@ -91,7 +91,7 @@ class FakeStage:
     def hello(self) -> Hello:
         kernels = self.said.get("kernels", ["add"])
         listed = [
-            Listed(kernel, f"problem {n}", "tune", "some", "bf16", {"n": 1 << n})
+            Listed(kernel, f"problem {n}", "tune", "some", "bf16", {"n": self.said.get("scale", 1) << n})
             for kernel in kernels
             for n in range(self.said["problems"])
         ]

@@ -91,8 +91,30 @@ def test_a_run_ends(database: Database) -> None:
 
 def test_a_problem_stays_what_it_was(database: Database) -> None:
     fill(database)
-    with pytest.raises(NojitError, match="expected problem 'small'"):
-        database.add_problem(replace(PROBLEM, sizes={"n": 2048}))
+    other = replace(PROBLEM, sizes={"n": 2048, "flag": True}, key=(2048, 7), moved_bytes=12288)
+    what = "expected problem 'small' (tune, bf16) of kernel add to be what it was"
+    for changed, was, got in (
+        (other, "n = 1024", "flag = true, n = 2048"),
+        (
+            replace(other, meaning={"dtype": "fp16"}),
+            'n = 1024, WIDE = true, dtype = "bf16"',
+            'flag = true, n = 2048, dtype = "fp16"',
+        ),
+        (replace(PROBLEM, moved_bytes=7), "moved_bytes 6144", "moved_bytes 7"),
+        (replace(PROBLEM, sizes={}), "n = 1024", "no sizes"),
+    ):
+        with pytest.raises(NojitError) as refused:
+            database.add_problem(changed)
+        assert str(refused.value) == f"{what}, {was}, got {got}: use another file - at {database.path}"
+
+
+def test_sizes_are_those_that_a_problem_had(database: Database) -> None:
+    fill(database)
+    database.check_sizes("add", "tune", "small", "bf16", sizes={"n": 1024})
+    for kernel, use, name in (("add", "held_out", "small"), ("add", "tune", "large"), ("mul", "tune", "small")):
+        database.check_sizes(kernel, use, name, "bf16", sizes={"n": 1})
+    with pytest.raises(NojitError, match=r"to be what it was, n = 1024, got n = true: use another file - at "):
+        database.check_sizes("add", "tune", "small", "bf16", sizes={"n": True})
 
 
 def test_a_kernel_is_what_was_said_last(database: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -209,6 +210,18 @@ def test_what_was_measured_is_not_measured_again(
     assert len(whole.problems) == 3
     # what killed the process once is not tried again
     assert [word for word in happened()[before:] if word[0] == "check" and word[2] == 0] == []
+
+
+@pytest.mark.parametrize("known", [1, 3])
+def test_a_problem_of_other_sizes_is_refused_before_anything_is_measured(
+    fake: Fake, database: Database, happened: Callable[[], list[tuple[str, int, int]]], known: int
+) -> None:
+    run(fake(problems=known), database)
+    before, runs = len(happened()), len(database.runs())
+    message = "expected problem 'problem 0' (tune, bf16) of kernel add to be what it was, n = 1, got n = 5"
+    with pytest.raises(NojitError, match=re.escape(message)):
+        run(fake(scale=5), database)
+    assert (len(happened()), len(database.runs())) == (before, runs)
 
 
 def test_what_the_build_left_out_is_kept_once(fake: Fake, database: Database) -> None:
