@@ -29,7 +29,7 @@ from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_o
 from nojit.aot.options import OPTIONS
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
-from nojit.aot.types import NONE
+from nojit.aot.types import NONE, layout_in, plain
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime import cubin
 from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean, worded
@@ -99,6 +99,7 @@ def describe(place: SourcePlace) -> KernelSource:
         unspecialized=frozenset(param.name for param in function.params if param.do_not_specialize),
         unaligned=frozenset(param.name for param in function.params if param.do_not_specialize_on_alignment),
         digest=digest,
+        gluon=function.is_gluon(),
     )
 
 
@@ -431,15 +432,18 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
 
 
 def _with_layouts(kind: Any) -> Any:
-    """Give each descriptor in a type the layout in shared memory that Gluon wants to know: the default for its block."""
+    """Give each descriptor in a type the layout in shared memory that Gluon wants to know: the default but for what it sets."""
     if isinstance(kind, tuple):
         members = [_with_layouts(member) for member in kind]
         return type(kind)(*members) if hasattr(kind, "_fields") else tuple(members)
     if not is_descriptor(kind):
         return kind
-    element, block = descriptor_parts(kind)
-    layout = NVMMASharedLayout.get_default_for(list(block), dtype(_ELEMENT_NAMES.get(element, element)))
-    return f"{kind.removesuffix('>')},{layout!r}>"
+    bare, given = plain(kind), layout_in(kind)
+    element, block = descriptor_parts(bare)
+    ways = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
+    default = NVMMASharedLayout.get_default_for(list(block), dtype(_ELEMENT_NAMES.get(element, element)), **ways)
+    layout = dataclasses.replace(default, **given)
+    return f"{bare.removesuffix('>')},{layout!r}>"
 
 
 def _to_triton(value: Value, place: SourcePlace) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.options import OPTIONS
+from nojit.aot.types import has_layout
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Config, Missing, Param
@@ -29,6 +30,8 @@ class KernelSource:
     """Params that the function keeps from being specialized on their alignment: they take no hint 16."""
     digest: str
     """SHA-256 over the function and everything that it reaches, without line numbers."""
+    gluon: bool = False
+    """Whether it is written in Gluon, and knows the layouts of descriptors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,9 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
     _complete(runtime, typed, "a type in params", where)
     _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)
+    if not source.gluon and (laid_out := [name for name, kind in variant.signature if has_layout(kind)]):
+        what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, and Triton chooses it"
+        raise ManifestError(what, where=f"{where}.params")
     for path, hint in variant.hints:
         param = path.partition(".")[0]
         for params, listed in (

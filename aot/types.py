@@ -2,7 +2,8 @@
 
 A spelling comes to one or more *types*, each with one spelling of its own, without spaces: ``(*fp16?, i32)`` to
 ``(*fp16,i32)`` and ``(none,i32)``. Members of a tuple may be named, ``(ptr: *fp16, n: i32)``, for kernels that read them
-as ``x.ptr``; the names matter to the compiler only, and `plain` takes them off.
+as ``x.ptr``, and descriptors may have a layout, for kernels in Gluon; both matter to the compiler only, and `plain` takes
+them off.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ from itertools import product
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import NONE, RANK_MAX, members
 
-__all__ = ["NONE", "axes_in", "dims_in", "fill", "is_hintable", "is_open", "members_of", "plain", "types_of"]
+__all__ = [
+    "NONE",
+    "axes_in",
+    "dims_in",
+    "fill",
+    "has_layout",
+    "is_hintable",
+    "is_open",
+    "layout_in",
+    "members_of",
+    "plain",
+    "types_of",
+]
 
 INTS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 BOOLS = ("i1", "u1")
@@ -31,7 +44,15 @@ _ROW_BYTES = 16
 _AXIS = re.compile(r"\{([^{}]*)\}")
 _BLOCK = re.compile(r"\[[^\[\]]*\]")
 _DIM = r"(?:\d+|\{\w+\})"
-_DESCRIPTOR = re.compile(rf"tensordesc<\s*(\w+)\s*\[\s*({_DIM}(?:\s*,\s*{_DIM})*)\s*\]\s*>\Z")
+_SPELLED_LAYOUT = r",\s*NVMMASharedLayout\(([^()]*)\)"
+_DESCRIPTOR = re.compile(rf"tensordesc<\s*(\w+)\s*\[\s*({_DIM}(?:\s*,\s*{_DIM})*)\s*\]\s*(?:{_SPELLED_LAYOUT}\s*)?>\Z")
+_LAYOUT = re.compile(_SPELLED_LAYOUT)
+# what Triton's own layout can be told, beside what the type says already
+_LAYOUT_VALUES: dict[str, dict[str, int | bool]] = {
+    "swizzle_byte_width": {"0": 0, "32": 32, "64": 64, "128": 128},
+    "transposed": {"False": False, "True": True},
+    "fp4_padded": {"False": False, "True": True},
+}
 _MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
 
 
@@ -133,7 +154,45 @@ def _descriptor(spelling: str, where: str) -> str:
     if not is_open(match[2]):
         _check_block(match[1], list(map(int, block)), spelling, where)
         block = [str(int(size)) for size in block]
-    return f"tensordesc<{match[1]}[{','.join(block)}]>"
+    described = f"{match[1]}[{','.join(block)}]"
+    if match[3] is None:
+        return f"tensordesc<{described}>"
+    layout = _layout(match[3], spelling, where)
+    if not is_open(match[2]):
+        _check_layout(layout, match[1], int(block[-1]), spelling, where)
+    words = ",".join(f"{name}={value}" for name, value in layout.items())
+    return f"tensordesc<{described},NVMMASharedLayout({words})>"
+
+
+def _layout(words: str, spelling: str, where: str) -> dict[str, int | bool]:
+    """Read what a layout sets, in Triton's order."""
+    given: dict[str, int | bool] = {}
+    for word in filter(None, map(str.strip, words.split(","))):
+        name, _, value = map(str.strip, word.partition("="))
+        values = _LAYOUT_VALUES.get(name)
+        if values is None or name in given:
+            what = f"expected a layout to set {', '.join(_LAYOUT_VALUES)}, each once at most"
+            raise ManifestError(what, got=f"{spelling!r}{did_you_mean(name, tuple(_LAYOUT_VALUES))}", where=where)
+        if value not in values:
+            raise ManifestError(f"expected {name} to be one of {', '.join(values)}", got=repr(spelling), where=where)
+        given[name] = values[value]
+    return {name: given[name] for name in _LAYOUT_VALUES if name in given}
+
+
+def _check_layout(layout: Mapping[str, int | bool], element: str, width: int, spelling: str, where: str) -> None:
+    element_bytes = _element_bytes(element)
+    swizzle = layout.get("swizzle_byte_width", 0)
+    padded = layout.get("fp4_padded", False)
+    if padded and (element_bytes > 1 or swizzle not in (0, 128)):
+        what = "expected padding of 4-bit values for elements of one byte, swizzled 128 bytes wide"
+        raise ManifestError(what, got=repr(spelling), where=where)
+    if swizzle > width * element_bytes * (2 if padded else 1):
+        what = f"expected a block of at least {swizzle} bytes along its last dimension, which are swizzled"
+        raise ManifestError(what, got=repr(spelling), where=where)
+
+
+def _element_bytes(element: str) -> int:
+    return 1 if element.startswith("fp8") else int(element.strip("abfipu")) // 8
 
 
 def _check_block(element: str, block: list[int], spelling: str, where: str) -> None:
@@ -146,15 +205,25 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
         elements *= size
     if elements > _BLOCK_MAX:
         raise ManifestError(f"expected a block of at most {_BLOCK_MAX} elements", got=repr(spelling), where=where)
-    element_bytes = 1 if element.startswith("fp8") else int(element.strip("abfipu")) // 8
-    if block[-1] * element_bytes < _ROW_BYTES:
+    if block[-1] * _element_bytes(element) < _ROW_BYTES:
         what = f"expected a block of at least {_ROW_BYTES} bytes along its last dimension"
         raise ManifestError(what, got=repr(spelling), where=where)
 
 
 def plain(kind: str) -> str:
-    """Take the names of members off a type: what a bundle stores."""
-    return _MEMBER_NAME.sub("", kind)
+    """Take the names of members and the layouts of descriptors off a type: what a bundle stores."""
+    return _MEMBER_NAME.sub("", _LAYOUT.sub("", kind))
+
+
+def has_layout(kind: str) -> bool:
+    """Say whether a type, or one of its members, spells the layout of a descriptor."""
+    return _LAYOUT.search(kind) is not None
+
+
+def layout_in(kind: str) -> dict[str, int | bool]:
+    """Return what the layout of a descriptor's type sets, by Triton's names; nothing where it has none."""
+    match = _LAYOUT.search(kind)
+    return {} if match is None else _layout(match[1], kind, "")
 
 
 def is_hintable(kind: str, hint: int) -> bool:

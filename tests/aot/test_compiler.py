@@ -14,7 +14,7 @@ from nojit.aot import compiler
 from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.expand import expand_kernel
 from nojit.aot.options import OPTIONS, Option
-from nojit.aot.source import SourcePlace
+from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.cubin import read_cubin
 from nojit.runtime.errors import CompileError, ManifestError
@@ -686,6 +686,34 @@ class TestGluon:
         launch = compile_variant(variant_of(**entry), place(GLUON, "look")).launch
         assert [slot.source for slot in launch.layout if slot.type == "tensormap"] == ["a.map", "pair.0.map"]
         assert [each.block for each in launch.tensor_maps] == [(64, 16 if element == "i64" else 32), (8, 64)]
+
+    @pytest.mark.parametrize(
+        ("words", "layout"),
+        [
+            ("", "gl.NVMMASharedLayout.get_default_for(a.block_shape, a.dtype)"),
+            ("swizzle_byte_width=0", "gl.NVMMASharedLayout(0, 16, 2)"),
+            ("transposed=True", "gl.NVMMASharedLayout(128, 16, 2, transposed=True)"),
+            ("transposed=True,swizzle_byte_width=32", "gl.NVMMASharedLayout(32, 16, 2, transposed=True)"),
+        ],
+    )
+    def test_descriptors_have_the_layout_that_their_type_spells(self, place, words, layout):
+        text = GLUON.replace("gl.NVMMASharedLayout.get_default_for(a.block_shape, a.dtype)", layout)
+        pair = f"(tensordesc<fp16[64,64],NVMMASharedLayout({words})>, i32)"
+        params = {"a": f"tensordesc<fp16[64,64],NVMMASharedLayout({words})>", "pair": pair, "out_ptr": "*i32"}
+        where = place(text, "look")
+        variant = variant_of(source="source.py:look", params=params, configs=[{}])
+        assert compile_variant(fit_variant(variant, describe(where), "here"), where).launch.num_warps == 4
+
+    def test_layouts_are_gluons(self, place):
+        params = {"x_ptr": "*fp32", "a": "tensordesc<fp16[64,64],NVMMASharedLayout()>"}
+        variant = variant_of(source="source.py:k", params=params, configs=[{}])
+        with pytest.raises(ManifestError) as caught:
+            fit_variant(
+                variant, describe(place("import triton\n@triton.jit\ndef k(x_ptr, a):\n    pass\n", "k")), "here"
+            )
+        assert str(caught.value) == (
+            "expected no layout for 'a': k is not written in Gluon, and Triton chooses it - at here.params"
+        )
 
     def test_its_source_is_in_the_key(self, place):
         as_gluon = place(GLUON.replace("static_assert(a.layout ==", "static_assert(True or a.layout =="), "look")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.triton
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
 NAMES = ("arguments_30", "cluster", "constexprs", "cooperative", "copy_2d", "copy_in_a_tuple", "descriptors_in_a_tuple",
-         "descriptor_matmul_by_config", "device_descriptors", "matmul", "named_tuple", "pdl", "row_softmax",
+         "descriptor_matmul_by_config", "device_descriptors", "gluon_copy_laid_out", "matmul", "named_tuple", "pdl", "row_softmax",
          "scalars", "tuple")  # fmt: skip
 
 Kernels = Callable[[str, int], Kernel]
@@ -163,6 +163,15 @@ def test_descriptors_as_tensor_maps(kernels, tensor, fakecuda, padding, facts):
             assert (found.dims, found.strides, found.swizzle) == ((320, 200), (320 * size,), 3)
             assert found.fill == (padding == "nan")
     assert fakecuda.calls("cuTensorMapEncodeTiled") == 2
+
+
+def test_maps_are_encoded_for_the_layout_that_a_kernel_has(kernels, tensor, fakecuda):
+    shape = (200, 320)
+    a, b = (describe(tensor(address, "float16", shape), shape, (64, 64)) for address in (4096, 1 << 20))
+    kernels("gluon_copy_laid_out", 90)[4, 5](a, b)
+    for first, address in ((0, 4096), (5, 1 << 20)):
+        found = fakecuda.last_launch().tensor_map(first)
+        assert (found.address, found.box, found.swizzle) == (address, (16, 64), 1)
 
 
 @pytest.mark.parametrize(("asked", "small"), [({}, False), ({"BLOCK_M": 64}, True), ({"num_warps": 8}, False)], ids=str)

@@ -57,7 +57,7 @@ def samples() -> Iterator[tuple[str, str, int, bool]]:
 @pytest.mark.parametrize(("name", "arch", "config", "hinted"), list(samples()))
 def test_compiles_to_an_image_that_fits_its_layout(name, arch, config, hinted):
     launch = compile_launch(name, arch, lambda v: (v.config_number, bool(v.hints)) == (config, hinted))
-    assert launch.symbol == f"{name.removesuffix('_by_config')}_kernel"
+    assert launch.symbol == f"{name.removesuffix('_by_config').removesuffix('_laid_out')}_kernel"
     assert sources(launch)[-2:] == SCRATCH
 
 
@@ -96,6 +96,12 @@ MAPS: list[tuple[dict[str, Any], tuple[int, int, int, tuple[int, int]]]] = [
 def test_how_tensor_maps_are_encoded(axes, facts):
     launch = compile_launch("copy_2d", "sm_90", lambda variant: axes.items() <= dict(variant.axes).items())
     assert launch.tensor_maps == tuple(TensorMap(source, *facts, fp4_padded=False) for source in ("a", "b"))
+
+
+def test_a_layout_of_ones_own_is_what_tensor_maps_are_encoded_for():
+    default, own = compile_launch("gluon_copy", "sm_90"), compile_launch("gluon_copy_laid_out", "sm_90")
+    assert [(each.swizzle, each.block) for each in default.tensor_maps] == [(3, (64, 64))] * 2
+    assert [(each.swizzle, each.block) for each in own.tensor_maps] == [(1, (64, 16))] * 2
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -35,6 +35,18 @@ def test_a_descriptor_of_every_element_but_bools(element):
         ("tensordesc<bf16[ 064 ]>", ("tensordesc<bf16[64]>",)),
         ("tensordesc<fp32[1,1,1,1,4]>?", ("tensordesc<fp32[1,1,1,1,4]>", "none")),
         ("(tensordesc<fp8e5[16,16]>, i32)", ("(tensordesc<fp8e5[16,16]>,i32)",)),
+        ("tensordesc<fp16[64,64], NVMMASharedLayout()>", ("tensordesc<fp16[64,64],NVMMASharedLayout()>",)),
+        (
+            "tensordesc< fp16[64, 32] , NVMMASharedLayout( transposed = True, swizzle_byte_width = 64 ) >",
+            ("tensordesc<fp16[64,32],NVMMASharedLayout(swizzle_byte_width=64,transposed=True)>",),
+        ),
+        (
+            "(a: tensordesc<u8[64,64],NVMMASharedLayout(fp4_padded=True)>?, b: i32)",
+            (
+                "(a:tensordesc<u8[64,64],NVMMASharedLayout(fp4_padded=True)>,b:i32)",
+                "(a:none,b:i32)",
+            ),
+        ),
     ],
 )  # fmt: skip
 def test_what_a_spelling_comes_to(spelling, types):
@@ -68,7 +80,16 @@ def test_what_a_spelling_comes_to(spelling, types):
         ("tensordesc<i1[128]>", "got 'tensordesc<i1[128]>'"),
         ("tensordesc<fp16[]>", "got 'tensordesc<fp16[]>'"),
         ("tensordesc<fp16[-1]>", "got 'tensordesc<fp16[-1]>'"),
-        ("tensordesc<fp16[64,64],NVMMASharedLayout()>", "got 'tensordesc<fp16[64,64],NVMMASharedLayout()>'"),
+        ("tensordesc<fp16[64,64],SwizzledSharedLayout()>", "got 'tensordesc<fp16[64,64],SwizzledSharedLayout()>'"),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(rank=2)>", "expected a layout to set swizzle_byte_width, transposed, fp4_padded, each once at most, got "),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(swizzle=64)>", "each once at most, got "),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(transpose=True)>", "; did you mean 'transposed'?"),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(transposed=True,transposed=True)>", "each once at most, got "),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(swizzle_byte_width=16)>", "expected swizzle_byte_width to be one of 0, 32, 64, 128, got "),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(transposed=1)>", "expected transposed to be one of False, True, got "),
+        ("tensordesc<fp16[64,32],NVMMASharedLayout(swizzle_byte_width=128)>", "expected a block of at least 128 bytes along its last dimension, which are swizzled, got "),
+        ("tensordesc<fp16[64,64],NVMMASharedLayout(fp4_padded=True)>", "expected padding of 4-bit values for elements of one byte, swizzled 128 bytes wide, got "),
+        ("tensordesc<u8[64,64],NVMMASharedLayout(fp4_padded=True,swizzle_byte_width=64)>", "swizzled 128 bytes wide, got "),
         ("tensordesc_im2col<fp16[64,64],input_rank=4>", "expected a tiled tensor descriptor: im2col is not supported, got 'tensordesc_im2col<fp16[64,64],input_rank=4>' - at here"),
         ("tensordesc<fp16[1,1,1,1,1,64]>", "expected a block of 1 to 5 dimensions, got "),
         ("tensordesc<fp16[64,48]>", "expected a block whose dimensions are powers of two, got "),
@@ -101,6 +122,7 @@ def test_axes_of_a_block_are_told_from_those_of_types():
 
 def test_names_of_members_come_off():
     assert plain("(a:(b:*fp16,c:i32),d:tensordesc<fp16[64]>)") == "((*fp16,i32),tensordesc<fp16[64]>)"
+    assert plain("(a:tensordesc<fp16[64],NVMMASharedLayout(transposed=True)>,b:i32)") == "(tensordesc<fp16[64]>,i32)"
     assert members_of("(a:(b:i32),c:fp32)") == (["a", "c"], ["(b:i32)", "fp32"])
     assert members_of("(i32,(b:i32))") == ([], ["i32", "(b:i32)"])
 

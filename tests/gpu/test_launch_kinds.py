@@ -293,6 +293,14 @@ def test_copies_in_gluon(kernels, dtype, rows):
     assert same_bits(out, x)
 
 
+@pytest.mark.skipif(CAPABILITY < (9, 0), reason="needs sm_90")
+def test_copies_in_gluon_through_a_layout_of_its_own(kernels):
+    x = random((200, 192), torch.float16)
+    out = torch.zeros_like(x)
+    kernels("gluon_copy_laid_out")[4, 3](describe(x, [64, 64]), describe(out, [64, 64]))
+    assert same_bits(out, x)
+
+
 def test_blocks_that_one_map_does_not_hold(kernels):
     x = random((300, 100 * 16), torch.float16)
     out = torch.zeros_like(x)
