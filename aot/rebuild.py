@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.cache import Cache
 from nojit.aot.plan import Compiler, Plan, make_plans
-from nojit.aot.statement import Recipe, read_statement, statement_path
+from nojit.aot.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
@@ -22,26 +23,30 @@ __all__ = ["rebuild"]
 
 
 def rebuild(
-    bundle: BundleFile, sources: Path, compiler: Compiler, open_executor: Callable[[], AbstractContextManager[Executor]]
+    bundle: BundleFile,
+    sources: Path,
+    compiler: Compiler,
+    open_executor: Callable[[], AbstractContextManager[Executor]],
+    signed: Statement | None = None,
 ) -> None:
     """Build a bundle anew, with nothing taken from a cache, and hold it against the one that is there.
 
     Args:
-        bundle: its provenance statement lies beside it and says what to build.
+        bundle: a provenance statement lies beside it.
         sources: the folder that the statement names manifests from: the root of the checkout.
         compiler: makes images.
         open_executor: starts the workers.
+        signed: what a trusted key has signed of the bundle, which then says what to build; otherwise the statement does that lies
+            beside it, and that anybody can write.
 
     Raises:
-        PackageError: there is no statement, or it is of another bundle.
+        PackageError: there is no statement, it does not say what to build, it is of another bundle, or what was signed and what
+            lies there say different things.
         ManifestError: what it names cannot be built from `sources`.
         CompileError: one of its variants could not be compiled.
         BundleIntegrityError: the bytes differ; says in what, as far as that can be known.
     """
-    recipe = read_statement(statement_path(Path(bundle.path))).recipe()
-    if recipe.digest != bundle.digest:
-        what = f"expected the provenance statement of bundle {bundle.id}"
-        raise PackageError(what, got=f"that of {recipe.digest[:12]}", where=str(statement_path(Path(bundle.path))))
+    recipe = _recipe(bundle, signed)
     plan = _plan(recipe, sources, compiler)
     _compare_inputs(bundle, plan, compiler, recipe, sources)
     with tempfile.TemporaryDirectory(prefix="nojit-rebuild-") as folder:
@@ -59,6 +64,26 @@ def rebuild(
             got, log = (failure.message, failure.log) if failure else ("nothing to build", "")
             raise CompileError("expected to build the bundle again", got=got, where=bundle.path, log=log)
         _compare_bytes(bundle, made)
+
+
+def _recipe(bundle: BundleFile, signed: Statement | None) -> Recipe:
+    beside = statement_path(Path(bundle.path))
+    statement = signed or read_statement(beside)
+    recipe = statement.recipe()
+    if recipe.digest != bundle.digest:
+        what = f"expected the provenance statement of bundle {bundle.id}"
+        raise PackageError(what, got=f"that of {recipe.digest[:12]}", where=str(statement.path))
+    # wheels bring what was signed alone
+    if signed is not None and beside.exists():
+        _compare_recipes(recipe, read_statement(beside).recipe(), beside)
+    return recipe
+
+
+def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
+    changed = [each.name for each in fields(Recipe) if getattr(signed, each.name) != getattr(plain, each.name)]
+    if changed:
+        what = "expected a statement that says what was signed, or none"
+        raise PackageError(what, got=f"one of other {', '.join(changed)}", where=str(where))
 
 
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:

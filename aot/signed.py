@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nojit.aot.statement import Statement, open_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleTrustError, worded
-from nojit.runtime.trust import Claim, check_named, check_signed, signed_path
+from nojit.runtime.trust import Claim, check_envelope, check_named, read_envelope, signed_path
 from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ["check_file", "only_key", "read_only_key", "verify_signed"]
+__all__ = ["Vouched", "check_file", "only_key", "read_only_key", "verify_signed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """What a trusted key says of a bundle."""
+
+    claim: Claim
+    statement: Statement
+    """All of what was signed."""
 
 
 def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
@@ -36,16 +47,19 @@ def read_only_key(path: Path) -> TrustedKeys:
     return only_key(read_public_key(pem, str(path)), str(path))
 
 
-def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Claim:
+def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:
     """Check that a trusted key vouches for a bundle, down to the last byte of the file.
 
     Raises:
         BundleTrustError: it does not.
     """
-    claim = check_signed(bundle.path, bundle.digest, trusted)
-    check_named(claim, bundle.index, signed_path(bundle.path))
+    where = signed_path(bundle.path)
+    # read once: what is built again must be what the signature is of
+    raw = read_envelope(bundle.path)
+    claim = check_envelope(raw, bundle.digest, trusted, where)
+    check_named(claim, bundle.index, where)
     check_file(Path(bundle.path), claim)
-    return claim
+    return Vouched(claim, open_signed(raw, Path(where)))
 
 
 def check_file(path: Path, claim: Claim) -> None:

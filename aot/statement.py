@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ __all__ = [
     "ProvenanceFacts",
     "Recipe",
     "Statement",
+    "open_signed",
     "read_signed",
     "read_signed_statement",
     "read_statement",
@@ -130,6 +130,24 @@ def read_statement(path: Path) -> Statement:
     except OSError as error:
         what = "expected the bundle's provenance statement, which nojit build writes"
         raise PackageError(what, got=worded(error), where=str(path)) from None
+    return _parsed(raw, path)
+
+
+def open_signed(envelope: bytes, path: Path) -> Statement:
+    """Return the statement that an envelope holds; whether it is signed rightly is for others to say.
+
+    Args:
+        envelope: as it was read.
+        path: from where.
+
+    Raises:
+        BundleTrustError: it is spelled in another way than envelopes are.
+        PackageError: it holds no JSON without floats.
+    """
+    return _parsed(split_envelope(envelope, str(path))[0], path)
+
+
+def _parsed(raw: bytes, path: Path) -> Statement:
     try:
         return Statement(path, parse_json(raw, str(path)))
     except BundleFormatError as error:
@@ -159,9 +177,10 @@ def read_signed(bundle: Path, digest: str) -> bytes | None:
         got = worded(error)
         raise PackageError("expected a signed statement that can be read", got=got, where=str(file)) from None
     try:
-        (subject,) = json.loads(split_envelope(raw, str(file))[0])["subject"]
+        document: Any = open_signed(raw, file).document
+        (subject,) = document["subject"]
         of = subject["digest"][INDEX_DIGEST]
-    except (BundleTrustError, ValueError, LookupError, TypeError):
+    except (BundleTrustError, PackageError, ValueError, LookupError, TypeError):
         raise PackageError("expected a signed statement, as nojit sign writes it", where=str(file)) from None
     if of != digest:
         what = f"expected a signed statement of bundle {digest[:12]}; sign it again, or take the statement away"
@@ -178,8 +197,7 @@ def read_signed_statement(bundle: Path, digest: str) -> Statement | None:
     raw = read_signed(bundle, digest)
     if raw is None:
         return None
-    file = Path(signed_path(str(bundle)))
-    return Statement(file, parse_json(split_envelope(raw, str(file))[0], str(file)))
+    return open_signed(raw, Path(signed_path(str(bundle))))
 
 
 def _recipe(document: Any) -> Recipe:

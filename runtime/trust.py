@@ -39,6 +39,7 @@ __all__ = [
     "encode_envelope",
     "pre_authentication",
     "read_beside",
+    "read_envelope",
     "signed_path",
     "split_envelope",
 ]
@@ -126,8 +127,7 @@ def check_signed(path: str, digest: str, trusted: TrustedKeys) -> Claim:
     Raises:
         BundleTrustError: with one of `REASONS`.
     """
-    where = signed_path(path)
-    return check_envelope(_read(where, path), digest, trusted, where)
+    return check_envelope(read_envelope(path), digest, trusted, signed_path(path))
 
 
 def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) -> Claim:
@@ -189,7 +189,13 @@ def pre_authentication(payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def _read(path: str, bundle: str) -> bytes:
+def read_envelope(bundle: str) -> bytes:
+    """Read the signed statement that lies beside a bundle; nothing of it is checked.
+
+    Raises:
+        BundleTrustError: there is none, or it cannot be read.
+    """
+    path = signed_path(bundle)
     try:
         return read_beside(path)
     except FileNotFoundError:

@@ -7,13 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_only_key, verify_signed
+from nojit.aot.statement import Statement
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, NojitError, told
@@ -22,6 +23,7 @@ from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
 __all__ = ["bundles_of", "command"]
 
+_Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
 # as `nojit build` gives up on a variant unless told otherwise
 _TIMEOUT_S = 300.0
 
@@ -58,7 +60,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     A folder stands for every bundle in it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That
     the bytes are the ones that were built says nothing of who built them: with --key or --trusted-keys the provenance
     statement beside each bundle must be signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must
-    come out of its sources again, byte for byte; nothing is taken from the cache.
+    come out of its sources again, byte for byte, as its statement says: as the signed one does, with a key. Nothing is taken
+    from the cache.
     """
     if key is not None and keys is not None:
         raise click.UsageError("expected one of --key and --trusted-keys")
@@ -66,7 +69,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}")
     trusted = _trusted(key, keys)
-    again = (lambda bundle: _rebuild(bundle, sources or Path(), jobs, ptxas)) if rebuild else None
+    again = (lambda bundle, signed: _rebuild(bundle, signed, sources or Path(), jobs, ptxas)) if rebuild else None
     results, codes = [], {0}
     for path in _listed(places):
         try:
@@ -93,7 +96,7 @@ def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
     return None if keys is None else read_trusted_keys(str(keys))
 
 
-def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None, ptxas: Path | None) -> None:
+def _rebuild(bundle: BundleFile, signed: Statement | None, sources: Path, jobs: int | None, ptxas: Path | None) -> None:
     # these need Triton and msgspec, and nothing else of this command does
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.pool import WorkerPool  # noqa: PLC0415
@@ -104,7 +107,7 @@ def _rebuild(bundle: BundleFile, sources: Path, jobs: int | None, ptxas: Path | 
     # kernel sources are imported, and what they print has no place between our lines
     # and what was built for an older driver was assembled by another ptxas than usual
     with contextlib.redirect_stdout(sys.stderr), pin(bundle.index.min_driver, ptxas):
-        rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S))
+        rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 
 def bundles_of(places: Sequence[Path]) -> Iterator[Path]:
@@ -143,15 +146,16 @@ def _failure(path: Path, error: NojitError | OSError) -> dict[str, Any]:
     return {"path": str(path), "ok": False, "error": said}
 
 
-def _verify(path: Path, trusted: TrustedKeys | None, rebuild: Callable[[BundleFile], None] | None) -> dict[str, Any]:
+def _verify(path: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -> dict[str, Any]:
     _refuse_folder(path)
     with open_bundle(path) as bundle:
-        claim = None if trusted is None else verify_signed(bundle, trusted)
+        vouched = None if trusted is None else verify_signed(bundle, trusted)
         verify_bundle(bundle)
         variants = sum(entry.variants for entry in bundle.index.kernels)
         images = sum(entry.images for entry in bundle.index.kernels)
         facts = {"digest": bundle.digest, "variants": variants, "images": images}
         if rebuild is not None:
-            rebuild(bundle)
+            rebuild(bundle, vouched.statement if vouched else None)
+    claim = vouched.claim if vouched else None
     said = {"signed_by": claim.key_name if claim else None, "build_number": claim.build_number if claim else None}
     return {"path": str(path), "ok": True, **facts, **said, "rebuilt": rebuild is not None}

@@ -16,13 +16,15 @@ from nojit.aot.cache import Cache
 from nojit.aot.plan import make_plans
 from nojit.aot.provenance import attest
 from nojit.aot.rebuild import rebuild
-from nojit.aot.statement import statement_path
+from nojit.aot.statement import Statement, open_signed, statement_path
 from nojit.aot.twins import FOLDER, twin_plans
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, ManifestError, PackageError
+from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
 from tests.aot.test_provenance import FILE, INVOCATION
+from tests.support.signing import Signer, envelope
 
 
 def open_executor() -> AbstractContextManager[Any]:
@@ -45,10 +47,18 @@ def make(manifest: Path, *, keep_going: bool = False, **facts: Any) -> None:
     attest(plans, result.reports, folder / "out", INVOCATION)
 
 
-def again(bundle: Path, **facts: Any) -> None:
+def again(bundle: Path, signed: Statement | None = None, **facts: Any) -> None:
     sources = bundle.parent.parent
     with BundleFile(bundle) as file:
-        rebuild(file, sources, demo_compiler(sources, **facts), open_executor)
+        rebuild(file, sources, demo_compiler(sources, **facts), open_executor, signed)
+
+
+def sign(bundle: Path, **changes: Any) -> Statement:
+    """Sign the statement of a bundle, or another one, as `nojit verify --key` finds it then."""
+    document = json.loads(statement_path(bundle).read_bytes()) | changes
+    place = Path(signed_path(str(bundle)))
+    place.write_bytes(envelope(document, Signer.of("release")))
+    return open_signed(place.read_bytes(), place)
 
 
 def test_nothing_outside_the_checkout_is_built(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -133,6 +143,48 @@ def test_the_statement_must_be_the_bundles(bundle: Path) -> None:
     place.unlink()
     with pytest.raises(PackageError, match="which nojit build writes"):
         again(bundle)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_signed_is_built_again(bundle: Path, there: bool) -> None:
+    signed = sign(bundle)
+    if not there:
+        # as in a wheel
+        statement_path(bundle).unlink()
+    again(bundle, signed)
+    (bundle.parent.parent / "demo.toml").unlink()
+    with pytest.raises(ManifestError):
+        again(bundle, signed)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("manifests", ["another.toml"], "manifests"), ("kernels", ["neg"], "kernels"), ("tuned", False, "tuned")],
+)
+def test_a_statement_that_says_other_than_what_was_signed_is_refused(
+    bundle: Path, field: str, value: object, said: str
+) -> None:
+    signed, place = sign(bundle), statement_path(bundle)
+    statement = json.loads(place.read_bytes())
+    statement["predicate"]["buildDefinition"]["externalParameters"][field] = value
+    # what no recipe is of may differ
+    statement["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"] = 7
+    place.write_text(json.dumps(statement))
+    words = (
+        rf"expected a statement that says what was signed, or none, got one of other {said} - at .*provenance\.json$"
+    )
+    with pytest.raises(PackageError, match=words):
+        again(bundle, signed)
+
+
+def test_what_was_signed_must_say_what_to_build(bundle: Path) -> None:
+    with pytest.raises(
+        PackageError, match=r"expected a statement that nojit build wrote, got .* - at .*intoto\.jsonl$"
+    ):
+        again(bundle, sign(bundle, predicate={}))
+    other = [{"name": bundle.name, "digest": {"nojitIndex": "0" * 64}}]
+    with pytest.raises(PackageError, match=r"got that of 0{12} - at .*intoto\.jsonl$"):
+        again(bundle, sign(bundle, subject=other))
 
 
 def test_manifests_of_another_bundle_are_refused(bundle: Path) -> None:

@@ -38,11 +38,13 @@ def test_what_is_signed_is_trusted(bundle: Path, key: Path) -> None:
     signed = sign_bundle(bundle, read_signer(key))
     trusted = read_only_key(key.with_name("release.pem.pub"))
     with BundleFile(bundle) as file:
-        claim = verify_signed(file, trusted)
+        vouched = verify_signed(file, trusted)
+        claim = vouched.claim
         assert check_signed(str(bundle), file.digest, trusted) == claim
         assert signed.digest == file.digest
     assert (claim.name, claim.build_number, claim.key_id) == ("acme", 5, signed.key_id)
-    assert signed.statement == signed_path(str(bundle))
+    assert signed.statement == signed_path(str(bundle)) == str(vouched.statement.path)
+    assert vouched.statement.document == make_statement(bundle, build_number=5)
 
 
 def test_other_tools_take_the_envelope(bundle: Path, key: Path) -> None:

@@ -180,6 +180,25 @@ def test_build_sign_verify_rebuild(
     assert document("verify", bundle, "--rebuild", "--sources", manifest.parent, "-j", 1, code=3)["bundles"]
 
 
+def test_with_a_key_what_was_signed_is_built_again(
+    run: Run, use_compiler: Callable[..., FakeCompiler], stated: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_compiler()
+    built: list[Any] = []
+    monkeypatch.setattr("nojit.aot.rebuild.rebuild", lambda *given: built.append(given[-1]))
+    assert run("sign", "--key", key, stated).exit_code == 0
+    verify = ("verify", stated, "--rebuild", "--sources", stated.parent, "-j", 1)
+    assert run(*verify).exit_code == 0
+    assert run(*verify, "--key", f"{key}.pub").exit_code == 0
+    plain, signed = built
+    assert plain is None
+    assert (str(signed.path), signed.document) == (signed_path(str(stated)), make_statement(stated, build_number=3))
+    # nothing is built of what another key signed
+    assert run("sign", "--new-key", stated.with_name("other.pem"), stated).exit_code == 0
+    assert run(*verify, "--key", f"{key}.pub").exit_code == 3
+    assert len(built) == 2
+
+
 def test_building_again_changes_no_statement_but_of_another_number(
     run: Run, use_compiler: Callable[..., FakeCompiler], manifest: Path
 ) -> None:
@@ -236,6 +255,11 @@ def other(bundle: Path) -> dict[str, Any]:
     return make_statement(bundle, subject=[{"name": bundle.name, "digest": digest}])
 
 
+def good_but(bundle: Path, **changes: Any) -> bytes:
+    """An envelope of a statement that is the bundle's, some fields aside."""
+    return envelope(make_statement(bundle, **changes), Signer.of("x"))
+
+
 def test_inspect_says_signed_of_this_bundle_alone(
     run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
 ) -> None:
@@ -259,6 +283,8 @@ def test_inspect_says_signed_of_this_bundle_alone(
         (b"", "expected a signed statement, as nojit sign writes it"),
         (good[:-2], "expected a signed statement, as nojit sign writes it"),
         (envelope(other(stated), Signer.of("x")), "got one of 000000000000"),
+        (envelope(b"[" * 100_000, Signer.of("x")), "expected a signed statement, as nojit sign writes it"),
+        (good_but(stated, predicate=1.5), "expected a signed statement, as nojit sign writes it"),
     ):
         place.write_bytes(raw)
         said = document("inspect", stated)["provenance"]
