@@ -64,8 +64,9 @@ def _mul(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 
 
 def _div(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
-    part = builder.apply("div", grad, step.args[1])
-    return part, builder.apply("neg", builder.product(part, place))
+    # grad / y may be infinite where the gradient of y is not, so it is no factor of that
+    part = builder.apply("div", place, step.args[1])
+    return builder.apply("div", grad, step.args[1]), builder.apply("neg", builder.product(grad, part))
 
 
 def _maximum(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
@@ -105,8 +106,10 @@ def _abs(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 
 
 def _relu(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
-    zero = builder.number(0)
-    return (builder.add("where", builder.add("le", step.args[0], zero), zero, grad),)
+    if builder.number_at(grad) == 0:
+        return (grad,)
+    # a step of its own, whose derivative is 0: a where has none
+    return (builder.add("relu_grad", step.args[0], grad),)
 
 
 def _slope(rule: Callable[[Builder, int, int], int]) -> _Rule:

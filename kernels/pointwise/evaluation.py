@@ -32,6 +32,7 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "ne": lambda x, y: x != y,
     "neg": lambda x: -x,
     "relu": torch.relu,
+    "relu_grad": lambda x, grad: torch.ops.aten.threshold_backward(grad, x, 0),
     "rsqrt": torch.rsqrt,
     "sigmoid": torch.sigmoid,
     "silu": functional.silu,

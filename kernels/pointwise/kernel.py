@@ -715,8 +715,7 @@ def reglu_bwd_kernel(
         t2 = parts.relu(in_gate)
         t4 = in_grad * in_up
         result_1 = in_grad * t2
-        t7 = in_gate <= 0
-        result_0 = tl.where(t7, 0, t4)
+        result_0 = tl.where(in_gate <= 0, 0, t4)
         parts.store_tile(grad_gate_ptr, tile, result_0, STREAM)
         parts.store_tile(grad_up_ptr, tile, result_1, STREAM)
 
@@ -765,8 +764,7 @@ def reglu_bwd_rectangles_kernel(
     t2 = parts.relu(in_gate)
     t4 = in_grad * in_up
     result_1 = in_grad * t2
-    t7 = in_gate <= 0
-    result_0 = tl.where(t7, 0, t4)
+    result_0 = tl.where(in_gate <= 0, 0, t4)
     parts.store_rectangle(grad_gate_ptr, grad_gate_s1, grad_gate_s0, grad_gate_sy, grad_gate_sx, place, result_0, KINDS)
     parts.store_rectangle(grad_up_ptr, grad_up_s1, grad_up_s0, grad_up_sy, grad_up_sx, place, result_1, KINDS)
 

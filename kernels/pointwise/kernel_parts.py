@@ -199,7 +199,8 @@ def tanh(x, EXACT: tl.constexpr):
     away = 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
     square = x * x
     near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
-    near = (near * square - 3.33332819422e-1) * square * x + x
+    # of a zero the product is -0, which would take the sign of x: that with 0 is none
+    near = ((near * square - 3.33332819422e-1) * square + 0.0) * x + x
     if x.dtype == tl.float64:
         return away
     else:

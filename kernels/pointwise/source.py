@@ -43,6 +43,7 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "ne": "{} != {}",
     "square": "{0} * {0}",
     "where": "tl.where({}, {}, {})",
+    "relu_grad": "tl.where({} <= 0, 0, {})",
     "div": "parts.divide({}, {}, EXACT)",
     "div number": "parts.divide_number({}, {}, EXACT)",
     "div by number": "parts.divide_by_number({}, {}, EXACT)",

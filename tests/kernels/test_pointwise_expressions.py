@@ -78,6 +78,7 @@ def test_ties_and_edges_are_torchs():
         ("minimum(x, y)", torch.minimum),
         ("abs(x) + 0 * y", lambda x, y: x.abs() + 0 * y),
         ("relu(x) + 0 * y", lambda x, y: x.relu() + 0 * y),
+        ("0 * relu(x) + y", lambda x, y: 0 * x.relu() + y),
         ("clamp(x, 0, 1) + 0 * y", lambda x, y: x.clamp(0, 1) + 0 * y),
     ):
         ours = {"x": x.clone(), "y": torch.zeros(4)}

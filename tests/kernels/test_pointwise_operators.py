@@ -159,6 +159,16 @@ def test_fp32_is_exact_to_few_units(name):
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", ["tanh", "relu", "gelu", "gelu tanh", "silu"])
+def test_a_zero_keeps_its_sign(name, dtype):
+    operator, torchs, _ = OPERATORS[name]
+    x = torch.tensor([-0.0, 0.0], dtype=dtype)
+    assert torch.equal(torch.signbit(operator(x)), torch.signbit(torchs(x)))
+    assert not operator(x).any()
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_gelu_is_exact_to_few_units_in_its_tail_too():
     x = torch.cat([torch.linspace(-6, 9, 4001), torch.logspace(-30, 0, 99), -torch.logspace(-30, 0, 99)])
     # torch's cancels there, in fp64 too
@@ -207,6 +217,17 @@ def test_gradients_of_expanded_gradients_and_of_one_operand_alone():
 
 
 @pytest.mark.usefixtures("interpreted")
+def test_the_gradient_of_a_divisor_is_finite_where_torchs_is():
+    found = []
+    for function in (pointwise.div, torch.div):
+        x, y = torch.tensor([0.0, 1e-30, 1.0]).requires_grad_(), torch.tensor([1e-30, 1e-20, 2.0]).requires_grad_()
+        found.append(torch.autograd.grad(function(x, y), (x, y), torch.tensor([1e20, 1e20, 3.0])))
+    assert found[0][1].isfinite().all()
+    for mine, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", ["gelu", "gelu tanh", "silu", "swiglu", "tanh", "mul"])
 def test_gradients_of_gradients(name):
     operator, torchs, count = OPERATORS[name]
@@ -218,6 +239,18 @@ def test_gradients_of_gradients(name):
         found.append(torch.autograd.grad(sum(value.square().sum() for value in first), leaves))
     for mine, theirs in zip(*found, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["relu", "reglu", "add_relu"])
+def test_what_is_linear_in_pieces_has_a_second_derivative_of_0(name):
+    operator, torchs, count = OPERATORS[name]
+    rest = [torch.full((1,), 2.0)] * (count - 1)
+    for function in (operator, torchs):
+        x = torch.tensor([-3.0, 0.0, 1.0, float("nan")], requires_grad=True)
+        (first,) = torch.autograd.grad(function(function(x, *rest), *rest).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        assert second.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.usefixtures("interpreted")
