@@ -43,12 +43,14 @@ __all__ = [
 
 # one image costs a read, a hash and a decompression of its group: a group this long stays well under a millisecond
 GROUP_RAW_BYTES = 192 * 1024
-# a few images show what look-alikes share: small kernels have shorter groups, for a first launch decompresses a whole one
-_LEAST_GROUP_BYTES = 32 * 1024
+# a few images show what look-alikes share. A first launch decompresses a whole group: small images, of kernels whose launch
+# is worth no more than that, are two or three to a group, and what that costs in length is little beside large ones
 _GROUP_IMAGES = 6
+_SMALL_IMAGE_BYTES = 16 * 1024
+_SMALL_GROUP_IMAGES = 2
 _LEVEL = 22
 # raise it when the same content starts to be laid out differently
-PACKING = 7
+PACKING = 8
 
 
 def packer_version() -> str:
@@ -130,7 +132,9 @@ def pack(content: BundleContent) -> PackedBundle:
 
 def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
     mean_bytes = sum(map(len, images)) // max(len(images), 1)
-    return group_alike(images, min(max(_GROUP_IMAGES * mean_bytes, _LEAST_GROUP_BYTES), GROUP_RAW_BYTES))
+    if mean_bytes <= _SMALL_IMAGE_BYTES:
+        return group_alike(images, max(_SMALL_GROUP_IMAGES * mean_bytes, _SMALL_IMAGE_BYTES))
+    return group_alike(images, min(_GROUP_IMAGES * mean_bytes, GROUP_RAW_BYTES))
 
 
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:

@@ -94,10 +94,13 @@ class TestImages:
     def test_groups_of_small_images_are_short(self, tmp_path):
         images = [noise(seed, 8192) for seed in range(20)]
         with read(bundle_content(content_of("k", images)), tmp_path) as bundle:
-            assert [group.images for group in bundle.groups("k")] == [6, 6, 6, 2]
+            assert [group.images for group in bundle.groups("k")] == [2] * 10
+        larger = [noise(seed, 16 * 1024 + 1) for seed in range(14)]
+        with read(bundle_content(content_of("k", larger)), tmp_path) as bundle:
+            assert [group.images for group in bundle.groups("k")] == [6, 6, 2]
         tiny = [noise(seed, 512) for seed in range(100)]
         with read(bundle_content(content_of("k", tiny)), tmp_path) as bundle:
-            assert [group.images for group in bundle.groups("k")] == [64, 36]
+            assert [group.images for group in bundle.groups("k")] == [32, 32, 32, 4]
 
     def test_an_image_past_the_limit_has_a_group_for_itself(self, tmp_path):
         images = [noise(1, 100), noise(2, GROUP_RAW_BYTES + 1), noise(3, 100)]
