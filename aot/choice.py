@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from nojit.runtime.target import parse_image_arch, spell_cuda
 
-__all__ = ["BundleState", "DeviceChoice", "choose", "driver_for", "refuse"]
+__all__ = ["BundleState", "DeviceChoice", "Raising", "choose", "driver_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class BundleState:
     path: str
     origin: str
     problem: str
-    """Why it cannot be used; the facts below are empty then."""
+    """Why it cannot be used; the facts below are empty then, unless `untrusted`."""
     name: str = ""
     version: str = ""
     id: str = ""
@@ -28,7 +28,7 @@ class BundleState:
     variants: int = 0
     kernels: tuple[str, ...] = ()
     untrusted: bool = False
-    """Whether its problem is that ``NOJIT_TRUST`` refuses it: others are used all the same."""
+    """Whether its problem is that ``NOJIT_TRUST`` refuses it, and so all that would be loaded together with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,16 @@ class DeviceChoice:
     """Names of bundles of which nothing fits, and what to do about it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Raising:
+    """Which bundles and kernels cannot be loaded here, with the reason."""
+
+    bundles: Mapping[str, str] = field(default_factory=dict)
+    """By the path of the bundle."""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    """By the name of the kernel, as operators load it."""
+
+
 def driver_for(cuda: int) -> str:
     """Return the least version of the Linux driver that loads what a CUDA toolkit made (13000 for 13.0).
 
@@ -55,45 +65,52 @@ def driver_for(cuda: int) -> str:
     return {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}.get(cuda // 1000, "")
 
 
-def choose(device: int, capability: int, driver: int, bundles: Sequence[BundleState]) -> DeviceChoice:
+def choose(
+    device: int, capability: int, driver: int, bundles: Sequence[BundleState], raising: Raising | None = None
+) -> DeviceChoice:
     """Say which bundles a device would use, and why not the others. Pure.
 
     As at a launch, each kernel comes from the bundle that fits the device best, and of those for one image arch from the one
-    that was found first.
+    that was found first. Whether that one may be loaded is asked only then: no other one stands in for it.
 
     Args:
         device: its number.
         capability: 90 for 9.0.
         driver: CUDA version of the driver, 13000 for 13.0.
         bundles: what was found, first come first.
+        raising: what of it cannot be loaded; nothing if None.
     """
-    fit = [bundle for bundle in bundles if not (bundle.problem or _wrong_arch(bundle, capability))]
+    raising = raising or Raising()
+    known = [bundle for bundle in bundles if bundle.untrusted or not bundle.problem]
+    fit = [bundle for bundle in known if not _wrong_arch(bundle, capability)]
     winners: dict[str, BundleState] = {}
     for bundle in fit:
         for kernel in bundle.kernels:
             rival = winners.get(kernel)
             if rival is None or _closeness(bundle, capability) < _closeness(rival, capability):
                 winners[kernel] = bundle
-    won = {bundle.path for bundle in winners.values()}
+    won: dict[str, list[str]] = {}
+    for kernel, bundle in winners.items():
+        won.setdefault(bundle.path, []).append(kernel)
     # which image runs is decided before the driver is asked to load it
-    used = tuple(bundle.path for bundle in fit if bundle.path in won and not _old_driver(bundle, driver))
+    chosen = [bundle for bundle in fit if bundle.path in won and not _old_driver(bundle, driver)]
+    refused = {bundle.path: _refusal(bundle, won[bundle.path], raising) for bundle in chosen}
+    used = tuple(path for path, reason in refused.items() if not reason)
     reasons = {
-        bundle.path: _reason(bundle, capability, driver, winners) for bundle in bundles if bundle.path not in used
+        bundle.path: refused.get(bundle.path) or _reason(bundle, capability, driver, winners)
+        for bundle in bundles
+        if bundle.path not in used
     }
-    missing = _missing([bundle for bundle in bundles if not bundle.problem], used, capability, driver)
+    missing = _missing(known, tuple(refused), capability, driver)
     return DeviceChoice(device, capability, used, tuple(reasons.items()), missing)
 
 
-def refuse(choice: DeviceChoice, refused: Mapping[str, str]) -> DeviceChoice:
-    """Take out of what a device would use the bundles that cannot be loaded. Pure.
-
-    Args:
-        choice: what fits the device.
-        refused: the reason, by the path of a bundle.
-    """
-    used = tuple(path for path in choice.used if path not in refused)
-    reasons = tuple((path, refused[path]) for path in choice.used if path in refused)
-    return replace(choice, used=used, rejected=reasons + choice.rejected)
+def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> str:
+    """Say why a bundle that fits cannot be loaded, or none of the kernels that would come from it; empty if all is well."""
+    known = bundle.problem or raising.bundles.get(bundle.path, "")
+    if known or not all(kernel in raising.kernels for kernel in kernels):
+        return known
+    return raising.kernels[kernels[0]]
 
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:

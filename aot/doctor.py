@@ -7,19 +7,19 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
-from nojit.runtime.discover import Found
+from nojit.runtime.discover import Found, named, names
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, told, worded
 from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.jit import policy_of
-from nojit.runtime.loader import load
+from nojit.runtime.loader import Bundle, load
 from nojit.runtime.trust import accept_of
 from nojit.runtime.tuning_source import read_overrides
 from nojit.runtime.twins import with_twins
@@ -27,16 +27,23 @@ from nojit.runtime.twins import with_twins
 __all__ = [
     "CacheState",
     "DriverState",
+    "Failure",
     "TuningState",
     "examine_bundle",
     "examine_cache",
     "examine_loads",
+    "examine_names",
+    "examine_operators",
     "examine_settings",
     "examine_tuning",
     "probe_driver",
     "trust_policy",
     "versions",
 ]
+
+
+# of how many kernels a message names
+_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,22 @@ class TuningState:
     """Each tuned table in words: kernel, device and file."""
     problems: tuple[str, ...]
     """Why it, or a bundle together with it, cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A way in which programs here come by kernels, and that raises."""
+
+    way: str
+    """What raises, in words."""
+    error: Exception
+    bundles: tuple[str, ...] = ()
+    """Paths of those that a name stands for."""
+    kernels: tuple[str, ...] = ()
+    """Of operators."""
+
+    def __str__(self) -> str:
+        return f"{self.way}: {told(self.error)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +153,13 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
 
     Args:
         found: the bundle.
-        accept: refuses what a process here would not load.
+        accept: refuses what a process here would not load. What a bundle is called, and which kernels it holds, is read of all.
     """
     path = str(found.path)
     try:
-        with BundleFile(found.path, accept) as bundle:
+        with BundleFile(found.path) as bundle:
             index = bundle.index
-            return BundleState(
+            state = BundleState(
                 path=path,
                 origin=found.origin,
                 problem="",
@@ -149,8 +172,13 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 variants=sum(entry.variants for entry in index.kernels),
                 kernels=bundle.kernels,
             )
+        if accept is not None:
+            BundleFile(found.path, accept).close()
+    except BundleTrustError as error:
+        return replace(state, problem=str(error), untrusted=True)
     except (BundleError, OSError) as error:
-        return BundleState(path, found.origin, worded(error), untrusted=isinstance(error, BundleTrustError))
+        return BundleState(path, found.origin, worded(error))
+    return state
 
 
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -185,6 +213,46 @@ def examine_loads(bundles: Sequence[BundleState]) -> dict[str, Exception]:
         except (NojitError, OSError) as error:
             refused[bundle.path] = error
     return refused
+
+
+def examine_names(environment: Mapping[str, str]) -> tuple[Failure, ...]:
+    """Load each name that bundles here have, as `nojit.runtime.load` does, and say which raise."""
+    return tuple(_failing_names(environment))
+
+
+def _failing_names(environment: Mapping[str, str]) -> Iterator[Failure]:
+    for name in names(environment):
+        paths: tuple[str, ...] = ()
+        try:
+            paths = tuple([str(found.path) for found in named(name, environment)])
+            Bundle(paths, first_wins=True).close()
+        except (NojitError, OSError) as error:
+            yield Failure(f"runtime.load({name!r}) raises", error, bundles=paths)
+
+
+def examine_operators(bundles: Sequence[BundleState]) -> tuple[Failure, ...]:
+    """Load each kernel as operators do, from the first bundle for each image arch that holds it, and say which raise.
+
+    Args:
+        bundles: what was found, first come first.
+    """
+    holders: dict[str, dict[str, str]] = {}
+    for bundle in bundles:
+        for kernel in bundle.kernels:
+            holders.setdefault(kernel, {}).setdefault(bundle.image_arch, bundle.path)
+    kernels: dict[tuple[str, ...], list[str]] = {}
+    for kernel, paths in holders.items():
+        kernels.setdefault(tuple(paths.values()), []).append(kernel)
+    return tuple(failure for paths, alike in kernels.items() for failure in _failing_operators(paths, alike))
+
+
+def _failing_operators(paths: Sequence[str], kernels: Sequence[str]) -> Iterator[Failure]:
+    try:
+        Bundle(paths).close()
+    except (NojitError, OSError) as error:
+        more = f" and {len(kernels) - _TOLD} more" if len(kernels) > _TOLD else ""
+        way = f"operators raise that launch {', '.join(kernels[:_TOLD])}{more}"
+        yield Failure(way, error, kernels=tuple(kernels))
 
 
 def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:

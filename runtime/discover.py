@@ -15,7 +15,7 @@ from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
 
-__all__ = ["VARIABLE", "Found", "bundles", "find", "named", "survey"]
+__all__ = ["VARIABLE", "Found", "bundles", "find", "named", "names", "survey"]
 
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
@@ -42,7 +42,8 @@ def bundles() -> list[Path]:
     """List the bundle files of this process, first come first, each once.
 
     Raises:
-        BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles.
+        BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles, or a place cannot be
+            read.
     """
     return [found.path for found in find(os.environ)]
 
@@ -55,7 +56,7 @@ def find(environment: Mapping[str, str], checkout: Path | None = None) -> list[F
         checkout: the folder that holds ``artifacts/``; by default the one that this module runs from, if any.
 
     Raises:
-        BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles.
+        BundleError: as `bundles`.
     """
     return _each_once([found for place in _places(environment, checkout) for found in place.look()])
 
@@ -70,6 +71,30 @@ def survey(environment: Mapping[str, str], checkout: Path | None = None) -> tupl
         except BundleError as error:
             problems.append(error)
     return _each_once(files), problems
+
+
+def names(environment: Mapping[str, str], checkout: Path | None = None) -> list[str]:
+    """List what can be looked for by `named`, each once however it is spelled.
+
+    Places and bundles with something wrong about them are passed over; arguments are as for `find`.
+    """
+    known: dict[str, str] = {}
+    for place in _places(environment, checkout):
+        for name in place.names or _own_names(place):
+            known.setdefault(normalized(name), name)
+    return list(known.values())
+
+
+def _own_names(place: _Place) -> Iterator[str]:
+    try:
+        files = place.look()
+    except BundleError:
+        return
+    for found in files:
+        try:
+            yield _own_name(found.path)
+        except (BundleError, OSError):
+            continue
 
 
 def named(name: str, environment: Mapping[str, str], checkout: Path | None = None) -> list[Found]:
@@ -170,15 +195,19 @@ def _in_wheel(provider: Provider) -> list[Found]:
     origin = f"wheel {provider.distribution}"
     # beside the entry point, as a wheel is installed, or wherever an editable install has it
     beside = Path(provider.place, *provider.package.split("."))
-    folder = beside if beside.is_dir() else _package_folder(provider.package)
-    where = f"{origin}, package {provider.package}"
+    where, what = f"{origin}, package {provider.package}", "expected the package that holds the bundles"
+    try:
+        folder = beside if beside.is_dir() else _package_folder(provider.package)
+    except OSError as error:
+        raise BundleError(what, got=worded(error), where=where) from None
     if folder is None:
-        raise BundleError("expected the package that holds the bundles", got="none", where=where)
+        raise BundleError(what, got="none", where=where)
     return [Found(file, origin) for file in _expect_bundles(folder, where)]
 
 
 def _in_checkout(root: Path) -> list[Found]:
-    return [Found(file, "checkout") for file in _bundles_of(root / "artifacts")]
+    folder = root / "artifacts"
+    return [Found(file, "checkout") for file in _bundles_of(folder, str(folder))]
 
 
 def _package_folder(package: str) -> Path | None:
@@ -200,13 +229,16 @@ def _own_checkout() -> Path | None:
 
 
 def _expect_bundles(folder: Path, where: str) -> list[Path]:
-    files = _bundles_of(folder)
+    files = _bundles_of(folder, where)
     if not files:
         raise BundleError(f"expected *{SUFFIX} files", got="none", where=where)
     return files
 
 
-def _bundles_of(folder: Path) -> list[Path]:
-    # a pattern takes a folder that cannot be read for one without files
-    files = folder.iterdir() if folder.is_dir() else ()
-    return sorted(file for file in files if file.name.endswith(SUFFIX) and file.is_file())
+def _bundles_of(folder: Path, where: str) -> list[Path]:
+    try:
+        # a pattern takes a folder that cannot be read for one without files
+        files = folder.iterdir() if folder.is_dir() else ()
+        return sorted(file for file in files if file.name.endswith(SUFFIX) and file.is_file())
+    except OSError as error:
+        raise BundleError("expected a folder of bundle files", got=worded(error), where=where) from None

@@ -10,12 +10,12 @@ from typing import Any
 import click
 from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
-from nojit.aot.choice import BundleState, DeviceChoice, choose, refuse
+from nojit.aot.choice import BundleState, DeviceChoice, Raising, choose
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
-from nojit.aot.doctor import CacheState, DriverState, TuningState
+from nojit.aot.doctor import CacheState, DriverState, Failure, TuningState
 from nojit.runtime import discover
-from nojit.runtime.errors import TuningError
+from nojit.runtime.errors import TuningError, told
 from nojit.runtime.tuning_source import VARIABLE
 
 __all__ = ["command"]
@@ -26,11 +26,11 @@ __all__ = ["command"]
 def command(out: Output) -> int:
     """Show versions, driver, devices, the bundles that are found, which of them each device would use, and with what tuning.
 
-    Exits 1 if something here makes operators raise when they load their kernels: a place that the environment names and that
-    is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a program loads by its path or by
-    another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0 without a GPU: there is nothing
-    to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed with the reason, and used for
-    nothing.
+    Exits 1 if something here makes operators raise when they load their kernels, or a load by the name of a bundle: a place
+    that the environment names and that is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a
+    program loads by its path or by another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0
+    without a GPU: there is nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed
+    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators.
     """
     driver = doctor.probe_driver()
     found, errors = discover.survey(os.environ)
@@ -41,17 +41,21 @@ def command(out: Output) -> int:
     refused = doctor.examine_loads(bundles)
     tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
     blocking = _blocking(problems, bundles, settings, tuning)
+    failures = [*doctor.examine_names(os.environ), *doctor.examine_operators(bundles)]
+    raising = _raising(bundles, refused, failures, blocking)
     choices = [
-        refuse(choose(number, capability, driver.version or 0, bundles), _reasons(bundles, refused, blocking))
+        choose(number, capability, driver.version or 0, bundles, raising)
         for number, capability in enumerate(driver.devices)
     ]
+    # what a bundle raises by its path it raises in any company
+    more = [str(failure) for failure in failures if told(failure.error) not in map(told, refused.values())]
     cache = doctor.examine_cache(default_cache_folder())
     document = {
         "versions": doctor.versions(),
         "driver": asdict(driver),
         "discovery_problem": problems[0] if problems else "",
         "discovery_problems": problems,
-        "problems": blocking or [f"{path}: {error}" for path, error in refused.items()],
+        "problems": blocking or [*(f"{path}: {told(error)}" for path, error in refused.items()), *more],
         "bundles": [asdict(bundle) for bundle in bundles],
         "devices": [asdict(choice) for choice in choices],
         "tuning": asdict(tuning),
@@ -65,7 +69,9 @@ def command(out: Output) -> int:
     _show_tuning(out, tuning)
     for path, error in refused.items():
         if not blocking and not isinstance(error, TuningError):
-            out.warn(f"{path}: {error}")
+            out.warn(f"{path}: {told(error)}")
+    for failure in () if blocking else more:
+        out.warn(failure)
     for choice in choices:
         _show_device(out, choice, loads=not document["problems"])
     if document["problems"]:
@@ -83,13 +89,18 @@ def _blocking(
     return [*places, *damaged, *settings, *unread]
 
 
-def _reasons(
-    bundles: Sequence[BundleState], refused: Mapping[str, Exception], blocking: Sequence[str]
-) -> dict[str, str]:
-    """Say by its path why a bundle that fits cannot be loaded."""
+def _raising(
+    bundles: Sequence[BundleState],
+    refused: Mapping[str, Exception],
+    failures: Sequence[Failure],
+    blocking: Sequence[str],
+) -> Raising:
+    """Say what cannot be loaded, and why."""
     if blocking:
-        return {bundle.path: f"nothing is loaded here: {blocking[0]}" for bundle in bundles}
-    return {path: str(error) for path, error in refused.items()}
+        return Raising({bundle.path: f"nothing is loaded here: {blocking[0]}" for bundle in bundles})
+    named = {path: str(failure) for failure in failures for path in failure.bundles}
+    kernels = {kernel: str(failure) for failure in failures for kernel in failure.kernels}
+    return Raising(named | {path: told(error) for path, error in refused.items()}, kernels)
 
 
 def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, cache: CacheState) -> None:
@@ -115,8 +126,8 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
             bundle.name or "-",
             bundle.version or "-",
             bundle.image_arch or "-",
-            f"{bundle.variants:,}" if not bundle.problem else "-",
-            f"{driver_version(bundle.min_driver)}+" if not bundle.problem else "-",
+            f"{bundle.variants:,}" if bundle.name else "-",
+            f"{driver_version(bundle.min_driver)}+" if bundle.name else "-",
             f"{bundle.driver}+" if bundle.driver else "-",
             bundle.origin,
             bundle.path,

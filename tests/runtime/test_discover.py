@@ -95,6 +95,27 @@ def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, monkeypatch: 
         _found(str(tmp_path), tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("call", "origin"), [("iterdir", "wheel demo"), ("is_dir", "wheel demo"), ("iterdir", "checkout")]
+)
+def test_a_wheel_and_a_checkout_that_cannot_be_looked_at_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, origin: str
+) -> None:
+    _touch(tmp_path / ("package" if origin != "checkout" else "artifacts"), "b.nojit")
+    if origin != "checkout":
+        monkeypatch.setattr(discover, "providers", lambda: [Provider("demo", "package", "demo", str(tmp_path))])
+
+    def refuse(path: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(Path, call, refuse)
+    where = str(tmp_path / "artifacts") if origin == "checkout" else "wheel demo, package package"
+    with pytest.raises(BundleError, match=f"got Permission denied - at {where}$"):
+        discover.find({}, tmp_path)
+    _, problems = discover.survey({}, tmp_path)
+    assert len(problems) == 1 + (call == "is_dir")
+
+
 def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _touch(tmp_path / "lazy_package", "w.nojit")
     (tmp_path / "lazy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -164,6 +185,17 @@ def test_a_thin_wheel_alone_says_what_brings_bundles(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"its extras sm90, all bring .* pip install 'acme-kernels\[all\]'"):
         discover.named("acme-kernels", {}, tmp_path)
+
+
+def test_names_are_those_that_find_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _bundle(tmp_path / "named", "Acme_Kernels")
+    _bundle(tmp_path / "artifacts", "acme-kernels")
+    _bundle(tmp_path / "artifacts", "other", "o.nojit")
+    (tmp_path / "artifacts" / "broken.nojit").write_bytes(b"no bundle")
+    provider = Provider("acme-kernels", "acme_kernels_sm90", "acme-kernels-sm90", str(tmp_path))
+    monkeypatch.setattr(discover, "providers", lambda: [provider])
+    places = os.pathsep.join([str(tmp_path / "missing"), str(tmp_path / "named")])
+    assert discover.names({"NOJIT_BUNDLES": places}, tmp_path) == ["Acme_Kernels", "acme-kernels-sm90", "other"]
 
 
 def test_a_missing_place_is_named_whatever_is_looked_for(tmp_path: Path) -> None:

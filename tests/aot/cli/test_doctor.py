@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.choice import BundleState, choose
+from nojit.aot.choice import BundleState, Raising, choose
 from nojit.aot.doctor import DriverState, examine_bundle, examine_cache, probe_driver
+from nojit.kernels import library
 from nojit.runtime.discover import Found
-from nojit.runtime.errors import BundleFormatError, DriverError
+from nojit.runtime.errors import BundleFormatError, BundleTrustError, DriverError
 from nojit.runtime.format import TargetInfo
+from nojit.runtime.installed import Provider
 from nojit.runtime.loader import Bundle, load
 from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run
-from tests.support.bundles import kernel, make_bundle
+from tests.support.bundles import Parts, kernel, make_bundle, target
 from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 
 Document = Callable[..., dict[str, Any]]
@@ -99,22 +105,135 @@ def test_damaged_bundle_is_named(machine: Callable[..., None], run: Run, tmp_pat
         load("test")
 
 
-def test_bundles_that_are_not_signed_are_used_for_nothing(
-    machine: Callable[..., None], document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def guarded(machine: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Path]]:
+    """Make bundles for a process that loads only what is signed; each is where it is, its name, arch and kernels, ``!`` if unsigned."""
+    signer = Signer.of("release")
+
+    def arrange(*bundles: str) -> list[Path]:
+        machine(90)
+        paths = []
+        for words in bundles:
+            file, name, image_arch, *kernels = words.removesuffix("!").split()
+            on = target(image_arch)
+            path = tmp_path / "guarded" / f"{file}.nojit"
+            path.parent.mkdir(exist_ok=True)
+            make_bundle(path, *(kernel(one, {"n": "i32"}, on=on) for one in kernels), on=on, name=name)
+            if not words.endswith("!"):
+                Path(signed_path(str(path))).write_bytes(envelope(make_statement(path), signer))
+            paths.append(path)
+        monkeypatch.setenv("NOJIT_BUNDLES", os.pathsep.join(map(str, paths)))
+        monkeypatch.setenv("NOJIT_TRUST", "signed")
+        monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(trusted_keys(tmp_path / "trusted.toml", signer)))
+        return paths
+
+    return arrange
+
+
+UNSIGNED = "expected a signed statement beside the bundle"
+
+
+@pytest.mark.parametrize(
+    ("bundles", "used", "raising"),
+    [
+        # one that comes first, and one that nothing is taken of: all that a name stands for is opened
+        (["0 acme sm_90a k!", "1 acme sm_90a k"], [], {"acme", "k"}),
+        (["0 acme sm_90a k", "1 Acme sm_90a k!"], [], {"acme"}),
+        # of another arch, and one that fits less well
+        (["0 acme sm_80 k!", "1 acme sm_90a k"], [], {"acme", "k"}),
+        (["0 acme sm_90a k", "1 acme sm_90 k!"], [], {"acme", "k"}),
+        # operators take kernels whatever the bundles are called
+        (["0 other sm_90a k!", "1 acme sm_90a k"], [], {"other", "k"}),
+        (["0 acme sm_90a k", "1 other sm_90a k!"], [0], {"other"}),
+        (["0 other sm_80 k!", "1 acme sm_90a k m"], [1], {"other", "k"}),
+        (["0 other sm_80 k!", "1 acme sm_90a k"], [], {"other", "k"}),
+        (["0 other sm_90a k!", "1 acme sm_90a k m"], [1], {"other", "k"}),
+        # others that have nothing to do with it
+        (["0 other sm_90a m!", "1 acme sm_90a k"], [1], {"other", "m"}),
+        (["0 acme sm_90a k", "1 acme sm_80 k m"], [0], set()),
+        (["0 acme sm_90a k!"], [], {"acme", "k"}),
+    ],
+)
+def test_what_is_not_signed_takes_along_what_it_is_loaded_with(
+    guarded: Callable[..., list[Path]], run: Run, bundles: list[str], used: list[int], raising: set[str]
 ) -> None:
-    machine(90, archs=("sm_90", "sm_90a"))
-    signer, signed = Signer.of("release"), tmp_path / "sm_90.nojit"
-    Path(signed_path(str(signed))).write_bytes(envelope(make_statement(signed), signer))
-    monkeypatch.setenv("NOJIT_TRUST", "signed")
-    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(trusted_keys(tmp_path / "trusted.toml", signer)))
-    written = document("doctor")
-    assert written["devices"][0]["used"] == [str(signed)]
-    problems = {bundle["path"]: bundle["problem"] for bundle in written["bundles"]}
-    assert problems[str(signed)] == ""
-    assert "expected a signed statement beside the bundle" in problems[str(tmp_path / "sm_90a.nojit")]
+    paths = [str(path) for path in guarded(*bundles)]
+    unsigned = {path for path, words in zip(paths, bundles, strict=True) if words.endswith("!")}
+    shown = run("doctor", "--json")
+    written = json.loads(shown.stdout)
+    assert shown.exit_code == (1 if raising else 0)
+    assert written["devices"][0]["used"] == [paths[number] for number in used]
+    assert {bundle["path"] for bundle in written["bundles"] if UNSIGNED in bundle["problem"]} == unsigned
+    reasons = dict(written["devices"][0]["rejected"])
+    assert all(UNSIGNED in reasons[path] for path in unsigned)
+    assert reasons.keys() == {*paths} - {*written["devices"][0]["used"]}
+    # it is what loading does
+    names = [{"name": bundle["name"], "kernels": bundle["kernels"]} for bundle in written["bundles"]]
+    for name in {bundle["name"].lower() for bundle in names}:
+        with pytest.raises(BundleTrustError) if name in raising else contextlib.nullcontext():
+            load(name)
+    for one in {one for bundle in names for one in bundle["kernels"]}:
+        with pytest.raises(BundleTrustError) if one in raising else contextlib.nullcontext():
+            library._from_bundles(one)
+    said = written["problems"]
+    assert {word for problem in said for word in re.findall(r"load\('(\w+)'\) raises|that launch (\w+):", problem)} == {
+        (name, "") if name in {"acme", "other"} else ("", name) for name in raising
+    }
+    shown = run("doctor")
+    assert all(problem in shown.stderr for problem in said)
+    assert ("would use" in shown.stdout) == bool(used)
+    assert ("no bundle can be loaded" in shown.stderr) == (not used)
+
+
+def test_a_wheel_goes_by_two_names(
+    guarded: Callable[..., list[Path]], document: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = guarded("0 acme sm_90a k!")
+    second = first.parent / "acme_sm90" / "b.nojit"
+    second.parent.mkdir()
+    make_bundle(second, kernel("m", {"n": "i32"}, on=target("sm_90a")), on=target("sm_90a"), name="own")
+    Path(signed_path(str(second))).write_bytes(envelope(make_statement(second), Signer.of("release")))
+    provider = Provider("acme", "acme_sm90", "acme-sm90", str(first.parent))
+    monkeypatch.setattr("nojit.runtime.discover.providers", lambda: [provider])
+    written = document("doctor", code=1)
+    # `acme` stands for both, and `acme-sm90` for what the wheel holds alone
+    assert [problem.partition(":")[0] for problem in written["problems"]] == [
+        "runtime.load('acme') raises",
+        "operators raise that launch k",
+    ]
+    assert dict(written["devices"][0]["rejected"])[str(second)].startswith("runtime.load('acme') raises: ")
+    load("acme-sm90").close()
+    with pytest.raises(BundleTrustError):
+        load("acme")
+
+
+def test_many_kernels_are_not_all_named(guarded: Callable[..., list[Path]], document: Document) -> None:
+    guarded("0 acme sm_90a a b c d e f g!")
+    assert "operators raise that launch a, b, c, d, e and 2 more: " in document("doctor", code=1)["problems"][1]
+
+
+def test_a_policy_that_cannot_be_told_refuses_all(
+    guarded: Callable[..., list[Path]], document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded("0 acme sm_90a k", "1 acme sm_80 k!")
     monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(tmp_path / "none.toml"))
     written = document("doctor", code=1)
     assert all("expected a TOML file of trusted keys" in bundle["problem"] for bundle in written["bundles"])
+    (problem,) = written["problems"]
+    assert problem.startswith("expected a TOML file of trusted keys, got No such file")
+
+
+def test_a_damaged_bundle_that_is_not_signed_is_damaged(guarded: Callable[..., list[Path]], document: Document) -> None:
+    _, other = guarded("0 acme sm_90a k", "1 other sm_90a m!")
+    parts = Parts.of(kernel("m", {"n": "i32"}, on=target("sm_90a")), on=target("sm_90a"), name="other")
+    # its hash is right, so that a process which asks for a signature first says that
+    other.write_bytes(replace(parts, index=replace(parts.index, name="no name")).seal())
+    written = document("doctor", code=1)
+    assert written["devices"][0]["used"] == []
+    assert written["problems"] == [f"{other}: {written['bundles'][1]['problem']}"]
+    for ask in (lambda: load("acme"), lambda: library._from_bundles("k")):
+        with pytest.raises(BundleFormatError):
+            ask()
 
 
 def test_missing_place_is_named(
@@ -233,6 +352,24 @@ def test_what_is_missing_says_what_to_do() -> None:
     late = choose(0, 90, 12080, [state("sm_90a", min_driver=13000)])
     assert late.used == ()
     assert late.missing == (("demo", "needs a driver for CUDA 13.0 (580.65.06 or later); this one is for 12.8"),)
+
+
+def test_what_cannot_be_loaded_is_used_for_nothing_and_nothing_stands_in() -> None:
+    bundles = [
+        state("sm_90a", "a", problem="unsigned", untrusted=True),
+        state("sm_90a", "b"),
+        state("sm_90a", "c", name="more", kernels=("k", "m")),
+        state("sm_90a", "d", name="most", kernels=("n",)),
+        state("sm_80", "e", problem="unsigned", untrusted=True),
+    ]
+    choice = choose(0, 90, 13000, bundles, Raising({"d": "by name"}, {"k": "operators"}))
+    assert choice.used == ("c",)
+    assert choice.rejected == (("a", "unsigned"), ("b", "a comes first"), ("d", "by name"), ("e", "unsigned"))
+    # what to build or to install is another question
+    assert choice.missing == ()
+    choice = choose(0, 90, 13000, bundles, Raising({}, {"k": "operators", "m": "operators"}))
+    assert choice.used == ("d",)
+    assert ("c", "operators") in choice.rejected
 
 
 def test_a_launch_chooses_as_doctor_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
