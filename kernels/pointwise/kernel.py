@@ -824,6 +824,64 @@ def sub_fwd_rectangles_kernel(
 
 
 @triton.jit
+def add_scaled_fwd_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    n,
+    alpha_value,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``input + alpha * other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_other = parts.load_tile(other_ptr, tile, STREAM)
+        t3 = alpha_value * in_other
+        result_0 = in_input + t3
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def add_scaled_fwd_rectangles_kernel(
+    input_ptr,
+    other_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    other_s1,
+    other_s0,
+    other_sy,
+    other_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    alpha_value,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``input + alpha * other``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
+    t3 = alpha_value * in_other
+    result_0 = in_input + t3
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
 def mul_fwd_kernel(
     input_ptr,
     other_ptr,

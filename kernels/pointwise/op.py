@@ -12,8 +12,8 @@ import math
 from pathlib import Path
 from typing import Final
 
-from nojit.kernels.arguments import refuse_value
-from nojit.kernels.pointwise.operator import load_operators
+from nojit.kernels.arguments import check_number, check_tensors, refuse_type, refuse_value
+from nojit.kernels.pointwise.operator import Operator, load_operators
 from torch import Tensor
 
 __all__ = [
@@ -25,6 +25,7 @@ _OPERATORS: Final = load_operators(Path(__file__).with_name("operators.toml"))
 
 _VECTOR_ADD: Final = _OPERATORS["vector_add"]
 _SUB: Final = _OPERATORS["sub"]
+_ADD_SCALED: Final = _OPERATORS["add_scaled"]
 _MUL: Final = _OPERATORS["mul"]
 _DIV: Final = _OPERATORS["div"]
 _RELU: Final = _OPERATORS["relu"]
@@ -44,18 +45,46 @@ _ADDCMUL: Final = _OPERATORS["addcmul"]
 _LERP: Final = _OPERATORS["lerp"]
 
 
-def vector_add(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Add two tensors."""
-    return _VECTOR_ADD.call((input, other), out=out)
+def vector_add(
+    input: Tensor,  # noqa: A002 - torch's name
+    other: Tensor,
+    *,
+    alpha: float = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``input + alpha * other``."""
+    if type(alpha) is int and alpha == 1:
+        return _VECTOR_ADD.call((input, other), out=out)
+    return _scaled(_VECTOR_ADD, input, other, alpha, 1, out)
 
 
 add = vector_add
 """The name that torch has for it."""
 
 
-def sub(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Subtract `other`."""
-    return _SUB.call((input, other), out=out)
+def sub(
+    input: Tensor,  # noqa: A002 - torch's name
+    other: Tensor,
+    *,
+    alpha: float = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``input - alpha * other``."""
+    if type(alpha) is int and alpha == 1:
+        return _SUB.call((input, other), out=out)
+    return _scaled(_SUB, input, other, alpha, -1, out)
+
+
+def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, sign: int, out: Tensor | None) -> Tensor:
+    """Add `sign` times `alpha` times the right operand; `plain` does so for an alpha of 1."""
+    if isinstance(alpha, bool):
+        refuse_type("alpha", "a number that is no bool, as no result is", alpha)
+    factor = check_number("alpha", alpha)
+    check_tensors(input=left, other=right)
+    # results of ints alone would be ints: refused as without alpha
+    if factor == 1 or not (left.is_floating_point() or right.is_floating_point()):
+        return plain.call((left, right), out=out)
+    return _ADD_SCALED.call((left, right), scalars=(sign * factor,), out=out)
 
 
 def mul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name

@@ -9,13 +9,15 @@ from pathlib import Path
 import torch
 from nojit.kernels.pointwise import op
 from nojit.kernels.pointwise.evaluation import evaluate
-from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
+from nojit.kernels.pointwise.operator import load_operators
+from nojit.kernels.pointwise.spec import OperatorSpec
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
 
-SPECS = read_specs(Path(__file__).resolve().parents[2] / "kernels/pointwise/operators.toml").operators
-SCALARS = {"min": -0.5, "max": 1.0, "value": 0.3}
+# those of arguments that operators of other names serve, too
+OPERATORS = load_operators(Path(__file__).resolve().parents[2] / "kernels/pointwise/operators.toml")
+SCALARS = {"min": -0.5, "max": 1.0, "value": 0.3, "alpha": -0.7, "weight": 0.3}
 
 Make = Callable[[torch.dtype, int], Tensor]
 # the last chunk starts at an aligned address
@@ -35,7 +37,7 @@ KINDS: dict[str, Make] = {
 
 
 def generated_calls() -> Iterator[Call]:
-    for spec, dtype in itertools.product(SPECS, DTYPES):
+    for spec, dtype in itertools.product([operator.spec for operator in OPERATORS.values()], DTYPES):
         ways = {name: [make] * len(spec.inputs) for name, make in LAYOUTS.items()}
         ways |= {kinds: [KINDS[letter] for letter in kinds] for kinds in spec.kinds}
         for word, (name, makes) in itertools.product(spec.words or ("",), ways.items()):
@@ -70,7 +72,7 @@ def _call(spec: OperatorSpec, word: str, dtype: torch.dtype, name: str, makes: l
     named = {each: SCALARS[each] for each in spec.scalars} | ({spec.choice: word} if word else {})
 
     def ours(*operands: Tensor) -> Tensor:
-        return getattr(op, spec.name)(*operands, **named)
+        return OPERATORS[spec.name](*operands, **named)
 
     def torchs(*operands: Tensor) -> Tensor:
         (result,) = evaluate(spec.programs[word], dict(zip(spec.inputs, operands, strict=True)) | named)

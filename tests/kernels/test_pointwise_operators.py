@@ -33,6 +33,8 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] = {
     "add": (pointwise.add, torch.add, 2),
     "sub": (pointwise.sub, torch.sub, 2),
+    "add alpha": (partial(pointwise.add, alpha=-0.7), partial(torch.add, alpha=-0.7), 2),
+    "sub alpha": (partial(pointwise.sub, alpha=3), partial(torch.sub, alpha=3), 2),
     "mul": (pointwise.mul, torch.mul, 2),
     "div": (pointwise.div, torch.div, 2),
     "relu": (pointwise.relu, torch.relu, 1),
@@ -146,6 +148,37 @@ def test_ints_become_floats_where_results_are():
     torch.testing.assert_close(pointwise.div(x, x + 10), x / (x + 10))
 
 
+@pytest.mark.parametrize(("operator", "torchs"), [(pointwise.add, torch.add), (pointwise.sub, torch.sub)])
+def test_alpha_is_torchs(interpreted, operator, torchs):
+    launched = []
+    x, whole = torch.randn(3, 5), torch.arange(5)
+    with library.override(lambda name: launched.append(name) or interpreted(name)):
+        for alpha in (1, 1.0, 2, -0.5, 0, float("inf")):
+            for operands in ((x, x + 1), (x, whole), (whole, x)):
+                result = operator(*operands, alpha=alpha)
+                torch.testing.assert_close(result, torchs(*operands, alpha=alpha), equal_nan=True)
+                assert operator(*operands, alpha=alpha, out=result.clone()).equal(result) or alpha == float("inf")
+            assert any(name.startswith("add_scaled") for name in launched) == (alpha != 1)
+    assert {"add_scaled", "add_scaled_rectangles"} < set(launched)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("operator", [pointwise.add, pointwise.sub])
+def test_what_alpha_is_refused(operator):
+    x, whole = torch.randn(3, 5), torch.arange(5)
+    for call, error, message in (
+        (lambda: operator(whole, whole, alpha=2), ArgumentError, "input: expected torch.float16 .*, got torch.int64"),
+        (lambda: operator(whole, whole, alpha=0.5), ArgumentError, "input: expected torch.float16 .*, got torch.int64"),
+        (lambda: operator(x, x, alpha=True), ArgumentError, "alpha: expected a number that is no bool"),
+        (lambda: operator(x, x, alpha=torch.tensor(2.0)), ArgumentError, "alpha: expected a number, got Tensor"),
+        (lambda: operator(x, x, alpha=1e39), ValueError, "alpha: expected a number that fp32 holds, got 1e"),
+        (lambda: operator(x, x, out=x[0], alpha=2), ValueError, "out: expected shape"),
+        (lambda: operator(3, x, alpha=2), ArgumentError, "input: expected a tensor, got int"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh"])
 def test_fp32_is_exact_to_few_units(name):
@@ -192,7 +225,8 @@ def test_nan_stays(name):
     "layout", ["contiguous", "rows", "columns", "one element", "chunks", "alternating", "five dims", "both ways"]
 )
 @pytest.mark.parametrize(
-    "name", ["add", "div", "gelu", "gelu tanh", "silu", "swiglu", "geglu", "reglu", "clamp", "addcmul", "lerp"]
+    "name",
+    ["add", "sub alpha", "div", "gelu", "gelu tanh", "silu", "swiglu", "geglu", "reglu", "clamp", "addcmul", "lerp"],
 )
 def test_gradients(name, layout, dtype):
     operator, torchs, count = OPERATORS[name]

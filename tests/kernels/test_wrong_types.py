@@ -115,7 +115,9 @@ GLOBAL = {"global_block_indices": ("ints", [0]), "global_block_end_indices": ("i
 WINDOW = {"num_sliding_window_blocks": ("int", 3)}
 
 CASES = {
-    "vector_add": case(vector_add, input=("tensor", V), other=("tensor", V), out=("tensor?", V.clone())),
+    "vector_add": case(
+        vector_add, input=("tensor", V), other=("tensor", V), alpha=("number", 0.5), out=("tensor?", V.clone())
+    ),
     "gelu": case(gelu, input=("tensor", V), approximate=("word", "tanh")),
     "silu": case(silu, input=("tensor", V)),
     "swiglu": case(swiglu, gate=("tensor", V), up=("tensor", V)),
