@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
-from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, did_you_mean
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.events import emit
 from nojit.runtime.expr import parse
 from nojit.runtime.facts import Facts, call_facts, stand_in
@@ -300,9 +300,10 @@ class Kernel(_core.Dispatcher):
             return UNKNOWN
 
     def _refuse_keyword(self, name: str) -> None:
+        from nojit.runtime.refusals import unexpected  # noqa: PLC0415 - most calls are right
+
         known = [param.name for param in self._params] + [*self._options, "stream"]
-        what = f"unexpected argument {name!r}{did_you_mean(name, known)}"
-        raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
+        raise ArgumentError(unexpected(name, known), where=f"kernel {self.name}", argument=name)
 
     def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
         source, row = plan.payload

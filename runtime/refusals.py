@@ -9,7 +9,22 @@ from nojit.runtime.errors import ArgumentError, did_you_mean
 from nojit.runtime.table import KernelTable
 from nojit.runtime.type_names import leaves
 
-__all__ = ["check_kinds", "check_names", "check_untyped"]
+__all__ = ["TRITON_OPTIONS", "check_kinds", "check_names", "check_untyped", "unexpected"]
+
+TRITON_OPTIONS = frozenset({
+    "clc", "debug", "default_dot_input_precision", "enable_fp_fusion", "enable_reflect_ftz", "extern_libs",
+    "launch_cooperative_grid", "launch_pdl", "maxnreg", "min_shared_mem", "num_ctas", "num_stages", "num_warps",
+    "ptx_options", "ptx_version", "sanitize_overflow", "sched4reg",
+})  # fmt: skip
+"""What calls may pass to Triton's JIT beside arguments, and manifests may set."""
+
+
+def unexpected(name: str, known: Sequence[str]) -> str:
+    """Say that a kernel takes nothing by a name: the nearest that it takes, or why an option of Triton is not among these."""
+    near = did_you_mean(name, known)
+    if not near and name in TRITON_OPTIONS:
+        near = ", an option that its manifest does not set for it to be chosen by"
+    return f"unexpected argument {name!r}{near}"
 
 
 def check_names(table: KernelTable, facts: CallFacts) -> None:
@@ -29,8 +44,7 @@ def check_names(table: KernelTable, facts: CallFacts) -> None:
             if name in derived:
                 raise ArgumentError(f"{name} follows from the call; leave it out", where=where, argument=name)
             if name not in known:
-                near = did_you_mean(name, [*runtime, *constexprs, *options])
-                raise ArgumentError(f"unexpected argument {name!r}{near}", where=where, argument=name)
+                raise ArgumentError(unexpected(name, [*runtime, *constexprs, *options]), where=where, argument=name)
     for name in runtime:
         if name not in facts.arguments:
             raise ArgumentError(f"missing argument {name!r}", where=where, argument=name)

@@ -264,7 +264,9 @@ def test_options_that_the_manifest_names_may_be_passed(kernels, tensor, fakecuda
     assert fakecuda.last_launch().cooperative
     with pytest.raises(runtime.NoMatchingVariantError, match="launch_pdl"):
         kernels("pdl", 90)[5,](x, x, 5000, launch_pdl=False)
-    with pytest.raises(runtime.ArgumentError, match="unexpected argument 'launch_pdl'"):
+    with pytest.raises(
+        runtime.ArgumentError, match="unexpected argument 'launch_pdl', an option that its manifest does not"
+    ):
         kernels("cooperative", 90)[4,](ints, ints, launch_pdl=False)
 
 

@@ -3,6 +3,11 @@ from __future__ import annotations
 import pytest
 from nojit.aot.options import FIXED, OPTIONS, TUNABLE, option_value
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.refusals import TRITON_OPTIONS
+
+
+def test_the_runtime_knows_the_options_of_manifests():
+    assert set(OPTIONS) == TRITON_OPTIONS
 
 
 @pytest.mark.parametrize("name", OPTIONS)
