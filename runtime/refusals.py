@@ -19,7 +19,7 @@ TRITON_OPTIONS = frozenset({
 """What calls may pass to Triton's JIT beside arguments, and manifests may set."""
 
 
-def unexpected(name: str, known: Sequence[str]) -> str:
+def unexpected(name: str, known: list[str]) -> str:
     """Say that a kernel takes nothing by a name: the nearest that it takes, or why an option of Triton is not among these."""
     near = did_you_mean(name, known)
     if not near and name in TRITON_OPTIONS:
