@@ -29,8 +29,8 @@ from nojit.kernels.flex.masks import tables_of
 from nojit.kernels.flex.mods import BOUNDED, TILTED
 from nojit.kernels.maps import Described
 
+from tests.kernels.attention_stub import BoxOfFour, Tiles, others, read
 from tests.kernels.gluon_stub import Pointer, load
-from tests.kernels.test_flex_attention_sm90 import BoxOfFour, Tiles, others, read
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 NAMES = ["flash_attention_bwd_sm90_prepare", "flex_attention_bwd_sm90", "flash_attention_bwd_sm90_finish"]
