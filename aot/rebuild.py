@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -87,13 +88,8 @@ def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
 
 
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
-    manifests = [sources / name for name in recipe.manifests]
-    # whoever wrote the statement must not choose what code is imported
-    for manifest in manifests:
-        if not manifest.resolve().is_relative_to(sources.resolve()):
-            raise PackageError("expected manifests of the checkout", got=str(manifest), where=str(sources))
     plans = make_plans(
-        manifests,
+        [_inside(sources, name) for name in recipe.manifests],
         [recipe.arch],
         recipe.profile,
         compiler,
@@ -108,6 +104,19 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         names = ", ".join(plan.bundle.name for plan in plans)
         raise PackageError(f"expected manifests of bundle {recipe.name}", got=names or "none", where=str(sources))
     return named[0]
+
+
+def _inside(sources: Path, name: str) -> Path:
+    """Return a file of the checkout: whoever wrote the statement must not choose what other code is imported."""
+    path = sources / name
+    try:
+        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(sources))
+    except ValueError:
+        # no file has such a name
+        inside = False
+    if not inside:
+        raise PackageError("expected manifests of the checkout", got=str(path), where=str(sources))
+    return path
 
 
 def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: Recipe, sources: Path) -> None:
@@ -134,7 +143,11 @@ def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
     changed = []
     for name, sha256 in recipe.files.items():
         path = sources / name
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        try:
+            same = path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+        except (OSError, ValueError):
+            same = False
+        if not same:
             changed.append(name)
     changed += [name for name, digest in recipe.kernel_sources.items() if digests.get(name) != digest]
     return changed + [name for name in digests if name not in recipe.kernel_sources]

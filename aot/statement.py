@@ -204,14 +204,14 @@ def _recipe(document: Any) -> Recipe:
     (subject,) = document["subject"]
     definition = document["predicate"]["buildDefinition"]
     asked = definition["externalParameters"]
-    digests = [(each["name"], each.get("digest", {})) for each in definition["resolvedDependencies"]]
+    digests = [(_text(each["name"]), each.get("digest", {})) for each in definition["resolvedDependencies"]]
     return Recipe(
         name=_text(asked["bundle"]["name"]),
         digest=_text(subject["digest"][INDEX_DIGEST]),
         arch=_text(asked["arch"]),
-        manifests=tuple(map(_text, asked["manifests"])),
+        manifests=_texts(asked["manifests"]),
         profile=_text(asked["profile"]),
-        kernels=tuple(map(_text, asked["kernels"])),
+        kernels=_texts(asked["kernels"]),
         tuning=asked["tuning"] is True,
         tuned=asked["tuned"] is True,
         keep_going=asked["keepGoing"] is True,
@@ -238,6 +238,13 @@ def _facts(document: Any, digest: str) -> ProvenanceFacts:
         finished=_text(run["metadata"]["finishedOn"]),
         signed=False,
     )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    # a string would do for its characters
+    if not isinstance(value, list):
+        raise TypeError(f"a list for {value!r}")
+    return tuple(map(_text, value))
 
 
 def _text(value: object) -> str:

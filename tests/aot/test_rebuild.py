@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -64,11 +65,46 @@ def sign(bundle: Path, **changes: Any) -> Statement:
 def test_nothing_outside_the_checkout_is_built(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     place, manifest = statement_path(bundle), tmp_path_factory.mktemp("elsewhere") / "evil.toml"
     statement = json.loads(place.read_text())
-    for name in (str(manifest), f"../{manifest.parent.name}/{manifest.name}"):
+    (bundle.parent.parent / "link-evil.toml").symlink_to(manifest)
+    for name in (str(manifest), f"../{manifest.parent.name}/{manifest.name}", "link-evil.toml", "\0evil.toml"):
         statement["predicate"]["buildDefinition"]["externalParameters"]["manifests"] = [name]
         place.write_text(json.dumps(statement))
         with pytest.raises(PackageError, match=r"expected manifests of the checkout, got .*evil\.toml"):
             again(bundle)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (("externalParameters", "manifests"), "demo.toml"),
+        (("externalParameters", "manifests", 0), 5),
+        (("externalParameters", "kernels"), "neg"),
+        (("resolvedDependencies", 0, "name"), 5),
+        (("resolvedDependencies", 1, "name"), None),
+    ],
+)
+def test_a_statement_of_another_shape_is_refused(bundle: Path, at: tuple[Any, ...], value: object) -> None:
+    place = statement_path(bundle)
+    statement = json.loads(place.read_text())
+    inside = statement["predicate"]["buildDefinition"]
+    for field in at[:-1]:
+        inside = inside[field]
+    inside[at[-1]] = value
+    place.write_text(json.dumps(statement))
+    with pytest.raises(PackageError, match=f"expected a statement that nojit build wrote, got .* - at {place}$"):
+        again(bundle)
+
+
+@pytest.mark.parametrize("name", ["\0", "n" * 300, "pipe"])
+def test_a_file_that_none_can_be_is_another(bundle: Path, name: str) -> None:
+    place, manifest = statement_path(bundle), bundle.parent.parent / "demo.toml"
+    os.mkfifo(manifest.with_name("pipe"))
+    statement = json.loads(place.read_text())
+    statement["predicate"]["buildDefinition"]["resolvedDependencies"].append({"name": name, "digest": {"sha256": ""}})
+    place.write_text(json.dumps(statement))
+    manifest.write_text(manifest.read_text().replace("BLOCK = 256", "BLOCK = 512"))
+    with pytest.raises(BundleIntegrityError, match=rf"got others: demo\.toml, {name}"):
+        again(bundle)
 
 
 def test_a_bundle_comes_out_again(bundle: Path) -> None:
