@@ -288,5 +288,15 @@ def examine_cache(folder: Path) -> CacheState:
         problem = "no permission to read and write it"
     if problem:
         return CacheState(str(folder), exists=True, entries=0, size_bytes=0, problem=problem)
-    sizes = [entry.stat().st_size for entry in folder.glob("??/*") if len(entry.name) == 62]
+    sizes = list(_entry_sizes(folder))
     return CacheState(str(folder), exists=True, entries=len(sizes), size_bytes=sum(sizes), problem="")
+
+
+def _entry_sizes(folder: Path) -> Iterator[int]:
+    for entry in folder.glob("??/*"):
+        if len(entry.name) == 62:
+            try:
+                yield entry.stat().st_size
+            except OSError:
+                # a build may have taken it away meanwhile; what leads nowhere is none
+                continue

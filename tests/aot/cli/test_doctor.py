@@ -431,6 +431,7 @@ def test_cache_is_looked_at_and_not_made(tmp_path: Path) -> None:
     (folder / "ab").mkdir(parents=True)
     (folder / "ab" / ("c" * 62)).write_bytes(bytes(10))
     (folder / "ab" / ".temporary").write_bytes(bytes(10))
+    (folder / "ab" / ("d" * 62)).symlink_to("none")
     seen = examine_cache(folder)
     assert (seen.entries, seen.size_bytes, seen.problem) == (1, 10, "")
     (tmp_path / "link").symlink_to(folder)
