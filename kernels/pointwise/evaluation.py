@@ -21,6 +21,7 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "eq": lambda x, y: x == y,
     "erf": torch.erf,
     "exp": torch.exp,
+    "floor_divide": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "ge": lambda x, y: x >= y,
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
@@ -28,6 +29,8 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "le": lambda x, y: x <= y,
     "log": torch.log,
     "lt": lambda x, y: x < y,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
     "mul": lambda x, y: x * y,
     "ne": lambda x, y: x != y,
     "neg": lambda x: -x,
@@ -41,6 +44,7 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "square": torch.square,
     "sub": lambda x, y: x - y,
     "tanh": torch.tanh,
+    "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
 }
 
 
@@ -70,10 +74,9 @@ def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float]
         return step.value
     if step.op == "where":
         return torch.where(*args)
-    if step.op in {"maximum", "minimum"}:
+    if step.op in {"floor_divide", "maximum", "minimum", "trunc_divide"}:
         # torch's take no numbers
-        pair = [arg if isinstance(arg, Tensor) else torch.as_tensor(arg, device=like.device) for arg in args]
-        return getattr(torch, step.op)(*pair)
+        args = [arg if isinstance(arg, Tensor) else torch.as_tensor(arg, device=like.device) for arg in args]
     return _OPERATIONS[step.op](*args)
 
 

@@ -941,17 +941,23 @@ def div_fwd_kernel(
     other_ptr,
     out_ptr,
     n,
+    ROUNDING_MODE: tl.constexpr,
     BLOCK: tl.constexpr,
     TILES: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """Write ``input / other``."""
+    """Write ``input / other`` or ``trunc_divide(input, other)`` or ``floor_divide(input, other)``."""
     EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
     for number in tl.static_range(TILES):
         tile = parts.place_tile(number, n, BLOCK, TILES)
         in_input = parts.load_tile(input_ptr, tile, STREAM)
         in_other = parts.load_tile(other_ptr, tile, STREAM)
-        result_0 = parts.divide(in_input, in_other, EXACT)
+        if ROUNDING_MODE == "none":
+            result_0 = parts.divide(in_input, in_other, EXACT)
+        elif ROUNDING_MODE == "trunc":
+            result_0 = parts.trunc_divide(in_input, in_other)
+        elif ROUNDING_MODE == "floor":
+            result_0 = parts.floor_divide(in_input, in_other)
         parts.store_tile(out_ptr, tile, result_0, STREAM)
 
 
@@ -976,16 +982,22 @@ def div_fwd_rectangles_kernel(
     out_s0,
     out_sy,
     out_sx,
+    ROUNDING_MODE: tl.constexpr,
     KINDS: tl.constexpr,
     BY: tl.constexpr,
     BX: tl.constexpr,
 ):
-    """Write ``input / other``."""
+    """Write ``input / other`` or ``trunc_divide(input, other)`` or ``floor_divide(input, other)``."""
     EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
     in_other = parts.load_rectangle(other_ptr, other_s1, other_s0, other_sy, other_sx, place, KINDS, 1)
-    result_0 = parts.divide(in_input, in_other, EXACT)
+    if ROUNDING_MODE == "none":
+        result_0 = parts.divide(in_input, in_other, EXACT)
+    elif ROUNDING_MODE == "trunc":
+        result_0 = parts.trunc_divide(in_input, in_other)
+    elif ROUNDING_MODE == "floor":
+        result_0 = parts.floor_divide(in_input, in_other)
     parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
 
 

@@ -137,6 +137,29 @@ def divide_by_number(x, NUMBER: tl.constexpr, EXACT: tl.constexpr):
 
 
 @triton.jit
+def trunc_divide(x, y):
+    """Return ``x / y`` rounded towards 0; divided exactly whatever results are, as a fast 6 / 3 may be less than 2."""
+    left, right = tl.broadcast(x, y)
+    quotient = divide(left, right, left.dtype == tl.float32)
+    return tl.where(quotient < 0, tl.ceil(quotient), tl.floor(quotient))
+
+
+@triton.jit
+def floor_divide(x, y):
+    """Return ``x / y`` rounded down as a whole, as Python does; of an infinite x NaN, as torch's.
+
+    A quotient that was rounded up to a whole number is one too large: what is left of x has another sign than y then, which an
+    fma gets right, as it rounds once.
+    """
+    left, right = tl.broadcast(x, y)
+    whole = tl.floor(divide(left, right, left.dtype == tl.float32))
+    # 0 times an infinite y is nothing to take off
+    rest = tl.where(whole == 0, left, tl.fma(-whole, right, left))
+    whole = tl.where((rest < 0) & (right > 0) | (rest > 0) & (right < 0), whole - 1, whole)
+    return tl.where((tl.abs(left) == float("inf")) & (right != 0), float("nan"), whole)
+
+
+@triton.jit
 def times_sigmoid(x, by, EXACT: tl.constexpr):
     """Return ``x / (1 + exp(-by))``, which is x times the logistic function of `by`.
 

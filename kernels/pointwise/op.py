@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import Final
 
-from nojit.kernels.arguments import check_number, check_tensors, refuse_type, refuse_value
+from nojit.kernels.arguments import check_choice, check_number, check_tensors, refuse_type, refuse_value
 from nojit.kernels.pointwise.operator import Operator, load_operators
 from torch import Tensor
 
@@ -55,7 +55,7 @@ def vector_add(
     """Return ``input + alpha * other``."""
     if type(alpha) is int and alpha == 1:
         return _VECTOR_ADD.call((input, other), out=out)
-    return _scaled(_VECTOR_ADD, input, other, alpha, 1, out)
+    return _scaled(_VECTOR_ADD, input, other, alpha, sign=1, out=out)
 
 
 add = vector_add
@@ -72,10 +72,10 @@ def sub(
     """Return ``input - alpha * other``."""
     if type(alpha) is int and alpha == 1:
         return _SUB.call((input, other), out=out)
-    return _scaled(_SUB, input, other, alpha, -1, out)
+    return _scaled(_SUB, input, other, alpha, sign=-1, out=out)
 
 
-def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, sign: int, out: Tensor | None) -> Tensor:
+def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, *, sign: int, out: Tensor | None) -> Tensor:
     """Add `sign` times `alpha` times the right operand; `plain` does so for an alpha of 1."""
     if isinstance(alpha, bool):
         refuse_type("alpha", "a number that is no bool, as no result is", alpha)
@@ -92,9 +92,25 @@ def mul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  
     return _MUL.call((input, other), out=out)
 
 
-def div(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Divide by `other`; of ints the result is a float."""
-    return _DIV.call((input, other), out=out)
+def div(
+    input: Tensor,  # noqa: A002 - torch's name
+    other: Tensor,
+    *,
+    rounding_mode: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Divide by `other`; of ints the result is a float.
+
+    `rounding_mode` rounds quotients to whole numbers: ``"trunc"`` towards 0, ``"floor"`` down as Python's ``//``. Neither takes
+    ints alone, of which results would be ints.
+    """
+    if rounding_mode is None:
+        return _DIV.call((input, other), "none", out=out)
+    check_choice("rounding_mode", rounding_mode, ("trunc", "floor"))
+    check_tensors(input=input, other=other)
+    if not (input.is_floating_point() or other.is_floating_point()):
+        refuse_type("input", "floats, as results are floats", input.dtype)
+    return _DIV.call((input, other), rounding_mode, out=out)
 
 
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name

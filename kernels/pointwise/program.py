@@ -37,6 +37,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "cos": Function(1, of_numbers=math.cos),
     "erf": Function(1, of_numbers=math.erf),
     "exp": Function(1, of_numbers=math.exp),
+    "floor_divide": Function(2, of_numbers=lambda x, y: float(x // y)),
     "gelu": Function(1),
     "gelu_tanh": Function(1),
     "log": Function(1, of_numbers=math.log),
@@ -50,6 +51,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "sqrt": Function(1, of_numbers=math.sqrt),
     "square": Function(1, floats=False, of_numbers=lambda x: x * x),
     "tanh": Function(1, of_numbers=math.tanh),
+    "trunc_divide": Function(2, of_numbers=lambda x, y: float(math.trunc(x / y))),
     "where": Function(3, floats=False),
 }
 """By name; ``where`` takes a comparison first, and ``clamp`` is read as two of it."""

@@ -30,6 +30,7 @@ import triton
 import triton.language as tl
 from nojit.kernels.pointwise import kernel_parts as parts
 '''
+_ROUNDED: Final = ("floor_divide", "trunc_divide")
 _OPERATIONS: Final[Mapping[str, str]] = {
     "add": "{} + {}",
     "sub": "{} - {}",
@@ -49,6 +50,9 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "div by number": "parts.divide_by_number({}, {}, EXACT)",
     **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "log", "rsqrt", "sin")},
     **{name: f"parts.{name}({{}}, EXACT)" for name in ("exp", "gelu_tanh", "sigmoid", "silu", "sqrt", "tanh")},
+    **{name: f"parts.{name}({{}}, {{}})" for name in _ROUNDED},
+    **{f"{name} number": f"parts.{name}(tl.full({{1}}.shape, {{0}}, {{1}}.dtype), {{1}})" for name in _ROUNDED},
+    **{f"{name} by number": f"parts.{name}({{0}}, tl.full({{0}}.shape, {{1}}, {{0}}.dtype))" for name in _ROUNDED},
     **{name: f"parts.{name}({{}})" for name in ("gelu", "relu")},
     **{name: f"parts.{name}({{}}, {{}})" for name in ("maximum", "minimum")},
 }
@@ -194,10 +198,10 @@ def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
 
 def _operation(step: Step, program: Program) -> str:
     """Tell divisions apart by where a number stands: what rounds right takes tensors only."""
-    if step.op != "div":
+    if step.op not in {"div", *_ROUNDED}:
         return step.op
     above, below = (program.steps[arg].op == "number" for arg in step.args)
-    return "div number" if above else "div by number" if below else "div"
+    return f"{step.op} number" if above else f"{step.op} by number" if below else step.op
 
 
 def _leaf(step: Step, *, floats: bool) -> str:

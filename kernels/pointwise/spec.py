@@ -125,8 +125,8 @@ def specify(
         slopes = {"": parse_gradients([derivative[each] for each in inputs], inputs, scalars)}
     else:
         slopes = {word: gradients(program) for word, program in programs.items()}
-    if len({(slope.inputs, slope.scalars) for slope in slopes.values()}) > 1:
-        raise ValueError(f"expected all choices of {name} to have gradients over the same inputs")
+    if gradient and len({(slope.inputs, slope.scalars) for slope in slopes.values()}) > 1:
+        raise ValueError(f"expected all choices of {name} to have gradients over the same inputs, for one kernel")
     return OperatorSpec(
         name, tuple(inputs), tuple(scalars), choice, programs, texts, slopes, tuple(dtypes), gradient,
         tuple(kinds), tuple(index), core, core_tiles, tuned,

@@ -37,6 +37,8 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] =
     "sub alpha": (partial(pointwise.sub, alpha=3), partial(torch.sub, alpha=3), 2),
     "mul": (pointwise.mul, torch.mul, 2),
     "div": (pointwise.div, torch.div, 2),
+    "div trunc": (partial(pointwise.div, rounding_mode="trunc"), partial(torch.div, rounding_mode="trunc"), 2),
+    "div floor": (partial(pointwise.div, rounding_mode="floor"), partial(torch.div, rounding_mode="floor"), 2),
     "relu": (pointwise.relu, torch.relu, 1),
     "gelu": (pointwise.gelu, F.gelu, 1),
     "gelu tanh": (partial(pointwise.gelu, approximate="tanh"), partial(F.gelu, approximate="tanh"), 1),
@@ -177,6 +179,51 @@ def test_what_alpha_is_refused(operator):
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+def assert_identical(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(torch.signbit(found)[~found.isnan()], torch.signbit(expected)[~expected.isnan()])
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("how", ["trunc", "floor"])
+def test_quotients_are_rounded_as_torchs(how):
+    edges = [0.0, 1.0, 3.0, float("inf"), 1e-40, 1e30, 0.1, 0.3, 2.5, 1e-45, 3.4e38]
+    values = torch.tensor([float("nan"), *edges, *(-edge for edge in edges)])
+    x, y = values[:, None], values[None]
+    assert_identical(pointwise.div(x, y, rounding_mode=how), torch.div(x, y, rounding_mode=how))
+    # just below a whole number, to which the quotient is rounded
+    divisor = torch.rand(4096) + 0.5
+    below = torch.nextafter(torch.arange(1.0, 4097) * divisor, torch.zeros(()))
+    for one in (below, -below):
+        assert_identical(pointwise.div(one, divisor, rounding_mode=how), torch.div(one, divisor, rounding_mode=how))
+    for dtype in (torch.float16, torch.bfloat16):
+        x, y = (torch.randn(4096) * 100).to(dtype), torch.randn(4096).to(dtype)
+        exact = torch.div(x.double(), y.double(), rounding_mode=how).to(dtype)
+        assert_identical(pointwise.div(x, y, rounding_mode=how), exact)
+    whole, two = torch.arange(-5, 6), torch.tensor(2.0)
+    assert_identical(pointwise.div(whole, two, rounding_mode=how), torch.div(whole, two, rounding_mode=how))
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("how", ["trunc", "floor"])
+def test_rounded_quotients_have_gradients_of_0(how):
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(4, requires_grad=True)
+    gradients = torch.autograd.grad(pointwise.div(x, y, rounding_mode=how).sum(), (x, y))
+    assert [gradient.shape for gradient in gradients] == [x.shape, y.shape]
+    assert not any(gradient.any() for gradient in gradients)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_how_quotients_are_not_rounded():
+    x, whole = torch.ones(3), torch.arange(3)
+    with pytest.raises(ValueError, match="rounding_mode: expected 'trunc' or 'floor', got 'none'"):
+        pointwise.div(x, x, rounding_mode="none")
+    with pytest.raises(ValueError, match="rounding_mode: expected 'trunc' or 'floor', got 3"):
+        pointwise.div(x, x, rounding_mode=3)
+    with pytest.raises(ArgumentError, match=r"input: expected floats, as results are floats, got torch\.int64"):
+        pointwise.div(whole, whole, rounding_mode="floor")
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -413,6 +460,17 @@ def test_random_expressions(workshop, text, arrangement, dtype):
     for mine, theirs in zip(got, expected, strict=True):
         scale = max(1.0, largest) * (1 + float(theirs.abs().max())) * max(1, result.numel() // mine.numel())
         torch.testing.assert_close(mine.double(), theirs, rtol=4 * epsilon, atol=max(16 * epsilon, 1e-5) * scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_rounded_quotients_of_and_by_numbers(workshop, dtype):
+    text = "floor_divide(x, 0.3) * trunc_divide(5, y) + floor_divide(2, y) - trunc_divide(x, 0.7)"
+    operator = workshop.make(("x", "y"), text, 'dtypes = ["bf16", "fp32", "fp64"]')
+    x, y = (torch.randn(7, 20) * 4).to(dtype), (torch.randn(20) * 4).to(dtype)
+    with library.override(workshop.interpreter):
+        result = operator(x, y)
+    (exact,) = evaluate(operator.spec.programs[""], {"x": x.double(), "y": y.double()})
+    torch.testing.assert_close(result, exact.to(dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
