@@ -88,7 +88,7 @@ class Kernel(_core.Dispatcher):
         *,
         batch_invariant: bool = False,
     ) -> None:
-        table = sources[0].table(name)
+        table = _at_hand(sources).table(name)
         self._sources = tuple(sources)
         self._overrides = dict(overrides or {})
         self._batch_invariant = batch_invariant
@@ -371,6 +371,14 @@ class Kernel(_core.Dispatcher):
     def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
         count = len(self._params) + len(self._options)
         return make_plan(source, table, row, device, arguments=count, interner=self._interner)
+
+
+def _at_hand(sources: Sequence[Source]) -> Source:
+    """Return the source that a first launch will most likely read, so that it reads no other: all have the same params."""
+    if len(sources) == 1 or not (capability := _core.running_capability()):
+        return sources[0]
+    fitting = [source for source in sources if source.image_arch.runs_on(capability)]
+    return min(fitting, key=lambda source: source.image_arch.closeness(capability), default=sources[0])
 
 
 def _option_names(table: KernelTable) -> tuple[str, ...]:

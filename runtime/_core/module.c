@@ -82,6 +82,19 @@ static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number
     return PyLong_FromLong(10 * major + minor);
 }
 
+/* Says nothing of what fails: whoever asks goes on without. */
+static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    CUcontext current = NULL;
+    CUdevice device;
+    int major, minor;
+    bool known = nj_driver_find() && nj_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL &&
+                 nj_cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+                 nj_cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) == CUDA_SUCCESS &&
+                 nj_cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) == CUDA_SUCCESS;
+    return PyLong_FromLong(known ? 10 * major + minor : 0);
+}
+
 static PyObject *current_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int device = nj_current_device();
@@ -158,6 +171,8 @@ static PyMethodDef functions[] = {
     {"driver_version", driver_version, METH_NOARGS, PyDoc_STR("The CUDA version of the driver: 13000 for 13.0.")},
     {"device_count", device_count, METH_NOARGS, PyDoc_STR("How many devices the driver sees.")},
     {"device_capability", device_capability, METH_O, PyDoc_STR("The compute capability of a device: 90 for 9.0.")},
+    {"running_capability", running_capability, METH_NOARGS,
+     PyDoc_STR("The compute capability of the device of this thread's context, 0 without one. Starts nothing.")},
     {"device_facts", device_facts, METH_O,
      PyDoc_STR("The name of a device, how many multiprocessors and how many bytes of memory it has.")},
     {"current_device", current_device, METH_NOARGS,

@@ -286,6 +286,28 @@ def test_the_stream_is_the_frameworks_unless_given(
         assert fakecuda.last_launch().stream == expected
 
 
+@pytest.mark.parametrize(
+    ("device", "read"),
+    [(None, ["sm_80", "sm_90a"]), (0, ["sm_80"]), (1, ["sm_90a"]), (2, ["sm_80", "sm_90a"])],
+    ids=str,
+)
+def test_a_first_launch_where_a_device_runs_reads_no_other_bundle(
+    tmp_path: Path, fakecuda: FakeCuda, tensor: Any, device: int | None, read: list[str]
+) -> None:
+    for arch in ("sm_80", "sm_90a"):
+        make_bundle(tmp_path / f"{arch}.nojit", kernel("add", {"x": "*fp16"}, on=target(arch)), on=target(arch))
+    fakecuda.set_devices(86, 90, 120)
+    bundle = loader.load(tmp_path)
+    if device is not None:
+        fakecuda.make_current(device)
+    before = fakecuda.calls("cuInit")
+    add = bundle.kernel("add")
+    assert fakecuda.calls("cuInit") == before
+    add[(1,)](tensor(0x1000, device=0 if device == 0 else 1))
+    # a device that nothing fits says nothing: the first of the bundles is read
+    assert [file.index.target.image_arch for file in bundle.files if file._parts] == read
+
+
 def test_the_nearest_bundle_serves_a_device(tmp_path: Path, fakecuda: FakeCuda, tensor: Any) -> None:
     for arch in ("sm_80", "sm_90a", "sm_100f"):
         make_bundle(tmp_path / f"{arch}.nojit", kernel("add", {"x": "*fp16"}, on=target(arch)), on=target(arch))
