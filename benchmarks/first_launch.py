@@ -33,7 +33,10 @@ done()
 
 _FAKE = """
 import ctypes, importlib.util, os
-ctypes.CDLL(os.environ["NOJIT_LIBCUDA"]).cuInit(0)
+driver, context = ctypes.CDLL(os.environ["NOJIT_LIBCUDA"]), ctypes.c_void_p()
+driver.cuInit(0)
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+driver.cuCtxSetCurrent(context)
 spec = importlib.util.spec_from_file_location("faketorch", os.environ["FAKETORCH"])
 faketorch = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(faketorch)
