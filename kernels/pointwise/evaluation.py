@@ -7,14 +7,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 import torch
-from nojit.kernels.pointwise.program import Program, Step
+from nojit.kernels.pointwise.program import FUNCTIONS, Program, Step
 from torch import Tensor
 from torch.nn import functional
 
 __all__ = ["chosen", "evaluate", "wide"]
 
 _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "abs": torch.abs,
+    "abs": abs,
     "add": lambda x, y: x + y,
     "cos": torch.cos,
     "div": lambda x, y: x / y,
@@ -46,6 +46,8 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "tanh": torch.tanh,
     "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
 }
+_TENSORS_ONLY: Final = FUNCTIONS.keys() - {"abs", "where"}
+"""Operations of torch that take no numbers."""
 
 
 def wide(value: Tensor) -> Tensor:
@@ -73,9 +75,9 @@ def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float]
     if step.op == "number":
         return step.value
     if step.op == "where":
-        return torch.where(*args)
-    if step.op in {"floor_divide", "maximum", "minimum", "trunc_divide"}:
-        # torch's take no numbers
+        # of numbers alone a comparison is a bool
+        return torch.where(*args) if isinstance(args[0], Tensor) else args[1 if args[0] else 2]
+    if step.op in _TENSORS_ONLY or (step.op == "div" and not any(isinstance(arg, Tensor) for arg in args)):
         args = [arg if isinstance(arg, Tensor) else torch.as_tensor(arg, device=like.device) for arg in args]
     return _OPERATIONS[step.op](*args)
 

@@ -1388,6 +1388,78 @@ def lerp_fwd_rectangles_kernel(
 
 
 @triton.jit
+def lerp_number_fwd_kernel(
+    input_ptr,
+    end_ptr,
+    out_ptr,
+    n,
+    weight_value,
+    BLOCK: tl.constexpr,
+    TILES: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    """Write ``where(abs(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    for number in tl.static_range(TILES):
+        tile = parts.place_tile(number, n, BLOCK, TILES)
+        in_input = parts.load_tile(input_ptr, tile, STREAM)
+        in_end = parts.load_tile(end_ptr, tile, STREAM)
+        t1 = tl.abs(weight_value)
+        t3 = t1 < 0.5
+        t6 = in_end - in_input
+        t7 = weight_value * t6
+        t8 = in_input + t7
+        t10 = 1.0 - weight_value
+        t11 = t6 * t10
+        t12 = in_end - t11
+        result_0 = tl.where(t3, t8, t12)
+        parts.store_tile(out_ptr, tile, result_0, STREAM)
+
+
+@triton.jit
+def lerp_number_fwd_rectangles_kernel(
+    input_ptr,
+    end_ptr,
+    out_ptr,
+    nx,
+    ny,
+    n0,
+    n1,
+    input_s1,
+    input_s0,
+    input_sy,
+    input_sx,
+    end_s1,
+    end_s0,
+    end_sy,
+    end_sx,
+    out_s1,
+    out_s0,
+    out_sy,
+    out_sx,
+    weight_value,
+    KINDS: tl.constexpr,
+    BY: tl.constexpr,
+    BX: tl.constexpr,
+):
+    """Write ``where(abs(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))``."""
+    EXACT: tl.constexpr = out_ptr.dtype.element_ty == tl.float32
+    place = parts.place_rectangle(nx, ny, n0, BY, BX)
+    in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
+    in_end = parts.load_rectangle(end_ptr, end_s1, end_s0, end_sy, end_sx, place, KINDS, 1)
+    t1 = tl.abs(weight_value)
+    t3 = t1 < 0.5
+    t6 = in_end - in_input
+    t7 = weight_value * t6
+    t8 = in_input + t7
+    t10 = 1.0 - weight_value
+    t11 = t6 * t10
+    t12 = in_end - t11
+    result_0 = tl.where(t3, t8, t12)
+    parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
+
+
+@triton.jit
 def add_relu_fwd_kernel(
     input_ptr,
     residual_ptr,

@@ -43,6 +43,7 @@ _ADD_GELU: Final = _OPERATORS["add_gelu"]
 _CLAMP: Final = _OPERATORS["clamp"]
 _ADDCMUL: Final = _OPERATORS["addcmul"]
 _LERP: Final = _OPERATORS["lerp"]
+_LERP_NUMBER: Final = _OPERATORS["lerp_number"]
 
 
 def vector_add(
@@ -202,6 +203,14 @@ def addcmul(
     return _ADDCMUL.call((input, tensor1, tensor2), scalars=(value,), out=out)
 
 
-def lerp(input: Tensor, end: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Go from `input` to `end` by the share `weight`, a tensor."""
-    return _LERP.call((input, end, weight), out=out)
+def lerp(
+    input: Tensor,  # noqa: A002 - torch's name
+    end: Tensor,
+    weight: Tensor | float,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Go from `input` to `end` by the share `weight`."""
+    if isinstance(weight, Tensor):
+        return _LERP.call((input, end, weight), out=out)
+    return _LERP_NUMBER.call((input, end), scalars=(weight,), out=out)

@@ -89,6 +89,28 @@ def test_ties_and_edges_are_torchs():
             torch.testing.assert_close(torch.as_tensor(mine).float().expand(4), other)
 
 
+@pytest.mark.parametrize("scalar", [0.5, -2.0, 0.0])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "silu(s) * x",
+        "x / (1 / s)",
+        "maximum(s, 0.1) * x * x",
+        "where(abs(s) < 1, x * x, 1) + x",
+        "where(s < x, exp(s) * x, trunc_divide(s, 0.3) * x)",
+    ],
+)
+def test_what_is_made_of_numbers_alone_is_computed_by_torch_too(text, scalar):
+    program = parse(text, ("x",), ("s",))
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    (expected,) = evaluate(program, {"x": x, "s": torch.tensor(scalar, dtype=torch.float64)})
+    slope = torch.autograd.grad(expected.sum(), x)[0]
+    operands = {"x": x.detach(), "s": scalar}
+    torch.testing.assert_close(evaluate(program, operands)[0], expected.detach())
+    (found,) = evaluate(gradients(program), {"grad": torch.ones(5, dtype=torch.float64)} | operands)
+    torch.testing.assert_close(found, slope, equal_nan=True)
+
+
 def test_steps_are_shared_and_numbers_computed():
     program = parse("sqrt(2) * silu(x) + sqrt(2) * silu(x)", ("x",))
     assert [step.op for step in program.steps] == ["number", "input", "silu", "mul", "add"]

@@ -169,6 +169,10 @@ def test_a_generated_kernel_compiles(tmp_path):
         (ENTRY + 'choice = "how"', "expected one expression, or a choice"),
         (ENTRY.replace('"x * y"', '{ a = "x * y" }'), "expected one expression, or a choice"),
         (ENTRY.replace('"x * y"', '{ a = "x * y" }') + 'choice = "block"', "not reserved, got 'block'"),
+        (
+            ENTRY.replace('"x * y"', '{ a = "x * y", b = "x + y" }') + 'choice = "how"\ngradient = true',
+            "expected all choices of own to have gradients over the same inputs, for one kernel",
+        ),
         (ENTRY + 'derivative = { x = "grad" }', "expected a derivative for each input"),
         (ENTRY + 'derivative = { x = "grad * y", y = "grad * q" }', "expected one of grad, x, y, got 'q'"),
         (ENTRY + ENTRY, "expected operators with names of their own"),

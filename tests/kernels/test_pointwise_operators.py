@@ -57,6 +57,8 @@ OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] =
     "clamp": (partial(pointwise.clamp, min=-0.5, max=1), partial(torch.clamp, min=-0.5, max=1), 1),
     "addcmul": (partial(pointwise.addcmul, value=0.3), partial(torch.addcmul, value=0.3), 3),
     "lerp": (pointwise.lerp, torch.lerp, 3),
+    "lerp by less": (partial(pointwise.lerp, weight=0.3), partial(torch.lerp, weight=0.3), 2),
+    "lerp by more": (partial(pointwise.lerp, weight=0.8), partial(torch.lerp, weight=0.8), 2),
 }
 
 # shapes of up to three operands, and what is done to each
@@ -273,7 +275,22 @@ def test_nan_stays(name):
 )
 @pytest.mark.parametrize(
     "name",
-    ["add", "sub alpha", "div", "gelu", "gelu tanh", "silu", "swiglu", "geglu", "reglu", "clamp", "addcmul", "lerp"],
+    [
+        "add",
+        "sub alpha",
+        "div",
+        "gelu",
+        "gelu tanh",
+        "silu",
+        "swiglu",
+        "geglu",
+        "reglu",
+        "clamp",
+        "addcmul",
+        "lerp",
+        "lerp by less",
+        "lerp by more",
+    ],
 )
 def test_gradients(name, layout, dtype):
     operator, torchs, count = OPERATORS[name]
@@ -484,6 +501,18 @@ def test_ints_are_exact(workshop, dtype):
     with library.override(workshop.interpreter):
         result = operator(x, y)
     assert torch.equal(result, torch.where(x < y, x * 3 - y, x.abs() + torch.maximum(x, y * y)))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_lerp_ends_where_torchs_does():
+    x, y = torch.randn(3, 5) * 1e6, torch.randn(5)
+    for weight in (0, 1, 0.5, 1.0, -0.25, 1.75, float("nan"), 0.49999997):
+        torch.testing.assert_close(pointwise.lerp(x, y, weight), torch.lerp(x, y.expand(3, 5), weight), equal_nan=True)
+    assert torch.equal(pointwise.lerp(x, y, 1), y.expand(3, 5))
+    with pytest.raises(ArgumentError, match="weight: expected a number, got str"):
+        pointwise.lerp(x, y, "x")
+    with pytest.raises(ValueError, match="weight: expected a number that fp32 holds"):
+        pointwise.lerp(x, y, 1e39)
 
 
 def test_a_derivative_of_ones_own(workshop):

@@ -27,7 +27,7 @@ from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
-from nojit.kernels.pointwise import gelu, silu, swiglu, vector_add
+from nojit.kernels.pointwise import gelu, lerp, silu, swiglu, vector_add
 from nojit.kernels.scaled_mm import scaled_mm
 from nojit.runtime.errors import ArgumentError
 
@@ -63,6 +63,7 @@ TAKES: Mapping[str, set[str]] = {
     "tensor?": {"tensor", "None"},
     "number": {"3", "2.5"},
     "number?": {"3", "2.5", "None"},
+    "share": {"3", "2.5", "tensor"},
     "flag": {"3"},
     "int": {"3"},
     "int?": {"3", "None"},
@@ -118,6 +119,7 @@ CASES = {
     "vector_add": case(
         vector_add, input=("tensor", V), other=("tensor", V), alpha=("number", 0.5), out=("tensor?", V.clone())
     ),
+    "lerp": case(lerp, input=("tensor", V), end=("tensor", V), weight=("share", 0.5), out=("tensor?", V.clone())),
     "gelu": case(gelu, input=("tensor", V), approximate=("word", "tanh")),
     "silu": case(silu, input=("tensor", V)),
     "swiglu": case(swiglu, gate=("tensor", V), up=("tensor", V)),
