@@ -140,7 +140,8 @@ def divide_by_number(x, NUMBER: tl.constexpr, EXACT: tl.constexpr):
 def trunc_divide(x, y):
     """Return ``x / y`` rounded towards 0; divided exactly whatever results are, as a fast 6 / 3 may be less than 2."""
     left, right = tl.broadcast(x, y)
-    quotient = divide(left, right, left.dtype == tl.float32)
+    EXACT: tl.constexpr = left.dtype == tl.float32
+    quotient = divide(left, right, EXACT)
     return tl.where(quotient < 0, tl.ceil(quotient), tl.floor(quotient))
 
 
@@ -152,7 +153,8 @@ def floor_divide(x, y):
     fma gets right, as it rounds once.
     """
     left, right = tl.broadcast(x, y)
-    whole = tl.floor(divide(left, right, left.dtype == tl.float32))
+    EXACT: tl.constexpr = left.dtype == tl.float32
+    whole = tl.floor(divide(left, right, EXACT))
     # 0 times an infinite y is nothing to take off
     rest = tl.where(whole == 0, left, tl.fma(-whole, right, left))
     whole = tl.where((rest < 0) & (right > 0) | (rest > 0) & (right < 0), whole - 1, whole)
