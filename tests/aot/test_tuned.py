@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.build import build
 from nojit.aot.cache import Cache
+from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.plan import Plan, make_plans
 from nojit.aot.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle import BundleFile
@@ -87,10 +88,11 @@ class Project:
     """A folder with a manifest and tuned tables."""
 
     folder: Path
+    constexprs: tuple[str, ...] = ("BLOCK",)
 
     @property
     def compiler(self) -> FakeCompiler:
-        return FakeCompiler(self.folder / "journal", {"demo:add": FakeSource(("x", "n"), ("BLOCK",))})
+        return FakeCompiler(self.folder / "journal", {"demo:add": FakeSource(("x", "n"), self.constexprs)})
 
     def tune(self, text: str = TABLE, name: str = "add.nvidia-h200.toml") -> None:
         (self.folder / "tuned").mkdir(exist_ok=True)
@@ -242,6 +244,17 @@ class TestBundles:
         rows = [((1024,), [512, 128]), ((4096,), [256, 128, 512]), ((65536,), [512, 256])]
         assert order(table) == [rows]
         assert tables(table)[0].device.multiprocessors == 132
+
+    @pytest.mark.parametrize("own", [(), ("num_warps",), ("maxnreg", "num_stages", "launch_pdl")], ids=str)
+    def test_hold_them_where_options_are_constexprs_or_set_by_the_manifest(self, project, own):
+        project.constexprs = ("BLOCK", *own)
+        project.write(MANIFEST.replace("BLOCK = 64\n", "BLOCK = 64\nlaunch_pdl = true\n"))
+        project.tune()
+        table = project.build()
+        assert order(table) == [[((1024,), [512, 128]), ((4096,), [256, 128, 512]), ((65536,), [512, 256])]]
+        for config in table.configs:
+            assert [name for name, _ in config.constexprs if name != "BLOCK"] == sorted(own, key=list(OPTIONS).index)
+            assert {*own} | dict(config.options).keys() == {*TUNABLE, "launch_pdl"}
 
     def test_of_core_hold_what_is_built(self, project):
         project.tune()
