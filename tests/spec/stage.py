@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
 
-__all__ = ["make_torch", "set_bundles", "vector_add"]
+__all__ = ["make_torch", "scale_rows", "set_bundles", "vector_add"]
 
 _ADDRESS = 0x7F0000000000
 _ITEM_BYTES = 4
@@ -80,8 +80,29 @@ def vector_add() -> SyntheticKernel:
     )
 
 
+def scale_rows() -> SyntheticKernel:
+    """Make the kernel of examples/porting likewise."""
+    pointers = {"x_ptr": "*{dtype}", "scale_ptr": "*fp32", "bias_ptr": "*fp32?", "out_ptr": "*{dtype}"}
+    numbers = dict.fromkeys(("rows", "cols", "stride"), "i32")
+    return kernel(
+        "scale_rows",
+        {**pointers, **numbers, **dict.fromkeys(("ACTIVATION", "BLOCK_M", "BLOCK_N", "EVEN"), "constexpr")},
+        matrix={"dtype": ["bf16", "fp32"], "ACTIVATION": ["", "relu"]},
+        hints=[dict.fromkeys(("cols", "out_ptr", "stride", "x_ptr"), 16)],
+        configs=[
+            {"BLOCK_M": 1, "BLOCK_N": 1024, "num_warps": 4},
+            {"BLOCK_M": 4, "BLOCK_N": 256, "num_warps": 8, "num_stages": 2},
+        ],
+        derived={"EVEN": "cols % BLOCK_N == 0"},
+        grid=["cdiv(rows, BLOCK_M)"],
+    )
+
+
 def set_bundles(folder: Path) -> None:
     """Put the bundles below `folder` that the pages load."""
-    place = folder / "artifacts/example"
-    place.mkdir(parents=True)
-    make_bundle(place / "vector-add-1.0-sm_90.nojit", vector_add())
+    for place, file, made in (
+        ("artifacts/example", "vector-add-1.0-sm_90.nojit", vector_add()),
+        ("artifacts/porting", "scale-rows-1.0-sm_90.nojit", scale_rows()),
+    ):
+        (folder / place).mkdir(parents=True)
+        make_bundle(folder / place / file, made)

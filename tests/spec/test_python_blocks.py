@@ -131,7 +131,7 @@ def build(folder: Path, arch: str) -> None:
         line.partition("$ ")[2].removeprefix(".venv/bin/")
         for block in blocks("console")
         for line in block.text.splitlines()
-        if "nojit build examples/" in line
+        if "nojit build examples/vector_add" in line
     }
     words = line.replace("sm_90", arch).split()[1:]
     environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "cache")}
