@@ -21,11 +21,17 @@ _Setter: TypeAlias = "Callable[[Record, Any], None]"
 class _DataclassFields:
     """Describes a record's fields to ``dataclasses``, when it is asked."""
 
-    def __get__(self, instance: object, owner: type[Record]) -> dict[str, Any]:
-        import dataclasses  # noqa: PLC0415 - only tools that ask pay for it
+    def __init__(self) -> None:
+        self._known: dict[type[Record], dict[str, Any]] = {}
 
-        alike = dataclasses.make_dataclass(owner.__name__, owner.__match_args__)
-        return {field.name: field for field in dataclasses.fields(alike)}
+    def __get__(self, instance: object, owner: type[Record]) -> dict[str, Any]:
+        known = self._known.get(owner)
+        if known is None:
+            import dataclasses  # noqa: PLC0415 - only tools that ask pay for it
+
+            alike = dataclasses.make_dataclass(owner.__name__, owner.__match_args__)
+            known = self._known[owner] = {field.name: field for field in dataclasses.fields(alike)}
+        return known
 
 
 def _one(set_0: _Setter) -> Callable[..., None]:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -108,6 +108,17 @@ def lied(document: Document, path: NodePath, value: Any) -> Document:
     return changed
 
 
+def lies(document: Document, paths: Iterable[NodePath], values: Iterable[Any] = JUNK) -> Iterator[tuple[Document, Any]]:
+    """Put every value in the place of every node in turn, in one copy, for copies are most of the work."""
+    changed = copy.deepcopy(document)
+    for path in paths:
+        for value in values:
+            put(changed, path, copy.deepcopy(value))
+            yield changed, (path, value)
+        put(changed, path, copy.deepcopy(get(document, path)))
+    assert changed == document, "a reader changed what it read"
+
+
 def test_what_is_right_is_read_at_once() -> None:
     assert index_readers(INDEX)[0] is not None
     for table in TABLES:
@@ -137,18 +148,17 @@ def test_types_of_params_are_those_of_the_signatures() -> None:
 
 @pytest.mark.parametrize("path", list(nodes(INDEX)), ids=str)
 def test_readers_of_the_index_agree(path: NodePath) -> None:
-    for junk in JUNK:
-        quick, exact = index_readers(lied(INDEX, path, junk))
-        assert quick in (None, exact), junk
+    for changed, lie in lies(INDEX, [path]):
+        quick, exact = index_readers(changed)
+        assert quick in (None, exact), lie
 
 
 @pytest.mark.parametrize("number", range(len(TABLES)))
 def test_readers_of_a_table_agree(number: int) -> None:
     table = TABLES[number]
-    for path in nodes(table):
-        for junk in JUNK:
-            quick, exact = table_readers(lied(table, path, junk))
-            assert quick in (None, exact), (path, junk)
+    for changed, lie in lies(table, nodes(table)):
+        quick, exact = table_readers(changed)
+        assert quick in (None, exact), lie
 
 
 @pytest.mark.parametrize("number", range(len(TABLES)))
@@ -172,10 +182,9 @@ def test_readers_of_a_launch_agree(lie: Any) -> None:
         assert isinstance(launches, table_codec.Launches)
         for launch in table["launches"]:
             assert launch_readers(launches, launch)[0] is not None
-            for path in nodes(launch):
-                changed = lied(launch, path, lie)
+            for changed, place in lies(launch, nodes(launch), [lie]):
                 quick, exact = launch_readers(launches, changed)
-                assert quick in (None, exact), path
+                assert quick in (None, exact), place
 
 
 def test_an_odd_document_is_refused_with_the_name_of_a_rule() -> None:

@@ -80,6 +80,9 @@ def test_what_takes_dataclasses_takes_it() -> None:
     assert dataclasses.is_dataclass(Point(1))
     assert dataclasses.replace(Point(1), y=5) == Point(1, 5)
     assert dataclasses.asdict(Point(1)) == {"x": 1, "y": 2}
+    assert [[field.name for field in dataclasses.fields(kind)] for kind in (Point, Many)] == [["x", "y"], [*"abcde"]]
+    # what describes a class is made once
+    assert dataclasses.fields(Point) == dataclasses.fields(Point(1))
 
 
 def test_it_pickles_and_copies() -> None:
