@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,18 @@ from tests.support.bundles import SyntheticKernel, kernel, make_bundle
 from tests.support.instructions import launch_kernel
 
 SetUp = Callable[[Case], Stage]
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def load_script(name: str) -> ModuleType:
+    """Import a script of `benchmarks/`, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def cold_kernel(number: int) -> SyntheticKernel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,21 +11,16 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from tests.aot.bench.conftest import BENCHMARKS, load_script
 from tests.gpu.shares import JUDGE, read_launched, share_of, taken, write_launched
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/device.py"
+ROOT = BENCHMARKS.parent
 FAILS = "print('1 failed'); print('FAILED tests/gpu/test_a.py::test_b - boom'); print('last'); raise SystemExit(1)"
 
 
 @pytest.fixture(scope="module")
 def device() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("device", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("device")
 
 
 @pytest.fixture
@@ -104,7 +98,7 @@ def test_other_bundles_make_everything_run_again(scripted, bundles, tmp_path, ca
 
 def test_every_module_of_tests_runs_and_large_ones_in_shares(device, tmp_path):
     runs = device.tests(tmp_path, tmp_path)
-    modules = {path.stem for path in (SCRIPT.parents[1] / "tests/gpu").glob("test_*.py")} - {"test_jit_equality"}
+    modules = {path.stem for path in (ROOT / "tests/gpu").glob("test_*.py")} - {"test_jit_equality"}
     assert {run.name.split()[0] for run in runs} == modules
     assert {run.name.split()[0] for run in device.judges(tmp_path, tmp_path)} <= set(device.SHARES) <= modules
     for module, count in device.SHARES.items():
@@ -114,9 +108,7 @@ def test_every_module_of_tests_runs_and_large_ones_in_shares(device, tmp_path):
 
 def test_the_script_and_the_tests_agree_on_the_judge(device):
     assert device.JUDGE == JUDGE
-    holders = [
-        path for path in (SCRIPT.parents[1] / "tests/gpu").glob("test_*.py") if f"def {JUDGE}(" in path.read_text()
-    ]
+    holders = [path for path in (ROOT / "tests/gpu").glob("test_*.py") if f"def {JUDGE}(" in path.read_text()]
     assert {path.stem for path in holders} >= {run.name.split()[0] for run in device.judges(Path(), Path())} > set()
 
 
@@ -178,7 +170,7 @@ def test_a_share_of_a_module_leaves_the_rest_out(tmp_path, monkeypatch):
         "import pytest\n@pytest.mark.parametrize('number', range(5))\ndef test_a(number): print(f'ran {number}')\n"
     )
     (tmp_path / "test_it.py").write_text(f"{numbers}def {JUDGE}(): print('judged')\ndef test_z(): print('ran z')\n")
-    monkeypatch.setenv("PYTHONPATH", str(SCRIPT.parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("NOJIT_TEST_SHARE", "2/2")
     command = (
         sys.executable,

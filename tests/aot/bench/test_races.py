@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks/races.py"
+from tests.aot.bench.conftest import load_script
+
 WRITE, READ = 0x100, 0x200
 HANDED_OVER = {
     WRITE: "STS.64 [UR4+0x9178], R2",
@@ -30,13 +28,7 @@ LOG = """========= COMPUTE-SANITIZER
 
 @pytest.fixture(scope="module")
 def races() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("races", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("races")
 
 
 def test_a_log_is_read(races: ModuleType) -> None:
