@@ -7,7 +7,7 @@ The dispatcher costs several microseconds once an operator is differentiable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -26,9 +26,11 @@ __all__ = [
     "has_modes",
     "is_plain",
     "is_real",
+    "is_transformed",
     "lasting",
     "lowered",
     "precision",
+    "shown",
     "switch_of",
     "written",
 ]
@@ -55,6 +57,26 @@ autocasts = torch._C._is_any_autocast_enabled
 def has_modes() -> bool:
     """Say whether a mode of torch's sees every call; one that makes fake tensors takes no real ones."""
     return bool(torch._C._len_torch_dispatch_stack())
+
+
+def is_transformed() -> bool:
+    """Say whether one of torch's transforms sees every call, ``vmap`` say; those take no autograd function of ours."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def shown(tables: Sequence[Tensor], operand: Tensor) -> list[Tensor]:
+    """Return what is kept beside the operands of a call, as the call takes it: beside a fake tensor, fakes of its mode.
+
+    A mode that takes real tensors too gets those, and so does torch's tracing, whose graph is to have them.
+    """
+    mode = None if torch.compiler.is_dynamo_compiling() else getattr(operand, "fake_mode", None)
+    if mode is None or mode.allow_non_fake_inputs or _is_tracing():
+        return list(tables)
+    return [mode.from_tensor(table) for table in tables]
+
+
+def _is_tracing() -> bool:
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
 def is_real(tensor: Tensor) -> bool:

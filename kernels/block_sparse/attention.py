@@ -10,6 +10,7 @@ from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import block_sparse_matmul
 from nojit.kernels.block_sparse.op import block_sparse_softmax
+from nojit.kernels.dispatch import is_transformed
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor, nn
 
@@ -110,6 +111,6 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             attention_mask_mode=self.attention_mask_mode,
             is_causal=self.is_causal,
             # compilers place results themselves, and warn of what writes in place and has a gradient
-            inplace=not torch.compiler.is_compiling(),
+            inplace=not (torch.compiler.is_compiling() or is_transformed()),
         )
         return block_sparse_matmul(weights, v, self.layout, "dsd")

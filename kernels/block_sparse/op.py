@@ -15,7 +15,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_like, check_number, check_shape
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.dispatch import autocasts, is_plain
+from nojit.kernels.dispatch import autocasts, is_plain, shown
 from nojit.kernels.memos import DIRECT, Caller, Recording
 from torch import Tensor
 
@@ -77,8 +77,9 @@ def block_sparse_softmax(
     am = check_mask("attention_mask", attention_mask, attention_mask_mode, x, size[2:], "M, N")
     own = layout.for_heads(heads)
     tables = own.tables(x.device)
+    spans, columns = shown((tables.spans, tables.columns), x)
     arguments = (
-        tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor,
+        spans, columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor,
         rpe, kpm, am, key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
     )  # fmt: skip
     if inplace:
@@ -117,9 +118,10 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     check_like("dy", dy, "y", y)
     own = layout.for_heads(heads)
     tables = own.tables(y.device)
+    spans, columns = shown((tables.spans, tables.columns), y)
     run = _softmax_backward if is_plain(y, dy) else _softmax_backward_op
     dx, _ = run(
-        y, dy, tables.spans, tables.columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor, False
+        y, dy, spans, columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor, False
     )  # fmt: skip
     result: Tensor = dx
     return result

@@ -21,9 +21,10 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse import mapped
+from nojit.kernels.block_sparse.batches import over_batches
 from nojit.kernels.block_sparse.mapped import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
-from nojit.kernels.dispatch import is_plain, precision
+from nojit.kernels.dispatch import is_plain, precision, shown
 from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
@@ -50,13 +51,18 @@ _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
     """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks; `deterministic` is for the gradients."""
-    result: Tensor = (_sdd if is_plain(a, b) else _sdd_op)(a, b, packing.tables, packing.sizes, deterministic)
+    if is_plain(a, b):
+        return _sdd(a, b, packing.tables, packing.sizes, deterministic)
+    result: Tensor = _sdd_op(a, b, shown(packing.tables, a), packing.sizes, deterministic)
     return result
 
 
 def sdd_into(a: Tensor, b: Tensor, packing: Packing, out: Tensor) -> None:
     """Do the same into `out`, without a gradient."""
-    (_sdd_into if is_plain(a, b, out) else _sdd_out_op)(a, b, packing.tables, packing.sizes, out)
+    if is_plain(a, b, out):
+        _sdd_into(a, b, packing.tables, packing.sizes, out)
+    else:
+        _sdd_out_op(a, b, shown(packing.tables, a), packing.sizes, out)
 
 
 def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool) -> Tensor:
@@ -70,15 +76,18 @@ def dsd(s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, determ
         flip: lay the product out so that its transpose is contiguous.
         deterministic: sum in one order.
     """
-    run = _dsd if is_plain(s, d) else _dsd_op
-    result: Tensor = run(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
+    if is_plain(s, d):
+        return _dsd(s, d, packing.tables, packing.sizes, turned, flip, deterministic)
+    result: Tensor = _dsd_op(s, d, shown(packing.tables, s), packing.sizes, turned, flip, deterministic)
     return result
 
 
 def dsd_into(s: Tensor, d: Tensor, packing: Packing, turned: bool, deterministic: bool, out: Tensor) -> None:
     """Do the same into `out` [Z, H, M, N], without a gradient."""
-    run = _dsd_into if is_plain(s, d, out) else _dsd_out_op
-    run(s, d, packing.tables, packing.sizes, turned, deterministic, out)
+    if is_plain(s, d, out):
+        _dsd_into(s, d, packing.tables, packing.sizes, turned, deterministic, out)
+    else:
+        _dsd_out_op(s, d, shown(packing.tables, s), packing.sizes, turned, deterministic, out)
 
 
 def _sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int], deterministic: bool) -> Tensor:
@@ -318,3 +327,5 @@ _sdd_op = torch.ops.nojit.block_sparse_sdd.default
 _sdd_out_op = torch.ops.nojit.block_sparse_sdd_out.default
 _dsd_op = torch.ops.nojit.block_sparse_dsd.default
 _dsd_out_op = torch.ops.nojit.block_sparse_dsd_out.default
+torch.library.register_vmap("nojit::block_sparse_sdd", over_batches(_sdd_op), lib=_LIBRARY)
+torch.library.register_vmap("nojit::block_sparse_dsd", over_batches(_dsd_op), lib=_LIBRARY)

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention
+from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention, softmax_bwd
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import functional
 
 # a rectangle, for any number of heads
@@ -54,6 +55,38 @@ def test_traces_without_a_graph_break():
         torch.autograd.grad(traced, (q, k, v), grad), torch.autograd.grad(expected, (q, k, v), grad), strict=True
     ):
         assert torch.equal(ours, theirs)
+
+
+def test_vmap_maps_over_sequences():
+    q, k, v = (value.detach() for value in operands())
+    module = BlockSparseAttention(LAYOUT)
+    expected = module(q, k, v)
+    warns = torch._C._debug_only_are_vmap_fallback_warnings_enabled()
+    # of the softmax, which torch takes one by one
+    torch._C._debug_only_display_vmap_fallback_warnings(False)
+    try:
+        found = torch.vmap(lambda *one: module(*(value[None] for value in one))[0])(q, k, v)
+    finally:
+        torch._C._debug_only_display_vmap_fallback_warnings(warns)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_fake_tensors_have_a_fake_output(trained):
+    real = operands()
+    expected = BlockSparseAttention(LAYOUT)(*real)
+    module = BlockSparseAttention(BlockLayout(LAYOUT.active, 16))
+    with FakeTensorMode():
+        q, k, v = (torch.randn(value.shape, requires_grad=trained) for value in real)
+        bias, padding = torch.randn(2, 1, 1, 48), torch.zeros(2, 48)
+        out = module(q, k, v, relative_position=bias, key_padding_mask=padding)
+        assert isinstance(out, FakeTensor)
+        assert (out.shape, out.stride()) == (expected.shape, expected.stride())
+        if trained:
+            out.sum().backward()
+            assert [value.grad.shape for value in (q, k, v)] == [value.shape for value in (q, k, v)]
+        y = torch.randn(2, 2 * LAYOUT.nnz, 16, 16)
+        assert softmax_bwd(y, y, 1.0, LAYOUT).shape == y.shape
 
 
 @pytest.mark.parametrize(

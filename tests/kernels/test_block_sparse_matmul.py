@@ -9,8 +9,10 @@ from nojit.kernels import library
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, products, reference
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tests.kernels.accuracy import assert_accurate
+from tests.kernels.interpreter import Interpreter
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 MODES = ("sdd", "dsd", "dds")
@@ -352,3 +354,56 @@ def test_out_between_the_rows_of_an_operand() -> None:
     late = room.flatten()[out.storage_offset() - 1 :].as_strided(out.shape, out.stride())
     with pytest.raises(ValueError, match="an overlap with a"):
         block_sparse_matmul(a, blocks, layout, "dds", out=late)
+
+
+@pytest.mark.parametrize("trans", [(False, False, False), (True, True, True)])
+@pytest.mark.parametrize("mode", MODES)
+def test_vmap_maps_over_the_batch(interpreted: Interpreter, mode: str, trans: tuple[bool, bool, bool]) -> None:
+    a, b = operands(LAYOUT, mode, trans, batch=6)
+
+    def call(a: Tensor, b: Tensor) -> Tensor:
+        return block_sparse_matmul(a, b, LAYOUT, mode, **words(trans))
+
+    many_a, many_b = a.unflatten(0, (3, 2)), b.unflatten(0, (3, 2))
+    together = call(a, b).unflatten(0, (3, 2))
+    launched: list[str] = []
+    with library.override(lambda name: launched.append(name) or interpreted(name)):
+        assert torch.equal(torch.vmap(call)(many_a, many_b), together)
+    assert len(set(launched)) == len(launched) > 0
+    alone = torch.stack([call(one, b[:2]) for one in many_a])
+    assert torch.equal(torch.vmap(call, in_dims=(2, None))(many_a.movedim(0, 2), b[:2]), alone)
+    assert torch.vmap(call)(many_a[:0], many_b[:0]).shape == together[:0].shape
+    twice = torch.vmap(torch.vmap(call))(a.unflatten(0, (3, 2, 1)), b.unflatten(0, (3, 2, 1)))
+    assert torch.equal(twice.flatten(1, 2), together)
+
+
+def test_what_vmap_gives_has_gradients() -> None:
+    a, b = (value.requires_grad_() for value in operands(LAYOUT, "sdd", (False,) * 3, batch=6))
+    split = a.unflatten(0, (3, 2)), b.unflatten(0, (3, 2))
+    result = torch.vmap(lambda a, b: block_sparse_matmul(a, b, LAYOUT, "sdd"))(*split)
+    grad = torch.randn_like(result)
+    found = torch.autograd.grad(result, (a, b), grad)
+    expected = torch.autograd.grad(block_sparse_matmul(a, b, LAYOUT, "sdd"), (a, b), grad.flatten(0, 1))
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_fake_tensors_have_fake_products(mode: str) -> None:
+    trans = (False, True, True)
+    a, b = (value.requires_grad_() for value in operands(LAYOUT, mode, trans))
+    result = block_sparse_matmul(a, b, LAYOUT, mode, **words(trans))
+    layout = BlockLayout(LAYOUT.active, 16)
+    with FakeTensorMode() as fakes:
+        fake_a, fake_b = fakes.from_tensor(a), fakes.from_tensor(b)
+        found = block_sparse_matmul(fake_a, fake_b, layout, mode, **words(trans))
+        assert (found.shape, found.stride()) == (result.shape, result.stride())
+        found.sum().backward()
+        assert isinstance(fake_a.grad, FakeTensor)
+        with torch.no_grad():
+            out = torch.empty_like(found)
+            assert block_sparse_matmul(fake_a, fake_b, layout, mode, **words(trans), out=out) is out
+    # what the mode saw is not left behind
+    assert torch.equal(block_sparse_matmul(a, b, layout, mode, **words(trans)), result)
+    outside = block_sparse_matmul(fake_a, fake_b, layout, mode, **words(trans))
+    assert isinstance(outside, FakeTensor)
