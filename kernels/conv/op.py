@@ -1,24 +1,19 @@
-"""Convolutions as operators of torch: ``conv2d`` and ``conv3d``, with their gradients.
+"""Convolutions as they are called, ``conv2d`` and ``conv3d``: arguments checked, and calls remembered."""
 
-Three operators of the namespace ``nojit`` are all there is: the convolution, the gradient of its input and that of its
-weight. Each is linear in both of its operands, and its gradients are the other two.
-"""
-
-# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+# ruff: noqa: PLR0917 - a call has many arguments, as torch's has
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_tensors
-from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.checks import Padding, check_grad, check_operands, precision, sizes_of, window_of, word_of
-from nojit.kernels.conv.layouts import by_channels, formatted, new_like
-from nojit.kernels.conv.running import run_conv, run_input_grad, run_weight_grad
+from nojit.kernels.conv import operators, sweeps
+from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
+from nojit.kernels.conv.running import run_conv
 from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.memos import Recording, made_and_remembered, new_memo
@@ -26,11 +21,7 @@ from torch import Tensor
 
 __all__ = ["conv2d", "conv3d"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=())
-_CALLS: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
-"""Calls of all three operators that torch's dispatcher makes, and those whose operands autocast has cast."""
 _Ints = int | Sequence[int]
 
 
@@ -119,7 +110,7 @@ def _convolve(
     if plain and not autocasts():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
         return _remember(words, x, weight, bias, window, int(groups), precision(x.dtype, word), single)
-    run = _run if plain else _conv
+    run = operators.convolve if plain else operators.conv
     result: Tensor = run(batched, weight, bias, *window, int(groups), word)
     return result.squeeze(0) if single else result
 
@@ -163,180 +154,3 @@ def _words(
 def _flat(value: object) -> tuple[object, ...]:
     """Return words of which no others begin as these do: several start with one that no single one is."""
     return ("", len(value), *value) if isinstance(value, (tuple, list)) else (value,)
-
-
-def _run(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    word: str,
-) -> Tensor:
-    def make(own: list[Any], recording: Recording) -> Tensor:
-        window = _window(stride, before, after, dilation)
-        own_x, own_weight, own_bias = own
-        check_operands(x.dim() - 2, x, weight, bias, groups)
-        sizes_of(x, weight, window)
-        return run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
-
-    how = precision(x.dtype, word)
-    return _made("conv", (x, weight, bias), (*stride, *before, *after, *dilation, groups, how), make)
-
-
-def _made(
-    name: str,
-    operands: tuple[Tensor, Tensor, Tensor | None],
-    words: tuple[object, ...],
-    make: Callable[[list[Any], Recording], Tensor],
-) -> Tensor:
-    """Make a call of an operator as its like was made before; else check it, make it and remember how."""
-    known: Tensor | None = _CALLS(*operands, None, library.CURRENT.source, name, *words)
-    if known is not None:
-        return known
-    return made_and_remembered(_CALLS, operands, None, (name, *words), lambda own, _, recording: make(own, recording))
-
-
-def _run_input_grad(
-    grad: Tensor,
-    weight: Tensor,
-    shape: Sequence[int],
-    stride: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    word: str,
-) -> Tensor:
-    def make(own: list[Any], recording: Recording) -> Tensor:
-        window = _window(stride, before, after, dilation)
-        own_grad, own_weight, _ = own
-        check_grad(grad, ("weight", weight), shape, weight.shape, window, groups)
-        return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, how)
-
-    how = precision(grad.dtype, word)
-    words = (*shape, *stride, *before, *after, *dilation, groups, how)
-    return _made("conv_input_grad", (grad, weight, None), words, make)
-
-
-def _run_weight_grad(
-    grad: Tensor,
-    x: Tensor,
-    shape: Sequence[int],
-    stride: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    word: str,
-) -> Tensor:
-    def make(own: list[Any], recording: Recording) -> Tensor:
-        window = _window(stride, before, after, dilation)
-        own_grad, own_x, _ = own
-        check_grad(grad, ("x", x), x.shape, shape, window, groups)
-        return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, how)
-
-    how = precision(grad.dtype, word)
-    words = (*shape, *stride, *before, *after, *dilation, groups, how)
-    return _made("conv_weight_grad", (grad, x, None), words, make)
-
-
-def _window(stride: Sequence[int], before: Sequence[int], after: Sequence[int], dilation: Sequence[int]) -> Window:
-    return Window(tuple(stride), tuple(before), tuple(after), tuple(dilation))
-
-
-def _allocate(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-    dilation: Sequence[int],
-    *_: object,
-) -> Tensor:
-    """Return what torch traces in place of a launch."""
-    del bias
-    sizes = _window(stride, before, after, dilation).sizes(x.shape[2:], weight.shape[2:])
-    return new_like(x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
-
-
-def _allocate_grad(grad: Tensor, other: Tensor, shape: Sequence[int], *_: object) -> Tensor:
-    return new_like(grad, shape, by_channels(grad, other))
-
-
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    del output
-    x, weight, _, *ctx.words = inputs
-    of_x, of_weight, *_ = ctx.needs_input_grad
-    ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
-    ctx.shapes = x.shape, weight.shape
-    ctx.by_channels = by_channels(x, weight)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, weight = ctx.saved_tensors
-    to_x = to_weight = to_bias = None
-    grad = grad.contiguous(memory_format=formatted(ctx.by_channels, grad.dim()))
-    if ctx.needs_input_grad[0]:
-        to_x = _conv_input_grad(grad, weight, ctx.shapes[0], *ctx.words)
-    if ctx.needs_input_grad[1]:
-        to_weight = _conv_weight_grad(grad, x, ctx.shapes[1], *ctx.words)
-    if ctx.needs_input_grad[2]:
-        to_bias = grad.sum((0, *range(2, grad.dim())))
-    return to_x, to_weight, to_bias, *(None for _ in ctx.words)
-
-
-def _like(grad: Tensor, *operands: Tensor) -> Tensor:
-    """Return a gradient with all of its elements, stored as the result was: that of a sum is expanded, and has but one."""
-    return grad.contiguous(memory_format=formatted(by_channels(*operands), grad.dim()))
-
-
-def _save_grad(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    del output
-    grad, other, _, *ctx.words = inputs
-    ctx.save_for_backward(grad, other)
-
-
-def _backward_of_input_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    from_output, weight = ctx.saved_tensors
-    grad = _like(grad, from_output, weight)
-    to_grad = _conv(grad, weight, None, *ctx.words) if ctx.needs_input_grad[0] else None
-    to_weight = None
-    if ctx.needs_input_grad[1]:
-        to_weight = _conv_weight_grad(from_output, grad, weight.shape, *ctx.words)
-    return to_grad, to_weight, None, *(None for _ in ctx.words)
-
-
-def _backward_of_weight_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    from_output, x = ctx.saved_tensors
-    grad = _like(grad, from_output, x)
-    to_grad = _conv(x, grad, None, *ctx.words) if ctx.needs_input_grad[0] else None
-    to_x = _conv_input_grad(from_output, grad, x.shape, *ctx.words) if ctx.needs_input_grad[1] else None
-    return to_grad, to_x, None, *(None for _ in ctx.words)
-
-
-_WINDOW: Final = "int[] stride, int[] before, int[] after, int[] dilation, int groups, str precision"
-_LIBRARY.define(f"conv(Tensor x, Tensor weight, Tensor? bias, {_WINDOW}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"conv_input_grad(Tensor grad, Tensor weight, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"conv_weight_grad(Tensor grad, Tensor x, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
-for _name, _function, _fake in (
-    ("conv", _run, _allocate),
-    ("conv_input_grad", _run_input_grad, _allocate_grad),
-    ("conv_weight_grad", _run_weight_grad, _allocate_grad),
-):
-    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"nojit::{_name}", _fake, lib=_LIBRARY)
-torch.library.register_autograd("nojit::conv", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd(
-    "nojit::conv_input_grad", _backward_of_input_grad, setup_context=_save_grad, lib=_LIBRARY
-)
-torch.library.register_autograd(
-    "nojit::conv_weight_grad", _backward_of_weight_grad, setup_context=_save_grad, lib=_LIBRARY
-)
-_conv = torch.ops.nojit.conv.default
-_conv_input_grad = torch.ops.nojit.conv_input_grad.default
-_conv_weight_grad = torch.ops.nojit.conv_weight_grad.default

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launches, op, reference, sweeps
+from nojit.kernels.conv import conv2d, conv3d, launches, op, operators, reference, sweeps
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.launches import parts_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
@@ -153,7 +153,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
     values = operands((2, 2, 4, 4), 3, (3, 2))
     before = [check(conv2d, values, padding=1, gradients=False), check(conv2d, values, stride=2, gradients=False)]
     op._MEMO.forget()
-    op._CALLS.forget()
+    operators._CALLS.forget()
     for limit in (25, 9):
         monkeypatch.setattr(sweeps, "LIMIT", limit)
         monkeypatch.setattr(launches, "parts_of", lambda *_: 1)
@@ -162,7 +162,7 @@ def test_positions_past_what_a_launch_counts_are_taken_in_pieces(monkeypatch):
         # what was remembered does the same
         torch.testing.assert_close(conv2d(*values, padding=1), before[0])
         op._MEMO.forget()
-        op._CALLS.forget()
+        operators._CALLS.forget()
 
 
 @pytest.mark.parametrize(

@@ -315,13 +315,13 @@ def sound(mask, mod, needs):
 
 @pytest.mark.parametrize("mask", [None, lambda b, h, q, k: (q - k) % 3 == 0])
 def test_operators_are_sound(mask, monkeypatch):
-    from nojit.kernels.flex import op
+    from nojit.kernels.flex import operators
 
     inputs, block_mask, mod = sound(mask, MODS["alibi"], needs=True)
     calls = []
-    for name in ("_flex_attention_op", "_flex_attention_backward_op"):
-        plain = getattr(op, name)
-        monkeypatch.setattr(op, name, lambda *args, plain=plain: calls.append((plain, args)) or plain(*args))
+    for name in ("forward_op", "backward_op"):
+        plain = getattr(operators, name)
+        monkeypatch.setattr(operators, name, lambda *args, plain=plain: calls.append((plain, args)) or plain(*args))
     out, lse = flex_attention(*inputs, mod, block_mask, enable_gqa=True, return_lse=True)
     (out.sum() + lse.sum()).backward()
 

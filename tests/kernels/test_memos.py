@@ -17,9 +17,8 @@ from nojit.kernels import library, maps
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax, mapped, op, products
 from nojit.kernels.bmm import baddbmm, bmm, mm
-from nojit.kernels.conv import conv2d, conv3d
+from nojit.kernels.conv import conv2d, conv3d, operators
 from nojit.kernels.conv import mapped as conv_mapped
-from nojit.kernels.conv import op as conv_op
 from nojit.kernels.flash_attention import flash_attention, forward
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
@@ -226,10 +225,10 @@ def conv_call(draw: random.Random) -> tuple[tuple[Any, ...], Callable[..., Any]]
     if draw.random() < 0.3:
         return (x, weight, bias), lambda x, weight, bias: conv2d(x, weight, bias, stride, [1, 2])
     words = [stride, 2], [1, 1], [1, 1], [1, 1], groups, "ieee"
-    grad = torch.empty_like(conv_op._conv(x, weight, None, *words))
+    grad = torch.empty_like(operators.conv(x, weight, None, *words))
     if draw.random() < 0.5:
-        return (grad, weight), lambda grad, weight: conv_op._conv_input_grad(grad, weight, x.shape, *words)
-    return (grad, x), lambda grad, x: conv_op._conv_weight_grad(grad, x, weight.shape, *words)
+        return (grad, weight), lambda grad, weight: operators.conv_input_grad(grad, weight, x.shape, *words)
+    return (grad, x), lambda grad, x: operators.conv_weight_grad(grad, x, weight.shape, *words)
 
 
 @pytest.mark.usefixtures("device")
@@ -400,7 +399,7 @@ def test_gradients_of_more_classes_than_a_recipe_holds_are_computed_each_time(la
     grad, weight = torch.zeros(1, 1, 2, 2, 2), torch.zeros(1, 1, 8, 8, 8)
     words = [8, 8, 8], [0, 0, 0], [0, 0, 0], [1, 1, 1], 1, "ieee"
     for _ in range(2):
-        assert conv_op._conv_input_grad(grad, weight, [1, 1, 16, 16, 16], *words).shape == (1, 1, 16, 16, 16)
+        assert operators.conv_input_grad(grad, weight, [1, 1, 16, 16, 16], *words).shape == (1, 1, 16, 16, 16)
     assert (len(recipes), len(launches)) == (0, 2 * 8**3)
 
 

@@ -1,0 +1,150 @@
+"""Flex attention and its gradients as operators of torch: a call whose mask and modification are taken apart."""
+
+# ruff: noqa: PLR0917 - torch passes an operator's arguments by position
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from nojit.kernels.flash_attention.backward import allocate_gradients
+from nojit.kernels.flash_attention.checks import check_gradients
+from nojit.kernels.flex.backward import allocate_captured, launch_backward
+from nojit.kernels.flex.call import rebuilt
+from nojit.kernels.flex.checks import OPTIONS
+from nojit.kernels.flex.forward import allocate_output, launch_forward
+from nojit.kernels.flex.tables import rebuilt_tables
+from torch import Tensor
+
+__all__ = ["backward_op", "forward_op"]
+
+_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
+_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
+
+
+def _flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_spans: Tensor,
+    query_blocks: Tensor,
+    key_spans: Tensor,
+    key_blocks: Tensor,
+    bits: Tensor,
+    first: Tensor | None,
+    second: Tensor | None,
+    bias: Tensor | None,
+    mode: str,
+    sizes: list[int],
+    function: str | None,
+    numbers: list[int],
+    values: list[float],
+    scale: float,
+    deterministic: bool,
+    options: Sequence[int],
+) -> tuple[Tensor, Tensor]:
+    del deterministic  # the backward pass asks for it
+    out, lse = allocate_output(query, value)
+    if out.numel():
+        tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+        mod = rebuilt(function, numbers, values, (first, second, bias))
+        chosen = {name: choice for name, choice in zip(OPTIONS, options, strict=True) if choice}
+        launch_forward(query, key, value, out, lse, scale, tables, mod, chosen)
+    return out, lse
+
+
+def _flex_attention_backward(
+    dout: Tensor,
+    dlse: Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    query_spans: Tensor,
+    query_blocks: Tensor,
+    key_spans: Tensor,
+    key_blocks: Tensor,
+    bits: Tensor,
+    first: Tensor | None,
+    second: Tensor | None,
+    bias: Tensor | None,
+    mode: str,
+    sizes: list[int],
+    function: str | None,
+    numbers: list[int],
+    values: list[float],
+    scale: float,
+    deterministic: bool,
+    wanted: list[bool],
+) -> tuple[Tensor, ...]:
+    check_gradients(query, value, dout, dlse, out, lse)
+    gradients = allocate_gradients(query, key, value, wanted[:3])
+    of_captured = allocate_captured(query, (first, second, bias), wanted[3:])
+    tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+    mod = rebuilt(function, numbers, values, (first, second, bias))
+    given = (dout, dlse), (query, key, value), (out, lse)
+    launch_backward(*given, gradients, of_captured, scale, tables, mod, deterministic)
+    return (*gradients, *of_captured)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:11])
+    *ctx.words, _ = inputs[11:]
+
+
+def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    if dout is None:
+        dout = torch.zeros_like(ctx.saved_tensors[3])
+    wanted = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[8:11]]
+    gradients = backward_op(dout, dlse, *ctx.saved_tensors, *ctx.words, wanted)
+    given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
+    if given[5] is not None:
+        # sums are fp32, and a bias has the dtype of the queries
+        given[5] = given[5].to(ctx.saved_tensors[0].dtype)
+    return (*given[:3], *(None,) * 5, *given[3:], *(None,) * 8)
+
+
+def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
+    raise NotImplementedError("flex_attention has no second derivative: do not pass create_graph=True")
+
+
+_WORDS: Final = (
+    "Tensor query_spans, Tensor query_blocks, Tensor key_spans, Tensor key_blocks, Tensor bits, Tensor? first, "
+    "Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, float scale, "
+    "bool deterministic"
+)
+_LIBRARY.define(
+    f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)", tags=_TAGS
+)
+_LIBRARY.define(
+    "flex_attention_backward(Tensor dout, Tensor? dlse, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
+    f"{_WORDS}, bool[6] wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    tags=_TAGS,
+)
+_LIBRARY.impl("flex_attention", _flex_attention, "CompositeExplicitAutograd")
+_LIBRARY.impl("flex_attention_backward", _flex_attention_backward, "CompositeExplicitAutograd")
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    del key, rest
+    return allocate_output(query, value)
+
+
+def _fake_backward(
+    dout: Tensor, dlse: Tensor | None, query: Tensor, key: Tensor, value: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    del dout, dlse
+    wanted = rest[-1]
+    of_captured = allocate_captured(query, rest[7:10], wanted[3:])
+    return (*allocate_gradients(query, key, value, wanted[:3]), *of_captured)
+
+
+torch.library.register_fake("nojit::flex_attention", _fake, lib=_LIBRARY)
+torch.library.register_fake("nojit::flex_attention_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flex_attention", _backward, setup_context=_save, lib=_LIBRARY)
+torch.library.register_autograd("nojit::flex_attention_backward", _refuse_double_backward, lib=_LIBRARY)
+forward_op = torch.ops.nojit.flex_attention.default
+backward_op = torch.ops.nojit.flex_attention_backward.default
