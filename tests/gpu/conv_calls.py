@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op
+from nojit.kernels.conv import conv2d, conv3d, launches, mapped, op, operators
 from torch import Tensor
 from torch.nn import functional
 
@@ -112,7 +112,7 @@ class Case:
         with ExitStack() as stack:
             stack.callback(setattr, torch.backends.cudnn, "allow_tf32", before)
             # calls that torch's dispatcher makes, for gradients, are remembered apart
-            for memo in (op._MEMO, op._CALLS):
+            for memo in (op._MEMO, operators._CALLS):
                 memo.forget()
                 stack.callback(memo.forget)
             if not self.maps:
