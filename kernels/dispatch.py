@@ -64,7 +64,7 @@ def is_transformed() -> bool:
     return bool(torch._C._are_functorch_transforms_active())
 
 
-def shown(tables: Sequence[Tensor], operand: Tensor) -> list[Tensor]:
+def shown(tables: Sequence[Tensor | None], operand: Tensor) -> list[Any]:
     """Return what is kept beside the operands of a call, as the call takes it: beside a fake tensor, fakes of its mode.
 
     A mode that takes real tensors too gets those, and so does torch's tracing, whose graph is to have them.
@@ -72,7 +72,7 @@ def shown(tables: Sequence[Tensor], operand: Tensor) -> list[Tensor]:
     mode = None if torch.compiler.is_dynamo_compiling() else getattr(operand, "fake_mode", None)
     if mode is None or mode.allow_non_fake_inputs or _is_tracing():
         return list(tables)
-    return [mode.from_tensor(table) for table in tables]
+    return [None if table is None else mode.from_tensor(table) for table in tables]
 
 
 def _is_tracing() -> bool:

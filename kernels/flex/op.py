@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
-from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, shown
 from nojit.kernels.flex import operators
 from nojit.kernels.flex.call import Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
@@ -113,7 +113,7 @@ def flex_attention(
         return _remember(memo, query, key, value, mod, tables, factor, options, return_lse, words)
     choice = [options.get(name, 0) for name in OPTIONS]
     out, lse = operators.forward_op(
-        query, key, value, *tables.tensors, *captured(mod), tables.mode, tables.sizes, *described(mod), factor,
+        query, key, value, *shown(tables.tensors, query), *captured(mod), tables.mode, tables.sizes, *described(mod), factor,
         bool(deterministic), choice,
     )  # fmt: skip
     return (out, lse) if return_lse else out

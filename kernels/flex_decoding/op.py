@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
-from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, shown
 from nojit.kernels.flash_attention.checks import Window, window_sides
 from nojit.kernels.flash_attention.forward import allocate_output
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
@@ -119,7 +119,7 @@ def flex_decoding(
     if options:
         refuse_value("kernel_options", "none in a call that torch traces or transforms", dict(options))
     name, numbers, values = described(mod)
-    tensors = (*mask[1:], *captured(mod))
+    tensors = (*shown(mask[1:], query), *captured(mod))
     facts = (scale, bool(enable_gqa), bool(return_lse), splits)
     out, lse = _flex_decoding_op(*operands, *tensors, *facts, *mask.words, name, numbers, values)
     return (out, lse) if return_lse else out

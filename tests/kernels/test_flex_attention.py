@@ -28,6 +28,7 @@ from nojit.kernels.flex import (
 )
 from nojit.kernels.flex.mods import LIGHT, NO_SLOT, Slot
 from nojit.runtime.errors import ArgumentError
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.kernels.accuracy import assert_accurate
 from tests.kernels.interpreter import ROOT, Interpreter
@@ -463,6 +464,19 @@ def test_there_is_no_second_derivative():
     (grad,) = torch.autograd.grad(flex_attention(*inputs, enable_gqa=True).sum(), inputs[:1], create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative"):
         grad.sum().backward()
+
+
+@pytest.mark.parametrize("mask", [None, Causal(), lambda b, h, q, k: (q - k) % 3 == 0])
+def test_fake_tensors_have_a_fake_output(mask):
+    inputs, block_mask, _ = sound(mask, None, needs=True)
+    expected = flex_attention(*inputs, block_mask=block_mask, enable_gqa=True)
+    with FakeTensorMode() as fakes:
+        given = [fakes.from_tensor(each) for each in inputs]
+        out = flex_attention(*given, block_mask=block_mask, enable_gqa=True)
+        assert (out.shape, out.stride()) == (expected.shape, expected.stride())
+        out.sum().backward()
+        assert [each.grad.shape for each in given] == [each.shape for each in inputs]
+    assert torch.equal(flex_attention(*inputs, block_mask=block_mask, enable_gqa=True), expected)
 
 
 def test_few_queries_of_many_keys_are_decoded(monkeypatch):

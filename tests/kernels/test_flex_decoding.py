@@ -13,6 +13,7 @@ from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, 
 from nojit.kernels.flex_decoding.splits import KEYS, MOST, WAVES, splits_of
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tests.kernels.accuracy import assert_accurate
 
@@ -503,6 +504,16 @@ def test_operator_is_sound(return_lse):
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     operator = torch.ops.nojit.flex_decoding.default
     torch.library.opcheck(operator, (q, k_pool, v_pool, lens, table, *nothing, *words), test_utils=checks)
+
+
+@pytest.mark.parametrize("mask", [Causal(), lambda b, h, q, k: (q - k) % 3 == 0])
+def test_fake_tensors_have_a_fake_output(mask):
+    block_mask = create_block_mask(mask, None, None, 3, 40, "cpu")
+    with FakeTensorMode():
+        q, k, v = make(2, 2, 1, 3, 40, 16)
+        out, lse = flex_decoding(q, k, v, block_mask=block_mask, enable_gqa=True, return_lse=True)
+        assert (out.shape, lse.shape) == (q.shape, q.shape[:3])
+        assert isinstance(out, FakeTensor)
 
 
 def test_traces_without_a_graph_break():
