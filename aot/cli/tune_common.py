@@ -51,7 +51,7 @@ def kernel_option(function: F) -> F:
 
 def manifests_option(function: F) -> F:
     """Give a command the manifests that say which measurements stand for one another."""
-    words = "Folder of manifests, for `alike` and `bucket`; default manifests/ if it is there."
+    words = "Folder of manifests, for `alike` and `bucket`; default manifests/ if it has any."
     return click.option("--manifests", type=click.Path(path_type=Path), help=words)(function)
 
 
@@ -136,7 +136,8 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> 
         ManifestError: a manifest is wrong, or `manifests` is no folder of them.
     """
     known: Mapping[str, TuningRules] = {}
-    if manifests is not None or _MANIFESTS.is_dir():
+    # the default folder may hold no more than the tuned tables that are written there where there are no manifests
+    if manifests is not None or any(_MANIFESTS.glob("*.toml")):
         from nojit.aot.tune.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
 
         known = read_rules(manifests or _MANIFESTS)

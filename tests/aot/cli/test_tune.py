@@ -79,6 +79,13 @@ def test_select_says_when_the_loss_is_not_kept(run: Run, database: Path) -> None
     assert "no manifest of toy: every dtype counts for itself" in result.stderr
 
 
+def test_tables_in_the_default_folder_ask_for_no_manifests(run: Run, database: Path, tmp_path: Path) -> None:
+    for words in (("select",), ("select",), ("evaluate",), ("report", "--out", tmp_path / "page.html")):
+        result = run("tune", words[0], database, *words[1:])
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "manifests/tuned/toy.nvidia-h200.toml").is_file()
+
+
 def test_select_says_when_the_search_was_cut_short(
     run: Run, database: Path, manifests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
