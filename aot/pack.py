@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -207,7 +208,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that files cannot be put into, ahead of the work that makes them. Makes nothing.
+    """Refuse a folder that files cannot be put into, ahead of the work that makes them. Leaves nothing there.
 
     Raises:
         PackageError: it, or what it would be made in, is no folder, or may not be written to.
@@ -216,11 +217,20 @@ def check_folder(folder: Path) -> None:
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
     got = "a file" if there.is_file() else "something else" if not there.is_dir() else ""
-    if not got and not os.access(there, os.W_OK | os.X_OK):
+    if not got and not (os.access(there, os.W_OK | os.X_OK) and _takes_entries(there)):
         got = "one that cannot be written to"
     if got:
         at = "" if there == folder else f" at {there}"
         raise PackageError("expected a folder to write to", got=f"{got}{at}", where=str(folder))
+
+
+def _takes_entries(folder: Path) -> bool:
+    """Try it: permissions say nothing to root, nor of file systems like that of /proc."""
+    try:
+        Path(tempfile.mkdtemp(prefix=".", dir=folder)).rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

@@ -251,6 +251,12 @@ def test_out_is_looked_at_before_anything_is_compiled(
     assert result.exit_code == 1
     assert f"expected a folder to write to, got a file - at {tmp_path / 'out'}" in result.stderr
     assert compiler.compiled() == []
+    if Path("/proc").is_dir():
+        result = run("build", manifest, "--out", "/proc/no/such", "-j", 1)
+        assert result.exit_code == 1
+        said = "got one that cannot be written to at /proc - at /proc/no/such"
+        assert f"expected a folder to write to, {said}" in result.stderr
+        assert compiler.compiled() == []
 
 
 def test_interrupt_at_each_tick_leaves_nothing(
