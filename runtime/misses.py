@@ -132,7 +132,9 @@ def _remedy(selection: Selection, miss: Rejection) -> str:
     meaning, config, _, _ = selection.table.key(miss.row)
     if miss.stage == _TYPES:
         signature = selection.table.meanings[meaning].signature
-        return " and ".join(_type_remedy(selection, name) for name, _ in _type_faults(selection, signature))
+        return " and ".join(
+            dict.fromkeys(_type_remedy(selection, name) for name, _ in _type_faults(selection, signature))
+        )
     if miss.stage == _MATRIX:
         return _matrix_remedy(selection)
     if miss.stage == _SETTINGS:

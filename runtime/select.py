@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+# of variants that do not serve a call, so many are told
+_TOLD = 8
+
+
 class Choice(Record):
     """The variant that serves a call."""
 
@@ -60,6 +64,18 @@ class Explanation(Record):
     """What the best config depends on: each expression of the tuning key with its value; empty if there is no key."""
     tuning: TuningDecision | None
     """What a tuning table says of the call; None if it does not know the meaning, or there is no table."""
+
+    def __str__(self) -> str:
+        """Say it in lines: what runs, what decided, and why the nearest others do not run."""
+        lines = ["runs " + self.chosen if self.chosen is not None else "no variant serves the call"]
+        if self.tuning is not None:
+            near = "" if self.tuning.exact else ", the nearest problem"
+            lines.append(
+                f"  first by {self.tuning.source}, {self.tuning.device or 'of no device'} at {self.tuning.at}{near}"
+            )
+        lines += [f"  not {label}: {reason}" for label, reason in self.rejected[:_TOLD]]
+        more = len(self.rejected) - _TOLD
+        return "\n".join([*lines, *([f"  and {more} more, in `rejected`"] if more > 0 else [])])
 
 
 def choose(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) -> Choice:

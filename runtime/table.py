@@ -15,7 +15,7 @@ from operator import itemgetter
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.tuning_table import Tuning, TuningTable
-from nojit.runtime.type_names import SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES
+from nojit.runtime.type_names import NONE, SCALAR_BYTES, TENSOR_MAP, TENSOR_MAP_BYTES, leaves
 from nojit.runtime.values import Value, encode_value, spell
 
 __all__ = [
@@ -282,7 +282,7 @@ class KernelTable(Record):
         return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
 
     def label(self, row: int) -> str:
-        """Describe a row for people: meaning, config, hints."""
+        """Describe a row for people: meaning, config, what is None, hints."""
         meaning, config, hints, derived = self.key(row)
         words = [
             f"{axis.name}={spell(axis.values[index])}"
@@ -291,6 +291,8 @@ class KernelTable(Record):
         chosen = self.configs[config]
         words += [f"{key}={spell(value)}" for key, value in chosen.constexprs + chosen.options if value is not None]
         words += [f"{d.name}={spell(v)}" for d, v in zip(self.derived, self.derived_values[derived], strict=True)]
+        types = zip(self.runtime_params(), self.signatures[self.meanings[meaning].signature], strict=True)
+        words += [f"{path}=none" for param, kind in types for path, leaf in leaves(kind, param) if leaf == NONE]
         words += [f"{param}:{hint}" for param, hint in self.hint_sets[hints]]
         return " ".join(words)
 

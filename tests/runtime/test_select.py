@@ -774,3 +774,36 @@ def test_ten_thousand_variants(meanings, configs, hints):
         best = min(best, time.perf_counter() - start)
     # the aim is 5 ms; a loaded machine must not fail the test
     assert best < 0.05, f"{best * 1e3:.1f} ms"
+
+
+def test_labels_tell_what_is_none():
+    params = {"x": "*fp16", "y": "*fp16", "pair": "(i32,none)"}
+    signatures = [("*fp16", kind, "(i32,none)") for kind in ("*fp16", "none")]
+    table = make_table(params, signatures=signatures, meanings=[Meaning(0, ()), Meaning(1, ())])
+    assert [table.label(row) for row in (0, 1)] == ["num_warps=4 pair.1=none", "num_warps=4 y=none pair.1=none"]
+
+
+def test_an_explanation_reads_as_lines():
+    table = make_table({"n": "i32", "BLOCK": "constexpr"}, configs=[config(BLOCK=size) for size in range(12)])
+    explanation = explain(table, CallFacts({"n": integer(5)}, {"BLOCK": 3}))
+    first, *others, last = str(explanation).splitlines()
+    assert first == "runs BLOCK=3 num_warps=4"
+    assert others[0] == "  not BLOCK=0 num_warps=4: BLOCK is 0, got 3"
+    assert (len(others), last) == (8, "  and 3 more, in `rejected`")
+    nothing = str(explain(table, CallFacts({"n": integer(5)}, {"BLOCK": 30})))
+    assert nothing.startswith("no variant serves the call\n  not BLOCK=0 num_warps=4: ")
+
+
+def test_advice_is_given_once():
+    axes = (Axis("dtype", True, ("fp16", "fp32")),)
+    params = {"x": "*{dtype}", "y": "*{dtype}"}
+    signatures = [("*fp16", "*fp16"), ("*fp32", "*fp32")]
+    table = make_table(params, axes=axes, signatures=signatures, meanings=[Meaning(0, (0,)), Meaning(1, (1,))])
+    doubles = {"x": pointer(0, "fp64"), "y": pointer(0, "fp64")}
+    with pytest.raises(NoMatchingVariantError) as caught:
+        choose(table, CallFacts(doubles))
+    assert (
+        str(caught.value)
+        .splitlines()[0]
+        .endswith('its manifest needs dtype = ["fp16", "fp32", "fp64"] - at kernel add')
+    )
