@@ -1,6 +1,6 @@
 """Load bundles: a file, a folder of them for several archs, or those that are installed under a name.
 
-No driver is touched until the first launch.
+No driver is started until the first launch.
 """
 
 from __future__ import annotations
@@ -49,13 +49,18 @@ def load(path: str | os.PathLike[str]) -> Bundle:
     except NotADirectoryError:
         return Bundle([place])
     except FileNotFoundError:
-        if not isinstance(path, str) or os.sep in path or path.endswith(SUFFIX):
+        if not _may_be_name(path):
             raise
-        return _load_named(path)
+        return _load_named(place)
     paths = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
-        raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none")
+        hides = f"; {place} names that folder, and no installed bundle" if _may_be_name(path) else ""
+        raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none{hides}")
     return Bundle(paths)
+
+
+def _may_be_name(path: str | os.PathLike[str]) -> bool:
+    return isinstance(path, str) and os.sep not in path and not path.endswith(SUFFIX)
 
 
 def _load_named(name: str) -> Bundle:

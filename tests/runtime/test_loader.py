@@ -113,6 +113,18 @@ def test_what_is_on_disk_is_no_name(named: list[Path], tmp_path: Path) -> None:
     assert loader.load("acme-kernels").kernels == ("mul",)
 
 
+def test_a_folder_without_bundles_hides_a_name(named: list[Path], tmp_path: Path) -> None:
+    make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
+    (tmp_path / "acme-kernels").mkdir()
+    message = (
+        r"expected \*\.nojit files in acme-kernels, found none; acme-kernels names that folder, and no installed bundle"
+    )
+    with pytest.raises(FileNotFoundError, match=message):
+        loader.load("acme-kernels")
+    with pytest.raises(FileNotFoundError, match=r"found none$"):
+        loader.load("./acme-kernels")
+
+
 @pytest.mark.parametrize("path", ["./acme-kernels", "some/acme-kernels", "acme-kernels.nojit", Path("acme-kernels")])
 def test_what_is_spelled_as_a_path_is_no_name(named: list[Path], path: str | Path) -> None:
     make_bundle(named[0] / "a.nojit", ADD, name="acme-kernels")
