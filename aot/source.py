@@ -96,7 +96,10 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     typed = [name for name, _ in variant.signature]
     valued = [name for name, _ in variant.constexprs]
     _known(typed, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params")
-    _known(valued, constexprs, runtime, ("constexpr", "runtime param"), where)
+    from_config = {name for name, _ in variant.config.constexprs}
+    for name in valued:
+        place = f"{where}.configs[{variant.config_number}]" if name in from_config else where
+        _known([name], constexprs, runtime, ("constexpr", "runtime param"), place)
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
     _complete(runtime, typed, "a type in params", where)
     _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)

@@ -149,6 +149,19 @@ def test_tuned_tables_know_constexprs_by_names_of_options(write_manifest, tmp_pa
     assert names == ["BLOCK", "num_stages", "num_warps", "num_ctas", "maxnreg"]
 
 
+def test_an_arch_of_a_manifest_that_does_not_exist(write_manifest, compiler):
+    path = write_manifest(ADD, header=HEADER.replace('["sm_90"]', '["sm_90", "sm_91"]'))
+    with pytest.raises(ManifestError, match=r"\$\.bundle\.archs\[1\]") as caught:
+        make_plans([path], (), "full", compiler)
+    assert str(caught.value).startswith("expected an arch of sm_75")
+
+
+def test_a_wrong_name_in_a_config_is_placed(plan):
+    message = refusal(plan, ADD + "[[kernel.configs]]\nBLOCK = 32\nnum_stagse = 4\n")
+    assert message.endswith("kernel add.configs[1]")
+    assert "'num_stagse'; did you mean 'num_stages'?" in message
+
+
 @pytest.mark.parametrize("archs", [("sm_91",), ("sm_90", "90")])
 def test_archs_that_do_not_exist(plan, archs):
     message = refusal(plan, ADD, archs=archs)
