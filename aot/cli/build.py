@@ -14,10 +14,18 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
+from nojit.aot.absence import Absence, absent_kernels
 from nojit.aot.build import BuildResult
 from nojit.aot.build import build as build_bundles
 from nojit.aot.cache import Cache, default_cache_folder
-from nojit.aot.cli.build_report import build_document, plan_document, show_build, show_plans, show_twins
+from nojit.aot.cli.build_report import (
+    build_document,
+    plan_document,
+    show_build,
+    show_plans,
+    show_twins,
+    warn_of_absent,
+)
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.numbers import Number
@@ -167,16 +175,16 @@ def command(  # noqa: PLR0917 - click passes each by name
     started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
     with pin(min_driver, ptxas), contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
-        plans = _plan(request, out)
+        plans, absent = _plan(request, out)
         result = None if dry_run else _build(request, plans, request.folder, view)
         twins = _build_twins(request, plans, result, view, clock) if result and request.twins else None
     if result is None:
-        out.emit("build", plan_document(plans))
+        out.emit("build", plan_document(plans, absent))
         show_plans(out, plans)
         return 0
     _attest(request, plans, result, request.folder, clock)
     seconds = time.monotonic() - started
-    out.emit("build", build_document(result, twins, request.folder, seconds))
+    out.emit("build", build_document(result, absent, twins, request.folder, seconds))
     show_build(out, result, request.folder, seconds)
     _warn_of_signed(out, result, request.folder)
     if twins is not None:
@@ -192,8 +200,9 @@ def load_compiler() -> Compiler:
     return cast("Compiler", compiler)
 
 
-def _plan(request: _Request, out: Output) -> list[Plan]:
+def _plan(request: _Request, out: Output) -> tuple[list[Plan], tuple[Absence, ...]]:
     unique = {path.resolve(): path for path in find_manifests(request.places)}
+    where = ", ".join(map(str, unique.values()))
     planned = make_plans(
         list(unique.values()),
         request.archs,
@@ -203,14 +212,14 @@ def _plan(request: _Request, out: Output) -> list[Plan]:
         tuning=request.tuning,
         tuned=request.tuned,
     )
-    for plan in planned:
-        if not plan.kernels:
-            what = "config to measure" if request.tuning else "variant"
-            out.warn(f"{plan.bundle.name} has no {what} for {plan.arch} in profile {request.profile}: nothing to build")
+    absent = absent_kernels(planned, request.kernels)
     plans = [plan for plan in planned if plan.kernels]
+    if request.tuning and not plans and not absent:
+        raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got="none", where=where)
+    warn_of_absent(out, planned, absent, request.profile)
     if not plans:
-        raise ManifestError("expected a variant to build", got="none", where=", ".join(map(str, unique.values())))
-    return plans
+        raise ManifestError("expected a variant to build", got="none", where=where)
+    return plans, absent
 
 
 def _build_twins(

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from nojit.aot.absence import Absence
 from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.plan import Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
 
-__all__ = ["build_document", "plan_document", "show_build", "show_plans", "show_twins"]
+__all__ = ["build_document", "plan_document", "show_build", "show_plans", "show_twins", "warn_of_absent"]
 
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
 _FAILURES = 10
 
 
-def plan_document(plans: Sequence[Plan]) -> dict[str, Any]:
+def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str, Any]:
     """Say in JSON what a dry run found."""
     return {
         "dry_run": True,
@@ -47,7 +48,47 @@ def plan_document(plans: Sequence[Plan]) -> dict[str, Any]:
             }
             for plan in plans
         ],
+        "absent": [asdict(one) for one in absent],
     }
+
+
+def warn_of_absent(out: Output, plans: Sequence[Plan], absent: Sequence[Absence], profile: str) -> None:
+    """Name what nothing is built of: bundles without a kernel for an architecture, then kernels that others lack.
+
+    Kernels that are built for another architecture are no news where it is to be quiet.
+
+    Args:
+        out: what to write with.
+        plans: all of them, those without any kernel too.
+        absent: the kernels that they leave out.
+        profile: what they were narrowed down to.
+    """
+    what = "config to measure" if any(plan.tuning for plan in plans) else "variant"
+    _warn_of_bundles(out, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what, profile)
+    built: dict[str, set[str]] = {}
+    for plan in plans:
+        if plan.kernels:
+            built.setdefault(plan.bundle.name, set()).add(plan.arch)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in absent:
+        archs = tuple(arch for arch in one.archs if arch in built.get(one.bundle, ()))
+        if archs:
+            alike.setdefault((one.bundle, archs), []).append(one.kernel)
+    for (bundle, archs), kernels in alike.items():
+        say = out.warn if built[bundle] == {*archs} else out.note
+        has = "has" if len(kernels) == 1 else "have"
+        say(f"{', '.join(kernels)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
+
+
+def _warn_of_bundles(out: Output, empty: Sequence[Plan], spaced: Set[str], what: str, profile: str) -> None:
+    lines = [
+        f"{plan.bundle.name} has no kernel with a [[kernel.tuning.space]]: nothing to build"
+        if plan.tuning and plan.bundle.name not in spaced
+        else f"{plan.bundle.name} has no {what} for {plan.arch} in profile {profile}: nothing to build"
+        for plan in empty
+    ]
+    for line in dict.fromkeys(lines):
+        out.warn(line)
 
 
 def show_plans(out: Output, plans: Sequence[Plan]) -> None:
@@ -74,13 +115,16 @@ def show_plans(out: Output, plans: Sequence[Plan]) -> None:
     out.line(f"{counted(total, 'variant')} in {counted(len(plans), 'bundle')}; nothing was compiled or written")
 
 
-def build_document(result: BuildResult, twins: BuildResult | None, folder: Path, seconds: float) -> dict[str, Any]:
+def build_document(
+    result: BuildResult, absent: Sequence[Absence], twins: BuildResult | None, folder: Path, seconds: float
+) -> dict[str, Any]:
     """Say in JSON what a build did, and the build of the twins with line info, if there was one."""
     return {
         "dry_run": False,
         "stopped": result.stopped,
         "seconds": round(seconds, 3),
         "bundles": _reports(result, folder),
+        "absent": [asdict(one) for one in absent],
         "twins": _reports(twins, folder / TWINS) if twins else [],
     }
 

@@ -62,8 +62,8 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.nojit"
     damaged.write_bytes(bundle.read_bytes()[:-1])
     documents = {
-        "build --dry-run": plan_document([]),
-        "build": build_document(BuildResult((), stopped=False), None, Path(), 0.0),
+        "build --dry-run": plan_document([], []),
+        "build": build_document(BuildResult((), stopped=False), [], None, Path(), 0.0),
         "inspect": run("inspect", bundle),
         "inspect --kernel": run("inspect", bundle, "--kernel", "scale"),
         "verify": run("verify", bundle, damaged, code=3),

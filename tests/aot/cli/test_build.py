@@ -143,6 +143,25 @@ def test_arch_without_variants_is_said(
     assert "expected a variant to build" in none.stderr
 
 
+def test_kernels_without_variants_are_named(
+    run: Run, document: Document, use_compiler: Use, manifest: Path, tmp_path: Path
+) -> None:
+    use_compiler()
+    text = manifest.read_text().replace("configs = [", 'configs = [{ BLOCK = 64, archs = ["sm_80"] }, ')
+    manifest.write_text(f'{text}configs = [{{ archs = ["sm_100"] }}]\n')
+    words = ("build", manifest, "--arch", "sm_80", "--arch", "sm_90", "--out", tmp_path / "out", "-j", 1)
+    for more in (["--dry-run"], []):
+        lines = run(*words, *more).stderr.splitlines()
+        assert "neg of demo has no variant for sm_80, sm_90 in profile full" in lines
+        absent = document(*words, *more)["absent"]
+        assert absent == [{"bundle": "demo", "kernel": "neg", "archs": ["sm_80", "sm_90"]}]
+    assert "neg of demo" in run(*words, "--dry-run", "-q").stderr
+    assert document(*words, "--dry-run", "--kernel", "add")["absent"] == []
+    # what a whole bundle lacks is said once, of the bundle
+    lines = run(*words, "--dry-run", "--kernel", "neg", "--arch", "sm_100").stderr.splitlines()
+    assert lines == [f"demo has no variant for {arch} in profile full: nothing to build" for arch in ("sm_80", "sm_90")]
+
+
 def test_failure_ends_the_build_and_writes_no_bundle(
     run: Run, document: Document, use_compiler: Use, manifest: Path, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nojit.runtime.bundle import BundleFile
 
 from tests.aot.cli.conftest import MANIFEST, Run
+from tests.aot.conftest import HEADER
 from tests.aot.fake_compiler import FakeCompiler
 
 Use = Callable[..., FakeCompiler]
@@ -149,7 +150,17 @@ def test_without_any_space_there_is_nothing_to_build(run: Run, use_compiler: Use
     use_compiler()
     result = run("build", manifest, "--tuning", "--dry-run")
     assert result.exit_code == 1
-    assert "demo-tuning has no config to measure for sm_90" in result.stderr
+    assert result.stderr == f"error: expected a kernel with a [[kernel.tuning.space]], got none - at {manifest}\n"
+
+
+def test_a_bundle_without_any_space_is_named_beside_others(
+    run: Run, use_compiler: Use, tuned: Path, write_manifest: Callable[..., Path]
+) -> None:
+    use_compiler()
+    plain = write_manifest(MANIFEST, name="plain.toml", header=HEADER.replace('"demo"', '"plain"'))
+    result = run("build", tuned, plain, "--tuning", "--dry-run", "--arch", "sm_80", "--arch", "sm_90")
+    assert result.exit_code == 0
+    assert result.stderr == "plain-tuning has no kernel with a [[kernel.tuning.space]]: nothing to build\n"
 
 
 def test_tuned_tables_are_used_unless_they_are_not_to_be(document: Document, use_compiler: Use, tuned: Path) -> None:
