@@ -14,15 +14,16 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json
-from nojit.runtime.table import KernelTable, Missing, Param, config_json
+from nojit.runtime.table import Config, KernelTable, Missing, Param, config_json
 from nojit.runtime.tuning_codec import encode_tuning
-from nojit.runtime.values import encode_value
+from nojit.runtime.values import encode_value, spell
 
 __all__ = [
     "BundleFacts",
     "KernelFacts",
     "VariantFacts",
     "bundle_facts",
+    "config_words",
     "definition",
     "kernel_facts",
     "open_bundle",
@@ -212,6 +213,12 @@ def definition(table: KernelTable) -> dict[str, Json]:
         "derived": [{"name": derived.name, "expression": derived.expression} for derived in table.derived],
         "configs": [config_json(config) for config in table.configs],
     }
+
+
+def config_words(config: Config) -> str:
+    """Put a config into words: ``BLOCK=128 num_warps=4``; what it leaves to Triton is left out."""
+    words = [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
+    return " ".join(words) + (f" requires {config.requires}" if config.requires else "")
 
 
 def _param(param: Param) -> Json:

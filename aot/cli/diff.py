@@ -12,8 +12,10 @@ import click
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
-from nojit.aot.inspection import VariantFacts, open_bundle
+from nojit.aot.inspection import VariantFacts, config_words, open_bundle
 from nojit.runtime.strict import Json
+from nojit.runtime.table import Config
+from nojit.runtime.values import decode_value
 
 __all__ = ["command"]
 
@@ -75,13 +77,22 @@ def _show_definition(out: Output, change: Change) -> None:
     if not isinstance(change.before, list) or not isinstance(change.after, list):
         out.line(f"    {change.name}: {_arrow(change, _compact)}")
         return
+    spelled = _config if change.name == "configs" else _compact
     gone = [item for item in change.before if item not in change.after]
     come = [item for item in change.after if item not in change.before]
     for sign, items in (("-", gone), ("+", come)):
         for item in items:
-            out.line(f"    {change.name} {sign} {_compact(item)}")
+            out.line(f"    {change.name} {sign} {spelled(item)}")
     if not gone and not come:
         out.line(f"    {change.name}: in another order")
+
+
+def _config(value: Any) -> str:
+    """Put a config into the words that `nojit inspect` has for it."""
+    constexprs, options = (
+        tuple((name, decode_value(each, name)) for name, each in value[kind]) for kind in ("constexprs", "options")
+    )
+    return config_words(Config(constexprs, options, value["requires"]))
 
 
 def _tuning(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from nojit.aot.inspection import (
     KernelFacts,
     VariantFacts,
     bundle_facts,
+    config_words,
     definition,
     kernel_facts,
     open_bundle,
@@ -20,7 +21,8 @@ from nojit.aot.inspection import (
 )
 from nojit.aot.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import PackageError
-from nojit.runtime.table import Config, KernelTable, Missing, Param, TuningTable
+from nojit.runtime.table import KernelTable, Missing, Param, TuningTable
+from nojit.runtime.type_names import NONE
 from nojit.runtime.values import spell
 
 __all__ = ["command"]
@@ -115,16 +117,16 @@ def _show_kernels(out: Output, kernels: Iterable[KernelFacts]) -> None:
 
 def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> None:
     out.line(f"{table.kernel} of {facts.name} {facts.version} for {facts.arch}", style="cyan")
-    tuning = table.tuning
+    tuning, types = table.tuning, table.param_types()
     pairs = [
-        ("params", ", ".join(_param(param) for param in table.params)),
+        ("params", ", ".join(_param(param, types.get(param.name, ())) for param in table.params)),
         ("grid", ", ".join(table.grid) or "given by every call"),
         *(
             ("type" if axis.is_type else "axis", f"{axis.name}: {', '.join(spell(value) for value in axis.values)}")
             for axis in table.axes
         ),
         *(("derived", f"{derived.name} = {derived.expression}") for derived in table.derived),
-        *(("config", _config(config)) for config in table.configs),
+        *(("config", config_words(config)) for config in table.configs),
     ]
     if tuning is not None:
         pairs.append(("tuning", f"by {', '.join(tuning.key)}, {tuning.bucket} buckets"))
@@ -135,14 +137,11 @@ def _show_definition(out: Output, table: KernelTable, facts: BundleFacts) -> Non
     out.line()
 
 
-def _param(param: Param) -> str:
+def _param(param: Param, types: Sequence[str]) -> str:
+    """Name a param, the types that it may have, and its default."""
+    kinds = "constexpr" if param.constexpr else "|".join(sorted(types, key=lambda kind: (kind == NONE, kind)))
     default = "" if isinstance(param.default, Missing) else f"={spell(param.default)}"
-    return f"{param.name}{': constexpr' if param.constexpr else ''}{default}"
-
-
-def _config(config: Config) -> str:
-    words = [f"{name}={spell(value)}" for name, value in config.constexprs + config.options if value is not None]
-    return " ".join(words) + (f" requires {config.requires}" if config.requires else "")
+    return f"{param.name}{': ' if kinds else ''}{kinds}{default}"
 
 
 def _tuned_for(table: TuningTable) -> str:

@@ -72,6 +72,13 @@ def test_inspect_kernel_lists_variants(run: Run, document: Document, bundle: Pat
             assert variant["image_bytes"] == len(image)
 
 
+def test_inspect_kernel_types_params(run: Run, tmp_path: Path) -> None:
+    params = {"x_ptr": "*{dtype}", "bias_ptr": "*fp32?", "n": "i32", "BLOCK": "constexpr"}
+    path = make_bundle(tmp_path / "x.nojit", scale(params=params))
+    facts = dict(line.split(maxsplit=1) for line in run("inspect", path, "--kernel", "scale").stdout.splitlines()[1:4])
+    assert facts["params"] == "x_ptr: *fp16|*fp32, bias_ptr: *fp32|none, n: i32, BLOCK: constexpr"
+
+
 def test_inspect_off_a_terminal_breaks_no_line_and_pads_none(run: Run, bundle: Path) -> None:
     lines = run("inspect", bundle, "--kernel", "scale").stdout.splitlines()
     assert sum("dtype=" in line and "num_warps=4" in line for line in lines) == 4
@@ -299,6 +306,22 @@ def test_diff_of_a_redefined_kernel(run: Run, tmp_path: Path) -> None:
     shown = run("diff", before, after).stdout
     assert "grid - cdiv(n, BLOCK)" in shown
     assert "grid + cdiv(n, 2 * BLOCK)" in shown
+
+
+def test_diff_puts_configs_into_words(run: Run, document: Document, tmp_path: Path) -> None:
+    one, two = {"BLOCK": 128, "num_warps": 4}, {"BLOCK": 256, "num_warps": 8, "requires": "n > 1"}
+    before = make_bundle(tmp_path / "a.nojit", scale(configs=[one]))
+    after = make_bundle(tmp_path / "b.nojit", scale(configs=[two]))
+    shown = run("diff", before, after).stdout
+    assert "    configs - BLOCK=128 num_warps=4" in shown
+    assert "    configs + BLOCK=256 num_warps=8" in shown
+    (added,) = [line for line in shown.splitlines() if "configs +" in line]
+    assert added.endswith(" requires n > 1")
+    for path, line in ((before, "configs - "), (after, "configs + ")):
+        (said,) = [each.split("  ")[-1] for each in shown.splitlines() if line in each]
+        assert f"config  {said.removeprefix(line)}\n" in run("inspect", path, "--kernel", "scale").stdout
+    (change,) = [one for one in document("diff", before, after)["kernels"][0]["definition"] if one["name"] == "configs"]
+    assert change["before"][0]["constexprs"] == [["BLOCK", 128]]
 
 
 def test_diff_packed_differently(run: Run, tmp_path: Path) -> None:
