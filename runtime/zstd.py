@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.errors import BundleError, BundleIntegrityError
 from nojit.runtime.format import WINDOW_LOG_MAX
 from nojit.runtime.strict import refuse
 
@@ -35,6 +35,7 @@ def decompress(frame: bytes, raw_bytes: int, where: str) -> bytes:
     Raises:
         BundleFormatError: not one frame with checksum and the declared size, or a window past the limit.
         BundleIntegrityError: the frame does not decompress to what it declares.
+        BundleError: there is nothing to decompress with.
     """
     _check_frame_header(frame, raw_bytes, where)
     if raw_bytes == 0 and frame != _EMPTY:
@@ -75,7 +76,10 @@ def _broken(error: Exception, where: str) -> BundleIntegrityError:
 
 
 def _with_zstandard() -> Callable[[bytes, int, str], bytes]:
-    import zstandard  # noqa: PLC0415 - Python 3.14 needs no package
+    try:
+        import zstandard  # noqa: PLC0415 - Python 3.14 needs no package
+    except ModuleNotFoundError:
+        return _without_any
 
     # a decompressor serves one thread at a time, and costs more to make and to use for the first time than ten small
     # frames to decompress: one is ready before a bundle is opened
@@ -96,6 +100,12 @@ def _with_zstandard() -> Callable[[bytes, int, str], bytes]:
             idle.append(decompressor)
 
     return decompress_frame
+
+
+def _without_any(_frame: bytes, _raw_bytes: int, where: str) -> bytes:
+    # said of each bundle rather than at import, so that `nojit doctor` says it beside the rest
+    what = "expected the package zstandard, which reads bundles, to be installed"
+    raise BundleError(what, got="none: pip install zstandard", where=where)
 
 
 def _with_stdlib() -> Callable[[bytes, int, str], bytes]:

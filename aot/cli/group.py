@@ -87,10 +87,12 @@ class _Commands(LazyGroup):
             return _fail(words, error, re.sub(r"\s*\n\s*", " ", error.format_message()), error.exit_code)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
-            extra = _EXTRAS.get(missing)
-            if extra is None:
+            if missing not in _EXTRAS:
                 raise
-            return _fail(words, error, f"expected {missing} to be installed: pip install 'nojit[{extra}]'")
+            # nojit itself depends on it, and the extra that pins it would bring a compiler to a machine that serves
+            alone = missing == "zstandard" and words[:1] != ["build"]
+            package = missing if alone else f"'nojit[{_EXTRAS[missing]}]'"
+            return _fail(words, error, f"expected {missing} to be installed: pip install {package}")
         except (NojitError, OSError) as error:
             return _fail(words, error, told(error), exit_code(error))
         return code or 0

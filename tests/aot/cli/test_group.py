@@ -168,6 +168,24 @@ def test_missing_package_names_the_extra(run: Run, monkeypatch: pytest.MonkeyPat
     assert "pip install 'nojit[build]'" in result.stderr
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 reads bundles without it")
+def test_without_zstandard_no_compiler_is_asked_for(bundle: Path, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['zstandard'] = None\nfrom nojit.aot.cli import main; main()"
+    outside = {"NOJIT_BUNDLES": str(bundle), "NOJIT_CACHE_DIR": str(tmp_path / "cache")}
+    out = ("--kernel", "copy", "--out", str(tmp_path / "out"))
+    for words in (("verify", str(bundle)), ("inspect", str(bundle)), ("extract", str(bundle), *out), ("doctor",)):
+        result = python(code, *words, **outside)
+        assert result.returncode == 1, result.stderr
+        assert "pip install zstandard" in result.stderr
+        assert "nojit[build]" not in result.stderr
+        assert "Traceback" not in result.stderr
+    # the last one went on
+    assert "driver   " in result.stdout
+    assert str(tmp_path / "cache") in result.stdout
+    assert str(bundle) in result.stdout
+    assert "pip install 'nojit[build]'" in python(code, "build", **outside).stderr
+
+
 def test_without_click_the_script_names_the_extra() -> None:
     result = python("import sys; sys.modules['click'] = None\nfrom nojit.aot.cli import main; main()")
     assert result.returncode == 1
