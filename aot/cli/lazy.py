@@ -11,6 +11,9 @@ from nojit.runtime.errors import did_you_mean
 
 __all__ = ["LazyGroup"]
 
+# what `output_options` gives every command
+_OF_COMMANDS = ("--json", "-q", "--quiet", "-v", "--verbose")
+
 
 class LazyGroup(click.Group):
     """Finds commands in modules of their own, each of which names it `command`.
@@ -36,6 +39,18 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__package__}.{self._modules[cmd_name]}").command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options; those of every command go after its name."""
+        words = [word for word in args if word in self._about] or ["COMMAND"]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in _OF_COMMANDS:
+                raise
+            right = f"{ctx.command_path} {words[0]} {error.option_name}"
+            message = f"expected {error.option_name} after the command, got it before: {right}"
+            raise click.UsageError(message, ctx) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -135,6 +135,30 @@ def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
     assert json.loads(as_json.stdout)["error"]["exit_code"] == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--json", "build", "x"], "expected --json after the command, got it before: nojit build --json"),
+        (["-q", "build"], "expected -q after the command, got it before: nojit build -q"),
+        (["-vv", "inspect", "x"], "expected -v after the command, got it before: nojit inspect -v"),
+        (["--verbose"], "expected --verbose after the command, got it before: nojit COMMAND --verbose"),
+        (["tune", "--json", "select"], "expected --json after the command, got it before: nojit tune select --json"),
+    ],
+)
+def test_options_of_commands_go_after_them(run: Run, words: list[str], expected: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert f"{expected} (see: nojit" in result.stderr
+    if "--json" in words:
+        assert json.loads(result.stdout)["error"]["exit_code"] == 2
+
+
+def test_options_that_no_command_has_go_nowhere(run: Run) -> None:
+    result = run("--jason", "build")
+    assert result.exit_code == 2
+    assert "No such option '--jason'" in result.stderr
+
+
 def test_error_is_one_paragraph_and_its_facts_are_json(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "absent.nojit"
     result = run("inspect", path)
