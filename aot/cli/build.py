@@ -240,15 +240,19 @@ def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View) -
             view.failure(f"FAILED {finished.job.variant.label()}: {finished.error.what}, got {finished.error.got}")
         view.changed(counts)
 
-    return build_bundles(
-        plans,
-        folder,
-        load_compiler(),
-        Cache(request.cache_folder),
-        lambda: _Pool(request.jobs, request.timeout_s, counts),
-        keep_going=request.keep_going,
-        on_event=on_event,
-    )
+    try:
+        return build_bundles(
+            plans,
+            folder,
+            load_compiler(),
+            Cache(request.cache_folder),
+            lambda: _Pool(request.jobs, request.timeout_s, counts),
+            keep_going=request.keep_going,
+            on_event=on_event,
+        )
+    except KeyboardInterrupt as error:
+        error.add_note("what is compiled stays in the cache, and the next build goes on from there")
+        raise
 
 
 def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:

@@ -75,8 +75,10 @@ class _Commands(LazyGroup):
         try:
             code = super().main(words, prog_name=prog_name, standalone_mode=False)
         except click.Abort as error:
-            click.echo("interrupted", err=True)
-            _write_error(words, error.__cause__ or error, "interrupted", EXIT_INTERRUPTED)
+            cause = error.__cause__ or error
+            message = ": ".join(["interrupted", *getattr(cause, "__notes__", ())])
+            click.echo(message, err=True)
+            _write_error(words, cause, message, EXIT_INTERRUPTED)
             return EXIT_INTERRUPTED
         except SystemExit as error:
             if error.code == _TERMINATED:

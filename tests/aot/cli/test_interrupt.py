@@ -83,6 +83,8 @@ def test_signal_ends_workers_and_leaves_nothing(
         os.close(journal)
     assert process.returncode == code
     assert stdout == ""
+    said = "interrupted: what is compiled stays in the cache, and the next build goes on from there\n"
+    assert stderr.endswith(said) == (code == 130)
     assert ("interrupted" in stderr) == (code == 130)
     assert "Traceback" not in stderr
     assert not [child for child in children if _alive(child)]
