@@ -12,7 +12,7 @@ from nojit.aot.pruning import prune_compiled, prune_failed
 from nojit.aot.report import Failure, Pruned
 from nojit.aot.variant import CompiledVariant, Variant
 
-__all__ = ["Outcome", "sort_out"]
+__all__ = ["Outcome", "failure_of", "sort_out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def sort_out(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
     """
     if plan.tuning:
         return _sort_out_tuning(plan, finished)
-    failures = (_failure(each) for one in finished for each in one)
+    failures = (failure_of(each) for one in finished for each in one)
     kept = tuple(tuple(each for each in one if each.compiled) for one in finished)
     return Outcome(kept, tuple(failure for failure in failures if failure), ())
 
@@ -57,7 +57,8 @@ def _sort_out_tuning(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outc
     return Outcome(tuple(kept), tuple(failures), tuple(pruned))
 
 
-def _failure(finished: Finished) -> Failure | None:
+def failure_of(finished: Finished) -> Failure | None:
+    """Return the account of a variant that failed; None if it did not."""
     error = finished.error
     return None if error is None else Failure(finished.job.variant.label(), error.where, str(error), error.log)
 

@@ -6,12 +6,11 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import cast
 
 import click
 from nojit.aot.absence import Absence, absent_kernels
@@ -19,6 +18,7 @@ from nojit.aot.build import BuildResult
 from nojit.aot.build import build as build_bundles
 from nojit.aot.cache import Cache, default_cache_folder
 from nojit.aot.cli.build_report import (
+    Failures,
     build_document,
     plan_document,
     show_build,
@@ -29,11 +29,11 @@ from nojit.aot.cli.build_report import (
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.numbers import Number
-from nojit.aot.cli.progress import Counts, View, follow_build
+from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
+from nojit.aot.outcome import failure_of
 from nojit.aot.plan import Compiler, Plan, make_plans
-from nojit.aot.pool import WorkerPool
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
 from nojit.aot.statement import read_signed_statement, read_statement, statement_path
@@ -44,7 +44,6 @@ from nojit.runtime.errors import ManifestError, PackageError
 
 __all__ = ["command"]
 
-T = TypeVar("T")
 _MANIFESTS = Path("manifests")
 _ARTIFACTS = Path("artifacts")
 
@@ -172,12 +171,17 @@ def command(  # noqa: PLR0917 - click passes each by name
         builder=builder,
         twins=debug_info == "twin",
     )
+    failures = Failures(out)
     started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
     with pin(min_driver, ptxas), contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
         plans, absent = _plan(request, out)
-        result = None if dry_run else _build(request, plans, request.folder, view)
-        twins = _build_twins(request, plans, result, view, clock) if result and request.twins else None
+        result = None if dry_run else _build(request, plans, request.folder, view, failures)
+        twins = (
+            _build_twins(request, plans, result, view, failures=failures, started=clock)
+            if result and request.twins
+            else None
+        )
     if result is None:
         out.emit("build", plan_document(plans, absent))
         show_plans(out, plans)
@@ -185,10 +189,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     _attest(request, plans, result, request.folder, clock)
     seconds = time.monotonic() - started
     out.emit("build", build_document(result, absent, twins, request.folder, seconds))
-    show_build(out, result, request.folder, seconds)
+    show_build(out, result, request.folder, seconds, failures)
     _warn_of_signed(out, result, request.folder)
     if twins is not None:
-        show_twins(out, twins, request.folder, seconds)
+        show_twins(out, twins, request.folder, seconds, failures)
         _warn_of_signed(out, twins, request.folder / TWINS)
     return EXIT_FAILED if result.failures or (twins and twins.failures) else 0
 
@@ -223,21 +227,28 @@ def _plan(request: _Request, out: Output) -> tuple[list[Plan], tuple[Absence, ..
 
 
 def _build_twins(
-    request: _Request, plans: Sequence[Plan], result: BuildResult, view: View, started: datetime
+    request: _Request,
+    plans: Sequence[Plan],
+    result: BuildResult,
+    view: View,
+    *,
+    failures: Failures,
+    started: datetime,
 ) -> BuildResult:
     twins = twin_plans(plans, result, request.folder)
-    built = compare_twins(plans, _build(request, twins, request.folder / TWINS, view), request.folder)
+    built = compare_twins(plans, _build(request, twins, request.folder / TWINS, view, failures), request.folder)
     _attest(request, twins, built, request.folder / TWINS, started)
     return built
 
 
-def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View) -> BuildResult:
+def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View, failures: Failures) -> BuildResult:
     counts = Counts()
 
     def on_event(finished: Finished) -> None:
         counts.add(finished)
-        if finished.error is not None and not request.tuning:
-            view.failure(f"FAILED {finished.job.variant.label()}: {finished.error.what}, got {finished.error.got}")
+        failure = None if request.tuning else failure_of(finished)
+        if failure is not None:
+            failures.happened(failure, view.failure)
         view.changed(counts)
 
     try:
@@ -246,7 +257,7 @@ def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View) -
             folder,
             load_compiler(),
             Cache(request.cache_folder),
-            lambda: _Pool(request.jobs, request.timeout_s, counts),
+            lambda: CountedPool(request.jobs, request.timeout_s, counts),
             keep_going=request.keep_going,
             on_event=on_event,
         )
@@ -284,16 +295,3 @@ def _warn_of_signed(out: Output, result: BuildResult, folder: Path) -> None:
                     )
         except PackageError as error:
             out.warn(str(error))
-
-
-class _Pool(WorkerPool):
-    """Counts what is asked of it: how much work there is shows only once the cache has been asked."""
-
-    def __init__(self, workers: int, timeout_s: float, counts: Counts) -> None:
-        super().__init__(workers, timeout_s)
-        self._counts = counts
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Queue a call."""
-        self._counts.expected += 1
-        return super().submit(fn, *args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ from nojit.aot.plan import Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
 
-__all__ = ["build_document", "plan_document", "show_build", "show_plans", "show_twins", "warn_of_absent"]
+__all__ = ["Failures", "build_document", "plan_document", "show_build", "show_plans", "show_twins", "warn_of_absent"]
 
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
@@ -80,7 +80,7 @@ def warn_of_absent(out: Output, plans: Sequence[Plan], absent: Sequence[Absence]
         say(f"{', '.join(kernels)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
 
 
-def _warn_of_bundles(out: Output, empty: Sequence[Plan], spaced: Set[str], what: str, profile: str) -> None:
+def _warn_of_bundles(out: Output, empty: Sequence[Plan], spaced: set[str], what: str, profile: str) -> None:
     lines = [
         f"{plan.bundle.name} has no kernel with a [[kernel.tuning.space]]: nothing to build"
         if plan.tuning and plan.bundle.name not in spaced
@@ -136,17 +136,56 @@ def _reports(result: BuildResult, folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def show_build(out: Output, result: BuildResult, folder: Path, seconds: float) -> None:
-    """Show what a build did: a table per bundle, the failures, the totals."""
+class Failures:
+    """Shows each failure once: as it happens, or at the end what was kept back until then.
+
+    Args:
+        out: what to write with, at the end.
+    """
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._most = None if out.verbosity > 0 else _FAILURES
+        self._shown: set[Failure] = set()
+
+    def happened(self, failure: Failure, write: Callable[[str], None]) -> None:
+        """Show one in the middle of a build, unless there were many; where it is to be quiet, the end is soon enough."""
+        if not self._out.quiet and failure not in self._shown and self._room():
+            self._show(failure, write)
+
+    def end(self, failures: Sequence[Failure]) -> None:
+        """Show those that were not yet shown, or say how many more there are."""
+        left = [failure for failure in failures if failure not in self._shown]
+        while left and self._room():
+            self._show(left.pop(0), self._out.warn)
+        if left:
+            self._out.warn(f"and {counted(len(left), 'more failure')}: -v shows all")
+
+    def _room(self) -> bool:
+        return self._most is None or len(self._shown) < self._most
+
+    def _show(self, failure: Failure, write: Callable[[str], None]) -> None:
+        self._shown.add(failure)
+        # most say where they come from
+        label = "" if failure.label in failure.message else f"{failure.label}: "
+        write(f"FAILED {label}{failure.message}")
+        # the first line is the message's
+        log = [line for line in failure.log.splitlines()[1:] if line.strip()]
+        for line in log if self._most is None else log[-_LOG_LINES:]:
+            write(f"  | {line}")
+
+
+def show_build(out: Output, result: BuildResult, folder: Path, seconds: float, failures: Failures) -> None:
+    """Show what a build did: a table per bundle, the failures that were not shown meanwhile, the totals."""
     for report in result.reports:
         _show_bundle(out, report, folder, stopped=result.stopped)
-    _show_failures(out, result.failures)
+    failures.end(result.failures)
     _show_totals(out, result, seconds)
 
 
-def show_twins(out: Output, twins: BuildResult, folder: Path, seconds: float) -> None:
+def show_twins(out: Output, twins: BuildResult, folder: Path, seconds: float, failures: Failures) -> None:
     """Show what came of the twins with line info, and which of their kernels run other instructions than without."""
-    show_build(out, twins, folder / TWINS, seconds)
+    show_build(out, twins, folder / TWINS, seconds, failures)
     differing = Counter(label.partition(" ")[0] for report in twins.reports for label in report.code_differs)
     for kernel, count in differing.items():
         out.line(f"{kernel}: {counted(count, 'variant')} run other instructions than without line info")
@@ -218,18 +257,6 @@ def _show_variants(out: Output, variants: Iterable[VariantReport]) -> None:
     ]
     out.line()
     out.table(headers, rows, indent=2)
-
-
-def _show_failures(out: Output, failures: Sequence[Failure]) -> None:
-    shown = failures if out.verbosity > 0 else failures[:_FAILURES]
-    for failure in shown:
-        out.warn(f"FAILED {failure.message}")
-        # the first line is the message's
-        log = [line for line in failure.log.splitlines()[1:] if line.strip()]
-        for line in log if out.verbosity > 0 else log[-_LOG_LINES:]:
-            out.warn(f"  | {line}")
-    if rest := len(failures) - len(shown):
-        out.warn(f"and {counted(rest, 'more failure')}: -v shows all")
 
 
 def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:

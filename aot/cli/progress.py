@@ -7,16 +7,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nojit.aot.cli.console import Output, clean, duration, rich_console
 from nojit.aot.farm import Finished
+from nojit.aot.pool import WorkerPool
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["Counts", "Lines", "View", "follow_build"]
+__all__ = ["CountedPool", "Counts", "Lines", "View", "follow_build"]
+
+T = TypeVar("T")
 
 # off a terminal a line is due after this share of the work, or after this many seconds
 _SHARE = 0.1
@@ -65,6 +69,19 @@ class Counts:
         if self.failed:
             words.append(f"{self.failed:,} failed")
         return ", ".join(words)
+
+
+class CountedPool(WorkerPool):
+    """Counts what is asked of it: how much work there is shows only once the cache has been asked."""
+
+    def __init__(self, workers: int, timeout_s: float, counts: Counts) -> None:
+        super().__init__(workers, timeout_s)
+        self._counts = counts
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Queue a call."""
+        self._counts.expected += 1
+        return super().submit(fn, *args, **kwargs)
 
 
 class View(Protocol):

@@ -171,6 +171,9 @@ def test_failure_ends_the_build_and_writes_no_bundle(
     assert result.exit_code == 1
     assert "FAILED neg sm_90" in result.stderr
     assert "  | line 2" in result.stderr
+    assert result.stderr.count("a fake failure") == 1
+    quiet = run(*words, "-q")
+    assert quiet.stderr.splitlines()[:2] == [line for line in result.stderr.splitlines() if line[:3] in {"FAI", "  |"}]
     assert "no bundle was written; --keep-going builds the rest" in result.stderr
     assert not list((tmp_path / "out").glob("*.nojit"))
     written = document(*words, code=1)
@@ -194,7 +197,10 @@ def test_many_failures_are_cut_short(run: Run, use_compiler: Use, manifest: Path
     words = ("build", manifest, "--arch", "sm_80", "--arch", "sm_90", "--out", tmp_path / "out", "-j", 1, "-k")
     result = run(*words)
     assert "and 8 more failures: -v shows all" in result.stderr
-    assert "more failures" not in run(*words, "-v").stderr
+    assert result.stderr.count("a fake failure") == 10
+    verbose = run(*words, "-v").stderr
+    assert "more failures" not in verbose
+    assert verbose.count("a fake failure") == 18
 
 
 def test_timeout_fails_the_variant(run: Run, use_compiler: Use, manifest: Path, tmp_path: Path) -> None:
