@@ -175,7 +175,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     started, clock = time.monotonic(), datetime.now(UTC)
     # kernel sources are imported, and what they print has no place between our lines
     with pin(min_driver, ptxas), contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
-        plans, absent = _plan(request, out)
+        plans, absent = _plan(request, view)
         result = None if dry_run else _build(request, plans, request.folder, view, failures)
         twins = (
             _build_twins(request, plans, result, view, failures=failures, started=clock)
@@ -204,7 +204,7 @@ def load_compiler() -> Compiler:
     return cast("Compiler", compiler)
 
 
-def _plan(request: _Request, out: Output) -> tuple[list[Plan], tuple[Absence, ...]]:
+def _plan(request: _Request, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
     unique = {path.resolve(): path for path in find_manifests(request.places)}
     where = ", ".join(map(str, unique.values()))
     planned = make_plans(
@@ -220,7 +220,7 @@ def _plan(request: _Request, out: Output) -> tuple[list[Plan], tuple[Absence, ..
     plans = [plan for plan in planned if plan.kernels]
     if request.tuning and not plans and not absent:
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got="none", where=where)
-    warn_of_absent(out, planned, absent, request.profile)
+    warn_of_absent(view, planned, absent, request.profile)
     if not plans:
         raise ManifestError("expected a variant to build", got="none", where=where)
     return plans, absent

@@ -12,6 +12,7 @@ from typing import Any
 from nojit.aot.absence import Absence
 from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
+from nojit.aot.cli.progress import View
 from nojit.aot.plan import Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
@@ -52,19 +53,19 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
     }
 
 
-def warn_of_absent(out: Output, plans: Sequence[Plan], absent: Sequence[Absence], profile: str) -> None:
+def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence], profile: str) -> None:
     """Name what nothing is built of: bundles without a kernel for an architecture, then kernels that others lack.
 
     Kernels that are built for another architecture are no news where it is to be quiet.
 
     Args:
-        out: what to write with.
+        view: shows it.
         plans: all of them, those without any kernel too.
         absent: the kernels that they leave out.
         profile: what they were narrowed down to.
     """
     what = "config to measure" if any(plan.tuning for plan in plans) else "variant"
-    _warn_of_bundles(out, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what, profile)
+    _warn_of_bundles(view, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what, profile)
     built: dict[str, set[str]] = {}
     for plan in plans:
         if plan.kernels:
@@ -75,12 +76,12 @@ def warn_of_absent(out: Output, plans: Sequence[Plan], absent: Sequence[Absence]
         if archs:
             alike.setdefault((one.bundle, archs), []).append(one.kernel)
     for (bundle, archs), kernels in alike.items():
-        say = out.warn if built[bundle] == {*archs} else out.note
+        say = view.warn if built[bundle] == {*archs} else view.note
         has = "has" if len(kernels) == 1 else "have"
         say(f"{', '.join(kernels)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
 
 
-def _warn_of_bundles(out: Output, empty: Sequence[Plan], spaced: set[str], what: str, profile: str) -> None:
+def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str, profile: str) -> None:
     lines = [
         f"{plan.bundle.name} has no kernel with a [[kernel.tuning.space]]: nothing to build"
         if plan.tuning and plan.bundle.name not in spaced
@@ -88,7 +89,7 @@ def _warn_of_bundles(out: Output, empty: Sequence[Plan], spaced: set[str], what:
         for plan in empty
     ]
     for line in dict.fromkeys(lines):
-        out.warn(line)
+        view.warn(line)
 
 
 def show_plans(out: Output, plans: Sequence[Plan]) -> None:

@@ -93,13 +93,29 @@ class View(Protocol):
     def failure(self, text: str) -> None:
         """Show a variant that failed, now."""
 
+    def warn(self, text: str) -> None:
+        """Say on a line of its own what went wrong, always."""
+
+    def note(self, text: str) -> None:
+        """Say something on a line of its own, unless it is to be quiet."""
+
 
 class _Silent:
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
     def changed(self, counts: Counts) -> None:
         """Show nothing."""
 
     def failure(self, text: str) -> None:
         """Show nothing: the summary at the end has every failure."""
+
+    def warn(self, text: str) -> None:
+        """Write it."""
+        self._out.warn(text)
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
 
 
 class Lines:
@@ -136,6 +152,8 @@ class Lines:
         """Write it."""
         self._write(text)
 
+    warn = note = failure
+
 
 class _Bar:
     def __init__(self, progress: Progress) -> None:
@@ -157,12 +175,18 @@ class _Bar:
         """Write it above the bar."""
         self._progress.console.print(clean(text), style="red")
 
+    def warn(self, text: str) -> None:
+        """Write it above the bar: what goes to standard error by another way may end up on the bar's line."""
+        self._progress.console.print(clean(text))
+
+    note = warn
+
 
 @contextlib.contextmanager
 def follow_build(out: Output) -> Iterator[View]:
     """Open the view that fits where standard error goes."""
     if out.quiet:
-        yield _Silent()
+        yield _Silent(out)
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         with _open_bar() as progress:
             yield _Bar(progress)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.cli.progress import Lines
 from nojit.runtime.bundle import BundleFile
 
 from tests.aot.cli.conftest import Run
@@ -160,6 +161,20 @@ def test_kernels_without_variants_are_named(
     # what a whole bundle lacks is said once, of the bundle
     lines = run(*words, "--dry-run", "--kernel", "neg", "--arch", "sm_100").stderr.splitlines()
     assert lines == [f"demo has no variant for {arch} in profile full: nothing to build" for arch in ("sm_80", "sm_90")]
+
+
+def test_what_is_said_while_a_bar_is_shown_goes_by_it(
+    run: Run, use_compiler: Use, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_compiler()
+    said: list[str] = []
+    manifest.write_text(f'{manifest.read_text()}configs = [{{ archs = ["sm_100"] }}]\n')
+    monkeypatch.setattr("nojit.aot.cli.progress.Lines", lambda _write: Lines(said.append))
+    result = run("build", manifest, "--dry-run", "--arch", "sm_80", "--arch", "sm_90")
+    assert result.stderr == ""
+    assert said == ["neg of demo has no variant for sm_80, sm_90 in profile full"]
+    run("build", manifest, "--dry-run", "--kernel", "neg", "--arch", "sm_80")
+    assert said[1:] == ["demo has no variant for sm_80 in profile full: nothing to build"]
 
 
 def test_failure_ends_the_build_and_writes_no_bundle(

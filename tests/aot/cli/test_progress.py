@@ -98,6 +98,7 @@ def test_quiet_shows_nothing() -> None:
     with follow_build(Output(json=False, verbosity=-1)) as view:
         view.changed(Counts())
         view.failure("x")
+        view.note("x")
 
 
 def test_bar_on_a_terminal() -> None:
@@ -106,6 +107,7 @@ def test_bar_on_a_terminal() -> None:
         "from nojit.aot.cli.progress import Counts, follow_build\n"
         "with follow_build(Output(json=False, verbosity=0)) as view:\n"
         "    view.failure('FAILED \\x1b[2J this')\n"
+        "    view.warn('demo has no variant')\n"
         "    view.changed(Counts(expected=4, compiled=1, hits=7, current='add'))\n"
     )
     master, slave = pty.openpty()
@@ -119,5 +121,6 @@ def test_bar_on_a_terminal() -> None:
     assert done.stdout == b""
     assert "1 of 4 compiled, 7 cached" in shown
     assert "FAILED \\x1b[2J this" in shown
+    assert "\x1b[2Kdemo has no variant\r\n" in shown
     # the cursor is there again
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
