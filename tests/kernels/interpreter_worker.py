@@ -19,9 +19,10 @@ import torch
 import triton.language as tl
 from nojit.runtime import expr
 from nojit.runtime.values import FunctionRef
-from triton.runtime.interpreter import InterpretedFunction, InterpreterBuilder, TensorHandle, _patch_lang
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from tests.kernels.interpreter import TensorArgument, read_storage
+from tests.kernels.interpreter_haste import hasten
 
 ARCH = "sm_90"
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
@@ -227,24 +228,6 @@ def _teach_fma() -> None:
     InterpreterBuilder.create_fma = fma
 
 
-def _patch_once_a_launch() -> None:
-    """Spare the interpreter its patching of triton at each call of a helper: one a launch and module is enough."""
-    plain_run = InterpretedFunction.run
-    patched: set[str] = set()
-
-    def run(self: InterpretedFunction, *args: Any, **kwargs: Any) -> None:
-        patched.clear()
-        plain_run(self, *args, **kwargs)
-
-    def call(self: InterpretedFunction, *args: Any, **kwargs: Any) -> Any:
-        if self.fn.__module__ not in patched:
-            _patch_lang(self.fn)
-            patched.add(self.fn.__module__)
-        return self.rewrite()(*args, **kwargs)
-
-    InterpretedFunction.run, InterpretedFunction.__call__ = run, call
-
-
 def _wait_for_nothing() -> None:
     """Have kernels find that those before them have ended, which Triton's interpreter does not know how to wait for."""
     tl.extra.cuda.gdc_wait = lambda: None
@@ -261,7 +244,7 @@ def main() -> None:
     _teach_bf16()
     _teach_fp8()
     _teach_fma()
-    _patch_once_a_launch()
+    hasten()
     _wait_for_nothing()
     folder = Path(sys.argv[1])
     # for sources that are named relative to their manifest
