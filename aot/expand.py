@@ -86,6 +86,7 @@ class Expander:
             for name, derived in spec.derived.items()
         }
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
+        self._known_settings: dict[int, dict[str, Any]] = {}
         self._check_overlap()
 
     def run(self, profile: str) -> Expansion:
@@ -136,11 +137,14 @@ class Expander:
         """List the variants of one meaning, each with what rules at build time see of it."""
         matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
         base = self.names_of(axes, signature)
+        opened = any(is_open(kind) for _, kind in signature)
         for way in self.ways_for(axes):
-            names = base | settings_of(way)
-            if self.arch not in way.archs or not self.fits(way, names):
+            if self.arch not in way.archs:
                 continue
-            closed = self._closed(signature, way)
+            names = base | self._settings_of(way)
+            if not self.fits(way, names):
+                continue
+            closed = self._closed(signature, way) if opened else signature
             for derived in self._derived_values(way, names):
                 known = names | dict(derived)
                 for hints in self.hint_sets_of(way, dict(closed)):
@@ -166,8 +170,6 @@ class Expander:
 
     def _closed(self, signature: tuple[tuple[str, str], ...], way: Way) -> tuple[tuple[str, str], ...]:
         """Give the descriptors whose block a config chooses that block."""
-        if not any(is_open(kind) for _, kind in signature):
-            return signature
         sizes = {name: str(value) for name, value in way.config.constexprs}
         types = [(name, types_of(fill(kind, sizes), f"{self.where}.params.{name}")[0]) for name, kind in signature]
         for name, kind in types:
@@ -217,6 +219,12 @@ class Expander:
             implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
             known = hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
             self._known_hints[key] = known
+        return known
+
+    def _settings_of(self, way: Way) -> dict[str, Any]:
+        known = self._known_settings.get(way.number)
+        if known is None:
+            known = self._known_settings[way.number] = settings_of(way)
         return known
 
     def _check_overlap(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import product
 
 from nojit.runtime.errors import ManifestError, did_you_mean
@@ -76,6 +77,7 @@ def is_open(kind: str) -> bool:
     return "{" in kind
 
 
+@lru_cache
 def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     """List the types that a spelling comes to: more than one where a part of it is optional.
 
@@ -210,6 +212,7 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
         raise ManifestError(what, got=repr(spelling), where=where)
 
 
+@lru_cache
 def plain(kind: str) -> str:
     """Take the names of members and the layouts of descriptors off a type: what a bundle stores."""
     return _MEMBER_NAME.sub("", _LAYOUT.sub("", kind))
