@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from nojit.aot.expand import expand_kernel
+from nojit.aot.expand import Expansion, expand_kernel
 from nojit.aot.manifest import KernelSpec, load_manifest
 from nojit.aot.space import expand_space
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
@@ -20,14 +21,24 @@ KERNELS = {spec.name: spec for manifest in MANIFESTS for spec in manifest.kernel
 TUNED = read_folder(ROOT / "manifests")
 
 
-def signature(spec: KernelSpec) -> tuple[list[str], list[str]]:
-    """Read a kernel's parameters and constexprs off its source, without importing Triton."""
-    module, _, name = spec.source.partition(":")
+@cache
+def expand(name: str, arch: str, profile: str = "full") -> Expansion:
+    """Expand a kernel, once for all tests."""
+    return expand_kernel(KERNELS[name], arch, name, profile)
+
+
+@cache
+def parsed(module: str) -> ast.Module:
     found = find_spec(module)
     assert found is not None
     assert found.origin is not None
-    tree = ast.parse(Path(found.origin).read_text())
-    (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return ast.parse(Path(found.origin).read_text())
+
+
+def signature(spec: KernelSpec) -> tuple[list[str], list[str]]:
+    """Read a kernel's parameters and constexprs off its source, without importing Triton."""
+    module, _, name = spec.source.partition(":")
+    (function,) = [node for node in parsed(module).body if isinstance(node, ast.FunctionDef) and node.name == name]
     constexprs = [arg.arg for arg in function.args.args if arg.annotation is not None]
     return [arg.arg for arg in function.args.args if arg.annotation is None], constexprs
 
@@ -44,15 +55,15 @@ def test_params_and_constexprs_are_those_of_the_kernel(name):
     params, constexprs = signature(spec)
     assert list(spec.params) == params, "listed in the kernel's order, for readers"
     for arch in ARCHS:
-        for variant in expand_kernel(spec, arch, name).variants:
+        for variant in expand(name, arch).variants:
             assert sorted(key for key, _ in variant.constexprs) == sorted(constexprs)
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_profiles_stay_affordable(arch):
     """`core` is what a newcomer builds in minutes, `full` what a release builds once."""
-    core = sum(len(expand_kernel(spec, arch, spec.name, "core").variants) for spec in KERNELS.values())
-    full = sum(len(expand_kernel(spec, arch, spec.name).variants) for spec in KERNELS.values())
+    core = sum(len(expand(name, arch, "core").variants) for name in KERNELS)
+    full = sum(len(expand(name, arch).variants) for name in KERNELS)
     assert 60 <= core <= 240
     # sm_90 has kernels of its own, and configs that were tuned
     assert 400 <= full <= (4800 if arch == "sm_90" else 3500)
@@ -64,7 +75,7 @@ def test_core_holds_some_of_every_kernel(name):
     left_out = KERNELS[name].core == "false"
     for arch in ARCHS:
         if any(arch in config.get("archs", ARCHS) for config in KERNELS[name].configs):
-            assert bool(expand_kernel(KERNELS[name], arch, name, "core").variants) != left_out
+            assert bool(expand(name, arch, "core").variants) != left_out
 
 
 # the operator gives the Hopper kernel blocks of 128 alone
@@ -76,10 +87,10 @@ BITMAPPED = [name for name in KERNELS if "bits_ptr" in KERNELS[name].params and 
 def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
     """Blocks have 64 or 128 rows and columns; a larger tile would read one bitmap as its neighbours' too."""
     spec = KERNELS[name]
-    variants = [*expand_kernel(spec, arch, name).variants, *expand_space(spec, arch, name).variants]
+    variants = [*expand(name, arch).variants, *expand_space(spec, arch, name).variants]
     bitmapped = [variant for variant in variants if dict(variant.axes).get("MASK", "bitmap") == "bitmap"]
     assert bitmapped or arch != "sm_90"
-    plain = {variant.axes for variant in expand_kernel(spec, arch, name).variants if not variant.config.requires}
+    plain = {variant.axes for variant in expand(name, arch).variants if not variant.config.requires}
     assert {variant.axes for variant in bitmapped} <= plain, "blocks of 64 are served too"
     for variant in bitmapped:
         constexprs = dict(variant.constexprs)
@@ -97,7 +108,7 @@ def test_tiles_divide_the_blocks_of_bitmaps(name, arch):
 def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
     spec = KERNELS[name]
     tables = [check_tuned(table, spec) for table in TUNED if table.kernel == name and table.device.arch == arch]
-    expanded = expand_tuned(spec, arch, name, "full", tables) if tables else expand_kernel(spec, arch, name)
+    expanded = expand_tuned(spec, arch, name, "full", tables) if tables else expand(name, arch)
     asked: dict[object, set[bool]] = {}
     for variant in expanded.variants:
         requires = variant.config.requires
