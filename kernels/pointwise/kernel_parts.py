@@ -220,16 +220,24 @@ def exp(x, EXACT: tl.constexpr):
 
 @triton.jit
 def tanh(x, EXACT: tl.constexpr):
-    """Return the hyperbolic tangent: near 0, where 1 - 2 / (exp(2x) + 1) would cancel, by a polynomial (Cephes, tanhf.c)."""
-    away = 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+    """Return the hyperbolic tangent: near 0, where 1 - 2 / (exp(2x) + 1) would cancel, by a polynomial.
+
+    For fp32 that of Cephes' tanhf.c; results of 16 bits need only the first terms of its series, and no division: a square of
+    a root is two instructions.
+    """
     square = x * x
-    near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
-    # of a zero the product is -0, which would take the sign of x: that with 0 is none
-    near = ((near * square - 3.33332819422e-1) * square + 0.0) * x + x
-    if x.dtype == tl.float64:
-        return away
-    else:
+    if EXACT:
+        away = 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+        near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
+        # of a zero the product is -0, which would take the sign of x: that with 0 is none
+        near = ((near * square - 3.33332819422e-1) * square + 0.0) * x + x
         return tl.where(tl.abs(x) < 0.625, near, away)
+    elif x.dtype == tl.float64:
+        return 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+    else:
+        root = tl.rsqrt(tl.exp2(x * 2.8853900817779268) + 1.0)
+        near = (square * -0.3333333333333333 + 0.0) * x + x
+        return tl.where(tl.abs(x) < 0.03125, near, 1.0 - 2.0 * root * root)
 
 
 @triton.jit
