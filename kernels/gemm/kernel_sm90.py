@@ -88,21 +88,26 @@ def pieces_of(sizes, TILE: gl.constexpr):
 
 
 @gluon.jit
-def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr):
-    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps."""
+def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl.constexpr = 1):
+    """Say where a piece of work is: which part of the depth and which product, its first row and column, its steps.
+
+    Steps are a multiple of `TOGETHER`; those behind the depth are of zeros.
+    """
     _, m_len, n_len, k_len, splits = sizes
     rest, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEEP))
-    return (rest % splits, rest // splits, row, col), first, last
+    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEEP * TOGETHER))
+    return (rest % splits, rest // splits, row, col), first * TOGETHER, last * TOGETHER
 
 
 @gluon.jit
-def produce(maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr):
+def produce(
+    maps, memory, barriers, sizes, steps_z, TILE: gl.constexpr, TRANS: gl.constexpr, TOGETHER: gl.constexpr = 1
+):
     """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for what all products share, else 1."""
     DEEP: gl.constexpr = maps[0].block_type.shape[3]
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = piece_at(number, sizes, DEEP, TILE)
+        place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
         _, index_z, row, col = place
         sources = (index_z * steps_z[0], index_z * steps_z[1], row, col)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, first, last, copied, TILE, TRANS)

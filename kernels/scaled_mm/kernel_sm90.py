@@ -2,7 +2,7 @@
 
 The sums of fp8 products that wgmma keeps are not as exact as fp32. Unless the caller wants them, each step's product, 128 deep,
 is taken apart, and added to fp32 sums; with scales for blocks of the depth it has to be. While one consumer adds, the tensor cores
-multiply for the other.
+multiply for the other. Large tiles of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
@@ -74,37 +74,42 @@ def _tile_scale(vectors, col, step):
 @gluon.jit
 def _promote_steps(
     OWN: gl.constexpr, sums, memory, barriers, used, place, first, last, vectors, SCALES: gl.constexpr,
-    TILE: gl.constexpr,
+    TILE: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
     """Multiply the rows of number `OWN` by the steps from `first` to before `last`, of `used` behind which they lie.
 
-    `sums` are those of as many columns each; every step's products are added to them, scaled if each block of the depth has
-    scales of its own.
+    `sums` are those of as many columns each; the products of so many steps together are added to them, scaled if each block
+    of the depth has scales of its own.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
+    COUNT: gl.constexpr = TILE[3]
     _, _, row, col = place
     WIDTH: gl.constexpr = sums[0].shape[1]
     PARTS: gl.constexpr = TILE[1] // WIDTH
     factors = (1.0,)
     if SCALES != "ends":
         factors = _factors(vectors, row, col, first, sums, SCALES)
-    for step in range(first, last):
+    for step in range(first, last, TOGETHER):
         number = used + step - first
-        stage = number % TILE[3]
-        a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
-        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        for behind in gl.static_range(TOGETHER):
+            mbarrier.wait(full.index((number + behind) % COUNT), (number + behind) // COUNT & 1)
         grown = ()
         for part in gl.static_range(PARTS):
-            b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
-            product = warpgroup_mma(a, b, gl.zeros_like(sums[part]), use_acc=False, is_async=True)
+            product = gl.zeros_like(sums[part])
+            for behind in gl.static_range(TOGETHER):
+                stage = (number + behind) % COUNT
+                a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
+                b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
+                product = warpgroup_mma(a, b, product, use_acc=behind > 0, is_async=True)
             # what is loaded here comes while the tensor cores work
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
             product = warpgroup_mma_wait(0, deps=(product,))
             if part == PARTS - 1:
-                mbarrier.arrive(empty.index(stage))
+                for behind in gl.static_range(TOGETHER):
+                    mbarrier.arrive(empty.index((number + behind) % COUNT))
             factor = factors[part if SCALES == "tiles" else 0]
             grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
@@ -180,7 +185,7 @@ def _store_scaled(
 @gluon.jit
 def _consume(
     OWN: gl.constexpr, maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, PANEL: gl.constexpr,
-    FAST: gl.constexpr, SCALES: gl.constexpr,
+    FAST: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
     """Write the rows of number `OWN` of every tile."""
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
@@ -188,7 +193,7 @@ def _consume(
     epilogue = (vectors, sizes[4] == 1)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = piece_at(number, sizes, DEEP, TILE)
+        place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
         split, index_z, row, col = place
         own = (split, index_z, row + OWN * OWNED, col)
         if SCALES == "ends":
@@ -202,7 +207,7 @@ def _consume(
             sums = ()
             for _ in gl.static_range(TILE[1] // WIDTH):
                 sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
-            sums = _promote_steps(OWN, sums, memory, barriers, used, own, first, last, vectors, SCALES, TILE)
+            sums = _promote_steps(OWN, sums, memory, barriers, used, own, first, last, vectors, SCALES, TILE, TOGETHER)
         used += last - first
         for part in gl.static_range(TILE[1] // WIDTH):
             _store_scaled(OWN, maps[2], memory[2], sums[part], own, epilogue, part * WIDTH, PANEL, SCALES)
@@ -255,6 +260,8 @@ def scaled_mm_sm90_kernel(
     a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    apart: gl.constexpr = FAST or SCALES != "ends" or out_map.dtype != gl.bfloat16 or BLOCK_M == OWNED
+    together: gl.constexpr = 1 if apart else 2
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
@@ -267,9 +274,9 @@ def scaled_mm_sm90_kernel(
     if BLOCK_M == 2 * OWNED:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
-                (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
-                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True))),
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True), together)),
             ],
             [4, 1],
             [232, 40],
@@ -277,8 +284,8 @@ def scaled_mm_sm90_kernel(
     else:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES)),
-                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True))),
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True), together)),
             ],
             [1],
             [40],

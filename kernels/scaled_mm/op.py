@@ -61,8 +61,8 @@ def scaled_mm(
         bias: [N], of the result's dtype, for each column; None for fp32 results.
         out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
         use_fast_accum: let the tensor cores of ``sm_90`` keep the sums, which have 14 bits there. False adds up in fp32 what is
-            128 deep. Other devices, scales of blocks and matrices that tensor maps cannot describe are added up in fp32
-            anyway.
+            128 deep, and for bf16 at most 256. Other devices, scales of blocks and matrices that tensor maps cannot describe
+            are added up in fp32 anyway.
         out: where to write the result, of any strides; it must share no memory with what it is computed from.
 
     Returns:
