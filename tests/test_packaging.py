@@ -33,7 +33,7 @@ def test_every_package_is_listed() -> None:
         for room in ROOMS
         for path in (ROOT / room).rglob("__init__.py")
     }
-    assert set(SETUPTOOLS["packages"]) == there | {"nojit.manifests"}
+    assert set(SETUPTOOLS["packages"]) == there | {"nojit", "nojit.manifests"}
 
 
 def test_wheels_are_built_for_every_python_that_is_named() -> None:
@@ -71,3 +71,8 @@ def test_the_source_distribution_builds_into_a_wheel_that_works(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     shown = environment.run("-c", "from nojit.runtime import _core, load; print(_core.__file__)")
     assert shown.strip() == str(environment.site / core)
+    # a checkout that is called nojit, in the folder where Python starts, is not what was installed
+    (environment.folder / "nojit/runtime").mkdir(parents=True)
+    (environment.folder / "nojit/runtime/__init__.py").write_text("raise SystemExit('the checkout')")
+    shown = environment.run("-c", "import nojit.runtime; print(nojit.__version__)")
+    assert shown.strip() == SETTINGS["project"]["version"]

@@ -1,0 +1,7 @@
+"""``python -m nojit``: the command line, where the script is not on the path."""
+
+from __future__ import annotations
+
+from nojit.aot.cli import main
+
+main()
