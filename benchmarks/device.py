@@ -45,7 +45,7 @@ SUFFIXES = (".py", ".c", ".h", ".toml")
 # the slowest modules of tests, the slowest first, and in how many shares they run
 SHARES = {
     "test_operators": 6,
-    "test_flex": 6,
+    "test_flex": 8,
     "test_block_sparse_matmul": 4,
     "test_gemm": 3,
     "test_conv": 3,
@@ -325,7 +325,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if "tests" in asked:
         side_by_side(tests(bundles, record.launched), record, limits, given.processes)
         side_by_side(judges(bundles, record.launched), record, limits, given.processes)
-    for step, listed, processes in (("equality", equality, 3), ("check", check, 2), ("bench", bench, 1)):
+    for step, listed, processes in (("equality", equality, 3), ("check", check, 4), ("bench", bench, 1)):
         if step in asked:
             side_by_side(listed(bundles), record, limits, processes)
     bad = [outcome.name for outcome in record.outcomes.values() if not outcome.good]
