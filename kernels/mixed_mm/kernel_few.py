@@ -51,18 +51,58 @@ def _layout_of_pairs(warps, unroll, width):
 
 
 @gluon.jit
-def _load_pairs(ptr, depth, cols, n_len, k_len, group_size, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
+def _load_pairs(ptr, depth, cols, n_len, depth_end, group_size, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
     """Load scales, or zeros, of words that start `depth` deep, for their first two columns and for their last two."""
     parent: gl.constexpr = gl.SliceLayout(1, WORDS)
     rows = depth // group_size
     ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]
     COUNT: gl.constexpr = LAYOUT.shape[1] // 8
-    inside = gl.max_constancy((depth < k_len)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
+    inside = gl.max_constancy((depth < depth_end)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
+    # what is not loaded meets zeros of a, and must be finite
     pairs = gl.load(ptrs, mask=inside, other=0).reshape(LAYOUT.shape[0], LAYOUT.shape[1] // 2, 2)
     first, last = parted(pairs)
     first = gl.convert_layout(first, parent, assert_trivial=True)[:, None, :]
     last = gl.convert_layout(last, parent, assert_trivial=True)[:, None, :]
     return first, last
+
+
+@gluon.jit
+def _multiply(acc, b, a, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, UNROLL: gl.constexpr):
+    """Add the product of a step's words to `acc`, [warps, columns, rows]."""
+    WARPS: gl.constexpr = acc.shape[0]
+    BLOCK_N: gl.constexpr = acc.shape[1]
+    BLOCK_M: gl.constexpr = acc.shape[2]
+    product: gl.constexpr = acc.type.layout
+    # a byte's row is 4 of threads, 2 of steps of 16, 2 of halves of them; its column 8 of threads, then 16 apart, 8 apart
+    weights = unpack_words(b, pairs, dtype, GROUPS)
+    weights = weights.reshape(WARPS, UNROLL, 4, 2, 2, 8, BLOCK_N // 16, 2, 2).permute(0, 6, 7, 5, 1, 3, 4, 2, 8)
+    weights = weights.reshape(WARPS, BLOCK_N, 2 * UNROLL * ROWS)
+    given = halves_of_words(a, dtype).reshape(WARPS, UNROLL, BLOCK_M, 4, 2, 2, 2).permute(0, 1, 4, 5, 3, 6, 2)
+    given = given.reshape(WARPS, 2 * UNROLL * ROWS, BLOCK_M)
+    weights = gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
+    given = gl.convert_layout(given, gl.DotOperandLayout(1, product, 2), assert_trivial=True)
+    return mma_v2(weights, given, acc)
+
+
+@gluon.jit
+def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
+    """Add up the sums of the warps, [warps, columns, rows], in order, and store them."""
+    WARPS: gl.constexpr = acc.shape[0]
+    BLOCK_N: gl.constexpr = acc.shape[1]
+    BLOCK_M: gl.constexpr = acc.shape[2]
+    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    # a thread has all sums of a result
+    of_results: gl.constexpr = gl.BlockedLayout([WARPS, 1], [1, 32], [1, WARPS], [1, 0])
+    sums = gl.allocate_shared_memory(gl.float32, [WARPS, BLOCK_N * BLOCK_M], shared)
+    sums.store(acc.reshape(WARPS, BLOCK_N * BLOCK_M))
+    total = gl.sum(sums.load(of_results), 0)
+    index = gl.arange(0, BLOCK_N * BLOCK_M, layout=gl.SliceLayout(0, of_results))
+    line = index % BLOCK_M
+    place = index // BLOCK_M
+    # columns of 8 threads, then 16 apart, 8 apart: see `_multiply`
+    cols = col + place % 8 * (BLOCK_N // 8) + place // 16 * 2 + place // 8 % 2
+    out_ptrs = out_ptr + line.to(gl.int64) * stride_om + cols
+    gl.store(out_ptrs, total.to(out_ptr.dtype.element_ty), mask=(cols < n_len) & (line < m_len))
 
 
 @gluon.jit
@@ -92,8 +132,9 @@ def mixed_mm_few_kernel(
     """Write the sums of a part of the depth, or, where there is one part, ``a @ b``: at most `BLOCK_M` rows.
 
     a [m_len, k_len] and b, bytes [k_len / 2, n_len], lie by rows, whose first elements are multiples of 16 bytes apart; so do
-    scales and zeros, [groups, n_len], if `GROUPS` has them. A group is a multiple of 32 deep. The result is [splits, m_len,
-    width]. Grid: splits * cdiv(n_len, BLOCK_N).
+    scales and zeros, [groups, n_len], if `GROUPS` has them. A group is a multiple of 32 deep. Neither the rows of b in a step,
+    16 for each warp and `UNROLL`, nor `BLOCK_M` of a span 2^31 bytes. The result is [splits, m_len, width].
+    Grid: splits * cdiv(n_len, BLOCK_N).
     """
     WARPS: gl.constexpr = gl.num_warps()
     # words of a thread in a row, and rows of bytes that a program takes at once
@@ -114,56 +155,50 @@ def mixed_mm_few_kernel(
     rows = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_words)))
     words = gl.arange(0, 8 * WIDTH, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_words)))
     b_rows = parts[:, None, None] * ROWS + rows[None, :, None]
-    b_ptrs = as_words(b_ptr + deep * stride_bk + col + b_rows.to(gl.int64) * stride_bk) + words[None, None, :]
     # a thread's words lie within 16 bytes, and rows are as many of those
     in_cols = gl.max_constancy((col + 4 * words < n_len)[None, None, :], [1, 1, WIDTH])
+    b_base = as_words(b_ptr + deep * stride_bk + col)
+    b_offsets = (b_rows * (stride_bk // 4)).to(gl.int32) + words[None, None, :]
 
     parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, gl.SliceLayout(2, of_rows)))
     lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, gl.SliceLayout(2, of_rows)))
     depth = gl.arange(0, ROWS, layout=gl.SliceLayout(0, gl.SliceLayout(1, of_rows)))
     a_cols = parts[:, None, None] * ROWS + depth[None, None, :]
-    a_ptrs = as_words(a_ptr + 2 * deep + lines[None, :, None].to(gl.int64) * stride_am) + a_cols
-    in_lines = (lines < m_len)[None, :, None]
+    # behind the last line it is loaded again: what becomes of it is not stored
+    lines = gl.minimum(lines, m_len - 1)[None, :, None]
+    a_base = as_words(a_ptr + 2 * deep)
+    a_offsets = (lines * (stride_am // 2)).to(gl.int32) + a_cols
 
     group_parts = gl.arange(0, WARPS * UNROLL, layout=gl.SliceLayout(1, of_pairs))
     group_depth = 2 * first * STEP + group_parts * 2 * ROWS
     group_cols = gl.arange(0, 16 * WIDTH, layout=gl.SliceLayout(0, of_pairs)) + col // 2
+    # what another part has, infinite scales too, is none of this one's
+    depth_end = 2 * (first * STEP + left)
 
     acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
-    b = gl.load(b_ptrs, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
-    a = gl.load(a_ptrs, mask=in_lines & (a_cols < left), other=0)
-    for _ in range(first, last):
-        left -= STEP
-        b_ptrs += STEP // 4 * stride_bk
-        a_ptrs += STEP
-        following_b = gl.load(b_ptrs, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
-        following_a = gl.load(a_ptrs, mask=in_lines & (a_cols < left), other=0)
-        pairs = ()
-        if GROUPS != "none":
-            pairs = _load_pairs(
-                scales_ptr, group_depth, group_cols, n_len, k_len, group_size, stride_sk, of_pairs, of_words
+    b = gl.load(b_base + b_offsets, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
+    a = gl.load(a_base + a_offsets, mask=a_cols < left, other=0)
+    for _ in range((last - first + 1) // 2):
+        # two steps a turn, lest what was loaded ahead move to other registers; of an odd count, the last has zeros of a
+        for _ in gl.static_range(2):
+            left -= STEP
+            b_base += STEP // 4 * stride_bk
+            a_base += STEP
+            following_b = gl.load(
+                b_base + b_offsets, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first"
             )
-        if GROUPS == "zeros":
-            pairs = pairs + _load_pairs(
-                zeros_ptr, group_depth, group_cols, n_len, k_len, group_size, stride_zk, of_pairs, of_words
-            )
-        group_depth += 2 * STEP
-        # a byte's row is 4 of threads, 2 of steps of 16, 2 of halves of them; its column 8 of threads, then 16 apart, 8 apart
-        weights = unpack_words(b, pairs, dtype, GROUPS)
-        weights = weights.reshape(WARPS, UNROLL, 4, 2, 2, 8, BLOCK_N // 16, 2, 2).permute(0, 6, 7, 5, 1, 3, 4, 2, 8)
-        weights = weights.reshape(WARPS, BLOCK_N, 2 * UNROLL * ROWS)
-        given = halves_of_words(a, dtype).reshape(WARPS, UNROLL, BLOCK_M, 4, 2, 2, 2).permute(0, 1, 4, 5, 3, 6, 2)
-        given = given.reshape(WARPS, 2 * UNROLL * ROWS, BLOCK_M)
-        weights = gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
-        given = gl.convert_layout(given, gl.DotOperandLayout(1, product, 2), assert_trivial=True)
-        acc = mma_v2(weights, given, acc)
-        a = following_a
-        b = following_b
-
-    total = gl.sum(acc, 0).reshape(BLOCK_N // 16, 2, 8, BLOCK_M).permute(2, 0, 1, 3).reshape(BLOCK_N, BLOCK_M)
-    stored: gl.constexpr = gl.BlockedLayout([2, 1], [16, 2], [1, WARPS], [0, 1])
-    total = gl.convert_layout(total, stored)
-    cols = col + gl.arange(0, BLOCK_N, layout=gl.SliceLayout(1, stored))[:, None]
-    lines = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, stored))[None, :]
-    out_ptrs = out_ptr + split.to(gl.int64) * m_len * width + lines.to(gl.int64) * stride_om + cols
-    gl.store(out_ptrs, total.to(out_ptr.dtype.element_ty), mask=(cols < n_len) & (lines < m_len))
+            following_a = gl.load(a_base + a_offsets, mask=a_cols < left, other=0)
+            pairs = ()
+            if GROUPS != "none":
+                pairs = _load_pairs(
+                    scales_ptr, group_depth, group_cols, n_len, depth_end, group_size, stride_sk, of_pairs, of_words
+                )
+            if GROUPS == "zeros":
+                pairs = pairs + _load_pairs(
+                    zeros_ptr, group_depth, group_cols, n_len, depth_end, group_size, stride_zk, of_pairs, of_words
+                )
+            group_depth += 2 * STEP
+            acc = _multiply(acc, b, a, pairs, dtype, GROUPS, UNROLL)
+            a = following_a
+            b = following_b
+    _store_sums(acc, out_ptr + split.to(gl.int64) * m_len * width, col, m_len, n_len, stride_om)

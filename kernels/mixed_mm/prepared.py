@@ -38,6 +38,10 @@ LEAST_DEPTH: Final = 1024
 MOST_PARTS: Final = 16
 NARROW: Final = 32
 """The columns of the narrowest tile of `mixed_mm_few`."""
+STEP_ROWS: Final = 1024
+"""The most rows of b that a step of `mixed_mm_few` takes: 16 for each of 16 warps, four times."""
+MOST_SPAN: Final = 1 << 31
+"""Offsets within a step of `mixed_mm_few` have 32 bits: what it takes of a, or of b, spans fewer bytes."""
 Runs = Callable[[str, Tensor], bool]
 """Says whether a kernel runs on the device of an operand."""
 
@@ -128,8 +132,8 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     may = may_run or runs
     a = operands[0]
     if whole.lies_by_rows and not _unfit(operands, out):
-        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and not library.is_batch_invariant()
-        if few and may("mixed_mm_few", a):
+        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and whole.steps_are_near
+        if few and not library.is_batch_invariant() and may("mixed_mm_few", a):
             return whole.few()
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
         if maps is not None:
@@ -197,6 +201,13 @@ class _Whole:
         aligned = all(value.stride(1) == 1 and self.stride(value) % ALIGNED == 0 for value in present)
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
+
+    @property
+    def steps_are_near(self) -> bool:
+        """Say whether no step of `mixed_mm_few` spans more than its offsets reach."""
+        a, b, _, _ = self.operands
+        span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
+        return span < MOST_SPAN
 
     @property
     def group_strides(self) -> tuple[int, int]:

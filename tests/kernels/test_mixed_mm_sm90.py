@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from nojit.aot.expand import expand_kernel
+from nojit.aot.manifest import load_manifest
+from nojit.aot.space import expand_space
 from nojit.kernels import library
 from nojit.kernels.maps import Described
 from nojit.kernels.mixed_mm import op, prepared, reference, uint4x2_mixed_mm
@@ -64,10 +67,27 @@ def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups:
     return weights if groups == "none" else weights * of_columns(pairs[: count // 2])
 
 
+class Shared:
+    """Shared memory that holds nothing yet."""
+
+    def __init__(self, shape: list[int]) -> None:
+        self.value = torch.full(shape, float("nan"))
+
+    def store(self, value: Tensor) -> None:
+        self.value.copy_(value)
+
+    def load(self, _: Any) -> Tensor:
+        return self.value.clone()
+
+
 def others(gl: SimpleNamespace) -> dict[str, Any]:
     """Stand in for layouts, for words, and for products of registers."""
     gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
-    gl.DotOperandLayout = gl.BlockedLayout = gl.NVMMASharedLayout = lambda *_, **__: None
+    gl.DotOperandLayout = gl.BlockedLayout = gl.NVMMASharedLayout = gl.SwizzledSharedLayout = lambda *_, **__: None
+    barriers = gl.allocate_shared_memory
+    gl.allocate_shared_memory = lambda dtype, shape, layout: (
+        Shared(shape) if dtype == gl.float32 else barriers(dtype, shape, layout)
+    )
     gl.convert_layout = lambda value, *_, **__: value
     gl.max_constancy = lambda value, _: value
     gl.num_warps = lambda: WARPS
@@ -152,10 +172,41 @@ def test_few_rows(kind, size, dtype, tile):
     assert set(asked) == {"mixed_mm_few"}
 
 
+def within(value: Tensor, fill: float) -> Tensor:
+    """Lay a matrix into a larger one that is full of something else."""
+    wide = torch.full((value.shape[0] + 2, value.shape[1] + 32), fill).to(value.dtype)
+    wide[1:-1, 16:-16] = value
+    return wide[1:-1, 16:-16]
+
+
+@pytest.mark.parametrize("tile", TILES["mixed_mm_few"], ids=str)
+@pytest.mark.parametrize("kind", ["none", "scales", "zeros"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
+def test_few_rows_take_any_count_of_steps_and_nothing_from_around(steps, kind, tile):
+    chosen["mixed_mm_few"] = tile
+    deep = 32 * WARPS * tile["UNROLL"]
+    for m, k in product((1, tile["BLOCK_M"]), (steps * deep, steps * deep - 48)):
+        a, b, words = operands(m, tile["BLOCK_N"] + 16, k, torch.float16, kind, 32)
+        foreign = {"scales": float("inf"), "zeros": float("nan")}
+        inside = {name: within(words[name], fill) for name, fill in foreign.items() if name in words}
+        check(within(a, float("nan")), within(b, 255), words | inside)
+    assert set(asked) == {"mixed_mm_few"}
+
+
 @pytest.mark.parametrize("kind", ["none", "zeros"])
 def test_few_rows_in_parts(kind):
     check(*operands(5, 48, 2128, torch.float16, kind, 64))
     assert asked == ["mixed_mm_few", "bmm_merge"]
+
+
+def test_parts_with_an_odd_count_of_steps_know_nothing_of_the_next_ones_scales():
+    # every weight is 1, and each part takes 17 steps of 64
+    a, b, scales = torch.ones(5, 2128).half(), torch.full((1064, 48), 0x99).byte(), torch.ones(34, 48).half()
+    scales[17, 3] = float("inf")
+    result = uint4x2_mixed_mm(a, b, scales=scales, group_size=64)
+    assert asked == ["mixed_mm_few", "bmm_merge"]
+    assert (result[:, 3] == float("inf")).all()
+    assert (result[:, [0, 1, 2, *range(4, 48)]] == 2128).all()
 
 
 @pytest.mark.parametrize("tile", TILES["mixed_mm_sm90"], ids=str)
@@ -210,6 +261,28 @@ def test_what_lies_otherwise_goes_over_pointers(rows):
         uint4x2_mixed_mm(a, b.int())
         uint4x2_mixed_mm(a, b, out=out)
     assert names == ["mixed_mm"] * 4
+
+
+@pytest.mark.parametrize(
+    ("stride_a", "stride_b", "kernel"),
+    [
+        (2**26 - 16, 2**21 - 16, "mixed_mm_few"),
+        (2**26, 64, "mixed_mm_sm90"),
+        (128, 2**21, "mixed_mm_sm90"),
+    ],
+)
+def test_rows_too_far_apart_for_offsets_of_32_bits_go_elsewhere(stride_a, stride_b, kernel):
+    # without memory: they are many GiB apart
+    a = torch.empty_strided((3, 128), (stride_a, 1), dtype=torch.float16, device="meta")
+    b = torch.empty_strided((64, 64), (stride_b, 1), dtype=torch.uint8, device="meta")
+    assert prepared.prepare((a, b, None, None), None, None).kernel == kernel
+
+
+def test_no_config_takes_more_rows_in_a_step_than_offsets_are_held_to():
+    manifest = load_manifest(KERNELS.parent / "manifests/mixed_mm.toml")
+    (few,) = (kernel for kernel in manifest.kernel if kernel.name == "mixed_mm_few")
+    for variant in (*expand_kernel(few, "sm_90", few.name).variants, *expand_space(few, "sm_90", few.name).variants):
+        assert 16 * dict(variant.constexprs)["UNROLL"] * dict(variant.options)["num_warps"] <= prepared.STEP_ROWS
 
 
 def test_groups_of_32_go_to_few_rows_only():
