@@ -31,6 +31,8 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # the variance of weights that are equally often each of -8 to 7
 _VARIANCE: Final = 21.25
 _LAYERS: Final = ((8192, 8192), (4096, 4096), (28672, 4096), (4096, 14336))
+_GROUP: Final = 128
+"""How many rows of weights share a scale, where there are scales."""
 _FEW: Final = (1, 2, 4, 8, 12, 16)
 _MANY: Final = (32, 64, 128, 512, 1024, 4096)
 
@@ -50,17 +52,19 @@ TUNED: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MixedProblem:
-    """One product by one kernel, without scales; the first rows of what it writes are looked at."""
+    """One product by one kernel; the first rows of what it writes are looked at."""
 
     shape: Shape
     kernel: str
     dtype: str
+    scaled: bool = False
+    """Whether groups of weights have scales."""
 
     @property
     def name(self) -> str:
-        """The shape in words."""
+        """The shape in words, and whether there are scales."""
         rows, cols, depth = self.shape
-        return f"{rows} tokens, {depth} to {cols}"
+        return f"{rows} tokens, {depth} to {cols}{', scales' if self.scaled else ''}"
 
     @property
     def shape_class(self) -> str:
@@ -71,7 +75,7 @@ class MixedProblem:
     def sizes(self) -> Mapping[str, int | bool | str]:
         """The sizes of the call."""
         rows, cols, depth = self.shape
-        return {"m": rows, "n": cols, "k": depth}
+        return {"m": rows, "n": cols, "k": depth, "scaled": self.scaled}
 
     @property
     def weight(self) -> float:
@@ -86,10 +90,16 @@ class MixedProblem:
         # so that results are about one
         a.mul_((_VARIANCE * depth) ** -0.5)
         b = torch.randint(0, 256, (depth // 2, cols), generator=source, device=device, dtype=torch.uint8)
-        operands = (a, b, None, None)
-        call = prepare(operands, None, None, lambda kernel, _: kernel == self.kernel)
+        scales, size = None, None
+        if self.scaled:
+            size = _GROUP
+            scales = torch.rand(-(-depth // size), cols, generator=source, device=device).add_(0.5).to(dtype)
+        operands = (a, b, scales, None)
+        call = prepare(operands, None, size, lambda kernel, _: kernel == self.kernel)
         launch, out = recorded(lambda: call(operands, None))
-        expected = a[:_ROWS].float() @ reference.unpack(b, torch.float32)
+        # weights are rounded once they are scaled, as kernels round them
+        weights = reference.unpack(b, dtype, scales, None, size)
+        expected = a[:_ROWS].float() @ weights.float()
         return Work(
             kernel=launch.kernel,
             args=launch.args,
@@ -110,14 +120,19 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
         ValueError: there is no such use.
     """
     check_use(use)
-    return tuple(MixedProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use, kernel))
+    return tuple(
+        MixedProblem(shape, kernel, "bf16", scaled)
+        for kernel, scaled in (*((kernel, False) for kernel in ROLES), ("mixed_mm_few", True))
+        for shape in _shapes(use, kernel, scaled)
+    )
 
 
-def _shapes(use: str, kernel: str) -> Sequence[Shape]:
+def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
     if use == "bars":
         return BARS[kernel]
     draw = partial(_draw, kernel=kernel)
-    return listed_and_drawn(use, f"mixed_mm/{kernel}", TUNED[kernel], draw, counts=_DRAWN, key=tuple)
+    name = f"mixed_mm/{kernel}{'/scales' if scaled else ''}"
+    return listed_and_drawn(use, name, TUNED[kernel], draw, counts=_DRAWN, key=tuple)
 
 
 def _draw(rng: Random, kernel: str) -> Shape:

@@ -311,14 +311,16 @@ def test_scaled_products(kernel, blocks):
     check(ScaledProblem(Shape("some", 1, 1072, 512, 256, trans_b=True), kernel, blocks=blocks), write)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("kernel", ["mixed_mm", "mixed_mm_few", "mixed_mm_sm90"])
-def test_weights_of_4_bits(kernel):
+def test_weights_of_4_bits(kernel, scaled):
     def write(work):
         a, b, *rest = (getattr(value, "base", value) for value in work.args)
-        out = rest[0 if kernel.endswith("_sm90") else 2]
-        out.copy_(mixed_reference.uint4x2_mixed_mm(a.double(), b))
+        scales, out = (rest[place] for place in ((1, 0) if kernel.endswith("_sm90") else (0, 2)))
+        weights = mixed_reference.unpack(b, a.dtype, scales if scaled else None, None, 128 if scaled else None)
+        out.copy_(a.double() @ weights.double())
 
-    check(MixedProblem((9, 4224, 256), kernel, "bf16"), write)
+    check(MixedProblem((9, 4224, 256), kernel, "bf16", scaled), write)
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), [("b2b_gemm", "bf16"), ("b2b_gemm", "fp32"), ("b2b_gemm_sm90", "bf16")])
