@@ -325,7 +325,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if "tests" in asked:
         side_by_side(tests(bundles, record.launched), record, limits, given.processes)
         side_by_side(judges(bundles, record.launched), record, limits, given.processes)
-    for step, listed, processes in (("equality", equality, 3), ("check", check, 4), ("bench", bench, 1)):
+    for step, listed, processes in (("equality", equality, 3), ("check", check, 2), ("bench", bench, 1)):
         if step in asked:
             side_by_side(listed(bundles), record, limits, processes)
     bad = [outcome.name for outcome in record.outcomes.values() if not outcome.good]
