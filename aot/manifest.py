@@ -177,6 +177,11 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     ] = []
     tuning: Annotated[TuningSpec | None, Meta(description="How configs are tried, and looked up once tuned.")] = None
 
+    @property
+    def has_space(self) -> bool:
+        """Say whether there are configs to measure."""
+        return self.tuning is not None and bool(self.tuning.space)
+
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One manifest file."""

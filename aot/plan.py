@@ -77,6 +77,8 @@ class Plan:
     """Whether it is a tuning bundle: configs that turn out not to be worth measuring are pruned, and are no failures."""
     manifests: tuple[Path, ...] = ()
     """The files that say what is in it."""
+    absent: tuple[str, ...] = ()
+    """The kernels that are left out, sorted; of a tuning bundle, only those that have a space."""
     twin_of: str = ""
     """Of a twin with line info, the inputs of the bundle that it can stand in for; empty for any other bundle."""
 
@@ -128,7 +130,9 @@ def make_plans(
             expanded = [_expand(entry, arch, profile, tuning=tuning) for entry in wanted]
             planned = _planned(expanded, compiler)
             files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
-            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files))
+            names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
+            absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
+            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files, absent))
     return plans
 
 
@@ -152,7 +156,7 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
         near = did_you_mean(name, tuple(known)) or f"; there {_listed(sorted(known))}"
         raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{near}")
     spec = known[name]
-    if tuning and not (spec.tuning and spec.tuning.space):
+    if tuning and not spec.has_space:
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
 
 

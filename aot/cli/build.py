@@ -216,7 +216,7 @@ def _plan(request: _Request, view: View) -> tuple[list[Plan], tuple[Absence, ...
         tuning=request.tuning,
         tuned=request.tuned,
     )
-    absent = absent_kernels(planned, request.kernels)
+    absent = absent_kernels(planned)
     plans = [plan for plan in planned if plan.kernels]
     if request.tuning and not plans and not absent:
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got="none", where=where)
