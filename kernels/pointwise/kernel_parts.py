@@ -219,6 +219,12 @@ def exp(x, EXACT: tl.constexpr):
 
 
 @triton.jit
+def _tanh_away(x, EXACT: tl.constexpr):
+    """Return the hyperbolic tangent, less exactly near 0."""
+    return 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+
+
+@triton.jit
 def tanh(x, EXACT: tl.constexpr):
     """Return the hyperbolic tangent: near 0, where 1 - 2 / (exp(2x) + 1) would cancel, by a polynomial.
 
@@ -227,13 +233,13 @@ def tanh(x, EXACT: tl.constexpr):
     """
     square = x * x
     if EXACT:
-        away = 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+        away = _tanh_away(x, EXACT)
         near = ((-5.70498872745e-3 * square + 2.06390887954e-2) * square - 5.37397155531e-2) * square + 1.33314422036e-1
         # of a zero the product is -0, which would take the sign of x: that with 0 is none
         near = ((near * square - 3.33332819422e-1) * square + 0.0) * x + x
         return tl.where(tl.abs(x) < 0.625, near, away)
     elif x.dtype == tl.float64:
-        return 1.0 - divide_number(2.0, exp(2.0 * x, EXACT) + 1.0, EXACT)
+        return _tanh_away(x, EXACT)
     else:
         root = tl.rsqrt(tl.exp2(x * 2.8853900817779268) + 1.0)
         near = (square * -0.3333333333333333 + 0.0) * x + x
