@@ -260,8 +260,8 @@ def scaled_mm_sm90_kernel(
     a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
-    apart: gl.constexpr = FAST or SCALES != "ends" or out_map.dtype != gl.bfloat16 or BLOCK_M == OWNED
-    together: gl.constexpr = 1 if apart else 2
+    coarse: gl.constexpr = SCALES == "ends" and not FAST and out_map.dtype == gl.bfloat16
+    together: gl.constexpr = 2 if coarse and BLOCK_M == 2 * OWNED else 1
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
