@@ -137,6 +137,9 @@ class Tile:
     def store(self, value: Tensor) -> None:
         self.value.copy_(value)
 
+    def load(self, _layout: None) -> Tensor:
+        return self.value.clone()
+
 
 class Barrier:
     """An mbarrier: a phase ends when all have arrived and all bytes have come."""
@@ -189,8 +192,17 @@ def _copy_out(tensor_map: Map, place: Sequence[int], box: Tile) -> None:
 
 
 def _allocate(of_map: Map, count: int, height: int, width: int, panel: int) -> Tile:
-    poison = float("nan") if of_map.dtype.is_floating_point else 99
-    return Tile(torch.full((count, height, width), poison, dtype=of_map.dtype), panel)
+    return Tile(_poisoned((count, height, width), of_map.dtype), panel)
+
+
+def _allocate_plain(dtype: torch.dtype, shape: Sequence[int], _layout: None) -> Barriers | Tile:
+    """Allocate barriers, which alone are int64, or memory for anything else."""
+    return Barriers(shape[0]) if dtype == torch.int64 else Tile(_poisoned(shape, dtype))
+
+
+def _poisoned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Make memory that nothing was stored to yet."""
+    return torch.full(tuple(shape), float("nan") if dtype.is_floating_point else 99, dtype=dtype)
 
 
 def _load(pointer: Pointer, mask: Any = None, other: float = 0.0, **_: Any) -> Any:
@@ -292,7 +304,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         BlockedLayout=lambda *_: None,
         NVMMADistributedLayout=lambda *_: None,
         SliceLayout=lambda *_: None,
-        allocate_shared_memory=lambda dtype, shape, layout: Barriers(shape[0]),
+        allocate_shared_memory=_allocate_plain,
         inline_asm_elementwise=_assembly,
         warp_specialize=_specialize,
     )

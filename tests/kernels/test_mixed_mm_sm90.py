@@ -67,27 +67,10 @@ def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups:
     return weights if groups == "none" else weights * of_columns(pairs[: count // 2])
 
 
-class Shared:
-    """Shared memory that holds nothing yet."""
-
-    def __init__(self, shape: list[int]) -> None:
-        self.value = torch.full(shape, float("nan"))
-
-    def store(self, value: Tensor) -> None:
-        self.value.copy_(value)
-
-    def load(self, _: Any) -> Tensor:
-        return self.value.clone()
-
-
 def others(gl: SimpleNamespace) -> dict[str, Any]:
     """Stand in for layouts, for words, and for products of registers."""
     gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
     gl.DotOperandLayout = gl.BlockedLayout = gl.NVMMASharedLayout = gl.SwizzledSharedLayout = lambda *_, **__: None
-    barriers = gl.allocate_shared_memory
-    gl.allocate_shared_memory = lambda dtype, shape, layout: (
-        Shared(shape) if dtype == gl.float32 else barriers(dtype, shape, layout)
-    )
     gl.convert_layout = lambda value, *_, **__: value
     gl.max_constancy = lambda value, _: value
     gl.num_warps = lambda: WARPS
