@@ -392,7 +392,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
             image = bytes(compiled.asm["cubin"])
     except Exception as error:
         # the message alone can be empty or a page long; the log keeps all of it
-        said = f"{type(error).__name__}: {error}".strip()
+        said = _said(error)
         raise CompileError(
             "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
         ) from error
@@ -404,6 +404,15 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         spill_bytes=sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log.getvalue())),
         compile_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+def _said(error: BaseException | None) -> str:
+    """Write an error and what it came from: Triton's words on a helper do not repeat what is wrong in it."""
+    parts: list[str] = []
+    while error is not None:
+        parts.append(f"{type(error).__name__}: {error}".strip())
+        error = error.__cause__
+    return "\n".join(parts)
 
 
 def _gist(said: str) -> str:

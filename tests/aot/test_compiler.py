@@ -745,6 +745,18 @@ class TestFailures:
         error = self.fail(place, "tl.store(out_ptr, nowhere_defined)")
         assert "got CompilationError: at 2:22: NameError('nowhere_defined is not defined')" in str(error)
 
+    def test_name_what_is_wrong_in_a_helper(self, place):
+        helper = "@triton.jit\ndef helper(x):\n    return x + nowhere_defined\n\n"
+        text = KINDS.format("tl.store(out_ptr, helper(1))").replace(
+            "@triton.jit\ndef k(", f"{helper}@triton.jit\ndef k("
+        )
+        with pytest.raises(CompileError) as caught:
+            compile_variant(
+                variant_of(source="source.py:k", params={"out_ptr": "*fp32"}, configs=[{"V": 1}]), place(text, "k")
+            )
+        assert "NameError('nowhere_defined is not defined')" in str(caught.value)
+        assert "return x + nowhere_defined" in caught.value.log
+
     def test_an_image_that_differs_from_its_launch_facts_is_refused(self, place, monkeypatch):
         layout_of = compiler.layout_of
 
