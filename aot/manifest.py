@@ -105,6 +105,12 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
         Meta(description="Of an axis, groups of values whose measurements stand for one another."),
     ] = {}
+    apart: Annotated[
+        list[Name],
+        Meta(
+            description="Axes each of whose values, or groups of `alike` ones, has configs of its own: as many as others share."
+        ),
+    ] = []
     max_spill_bytes: Annotated[
         int, Meta(ge=0, description="Leave configs out of a tuning bundle that spill more bytes of a thread than this.")
     ] = 0

@@ -21,7 +21,7 @@ __all__ = ["check_batch", "check_tuning", "choices"]
 
 
 def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
-    """Refuse a key, a group of alike values or a space that fits no call of the kernel.
+    """Refuse a key, an axis, a group of alike values or a space that fits no call of the kernel.
 
     Args:
         kernel: the entry.
@@ -37,6 +37,8 @@ def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: Man
     _check_terms(kernel, tuning, where, source)
     for axis, groups in tuning.alike.items():
         _check_alike(kernel.matrix, axis, groups, source.where(f"{where}.alike.{axis}"))
+    for number, axis in enumerate(tuning.apart):
+        _check_axis(kernel.matrix, axis, source.where(f"{where}.apart[{number}]"))
     known = dict.fromkeys(name for config in kernel.configs for name in constexprs_in(config))
     for number, table in enumerate(tuning.space):
         _check_space(table, tuple(known), f"{where}.space[{number}]", source)
@@ -119,10 +121,14 @@ def _is_int(spelling: str) -> bool:
     return not (spelling[:1] in "*(" or spelling.startswith("tensordesc") or spelling in (*FLOATS, NONE, ""))
 
 
-def _check_alike(matrix: Mapping[str, list[Any]], axis: str, groups: list[list[Any]], where: str) -> None:
+def _check_axis(matrix: Mapping[str, list[Any]], axis: str, where: str) -> None:
     if axis not in matrix:
         near = did_you_mean(axis, tuple(matrix))
         raise ManifestError("expected an axis of the matrix", got=f"{axis!r}{near}", where=where)
+
+
+def _check_alike(matrix: Mapping[str, list[Any]], axis: str, groups: list[list[Any]], where: str) -> None:
+    _check_axis(matrix, axis, where)
     known = [(type(value), value) for value in matrix[axis]]
     seen: list[Any] = []
     for value in (value for group in groups for value in group):

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.events import Candidate, Event, Fault, Listed, Lost
+from nojit.aot.tune.events import Event, Fault, Listed, Lost, identity_of
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun
 from nojit.aot.tune.records import Device
 from nojit.aot.tune.run import tune
@@ -135,7 +135,7 @@ def timed(database: Database, rungs: set[int]) -> dict[tuple[str, str, str], dic
         if item.status == "ok" and item.rung in rungs and item.median_us is not None:
             problem, config = problems[item.problem], configs[item.config]
             name = (kernels[problem.kernel].name, problem.name, problem.dtype)
-            found.setdefault(name, {})[Candidate(config.settings, config.requires, "").identity] = item.median_us
+            found.setdefault(name, {})[identity_of(config.settings)] = item.median_us
     return found
 
 

@@ -101,7 +101,7 @@ def _show(out: Output, table: TableFacts) -> None:
 def _show_group(out: Output, group: GroupFacts) -> None:
     if group.worst_loss is not None:
         candidates, problems = counted(group.candidates, "config"), counted(group.rows, "problem")
-        out.line(f"  {', '.join(group.dtypes)}: {len(group.configs)} of {candidates}, {problems}")
+        out.line(f"  {group.label}: {len(group.configs)} of {candidates}, {problems}")
         rows = [
             (
                 str(step.configs),
@@ -124,7 +124,7 @@ def _show_group(out: Output, group: GroupFacts) -> None:
 
 def _warn_of(out: Output, kernel: str, group: GroupFacts) -> None:
     """Say what was asked for and is not so; standard error has no line above that names the kernel."""
-    of = f"{kernel}, {', '.join(group.dtypes)}"
+    of = f"{kernel}, {group.label}"
     if group.worst_loss is None:
         out.warn(f"{of}: no set of configs serves every problem")
     elif not group.kept:

@@ -28,6 +28,8 @@ class GroupFacts:
     """The portfolio of one kernel for dtypes that are tuned alike."""
 
     dtypes: tuple[str, ...]
+    apart: str
+    """Values of axes that have portfolios of their own: ``GROUPS=none``; empty without such axes."""
     rows: int
     """Problems, those in one bucket counted once."""
     candidates: int
@@ -54,6 +56,11 @@ class GroupFacts:
     costless: bool
     """Whether the kernel has terms, and costs could not be fitted."""
     curve: tuple[CurveStep, ...]
+
+    @property
+    def label(self) -> str:
+        """Name what it serves."""
+        return ", ".join(self.dtypes) + (f", {self.apart}" if self.apart else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ def _group_facts(evidence: Evidence, group: Group, bounds: Bounds) -> GroupFacts
     served = bool(group.chosen.configs)
     return GroupFacts(
         dtypes=group.dtypes,
+        apart=group.apart,
         rows=len(group.cases),
         candidates=group.configs,
         configs=tuple(config_label(evidence.configs[number]) for number in group.chosen.configs),

@@ -24,6 +24,7 @@ __all__ = [
     "Refused",
     "Task",
     "Trying",
+    "identity_of",
 ]
 
 
@@ -40,20 +41,25 @@ class Listed:
     weight: float = 1.0
 
 
+def identity_of(settings: Mapping[str, Value]) -> str:
+    """Write a config's settings as one text."""
+    return canonical_json({name: encode_value(value) for name, value in settings.items()}).decode("ascii")
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A config that can serve a problem."""
+    """A config that can serve a problem, or several that differ in nothing but their rules: they launch the same."""
 
     settings: Mapping[str, Value]
-    requires: str
+    rules: tuple[str, ...]
+    """What each of the configs requires, all of which holds."""
     image: str
     """SHA-256 of the machine code."""
 
     @property
     def identity(self) -> str:
-        """One text for one config of a kernel."""
-        settings = {name: encode_value(value) for name, value in self.settings.items()}
-        return canonical_json([settings, self.requires]).decode("ascii")
+        """One text for the same settings of a kernel."""
+        return identity_of(self.settings)
 
 
 @dataclass(frozen=True, slots=True)

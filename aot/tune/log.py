@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from nojit.aot.tune.database import Database, now
-from nojit.aot.tune.events import Candidate, Fault, Listed, Measured, Opened
+from nojit.aot.tune.events import Fault, Listed, Measured, Opened, identity_of
 from nojit.aot.tune.halving import Timing
 from nojit.aot.tune.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run, Status
 
@@ -40,7 +41,7 @@ class Log:
             facts = {name: getattr(run, name) for name in run.__slots__} | {"device": number}
             self._run = database.start_run(Run(**facts))
         self._problem = 0
-        self._configs: tuple[int, ...] = ()
+        self._configs: tuple[tuple[int, ...], ...] = ()
         self._opened: Opened | None = None
 
     def _read(self, device: Device, digest: str) -> None:
@@ -64,8 +65,7 @@ class Log:
             if item.status == "ok":
                 self._rungs[name] = max(item.rung, self._rungs.get(name, 0))
             else:
-                identity = Candidate(config.settings, config.requires, item.image).identity
-                self._faults.setdefault(name, set()).add(identity)
+                self._faults.setdefault(name, set()).add(identity_of(config.settings))
 
     def weigh(self, problems: Iterable[Listed]) -> None:
         """Write down what problems weigh now, of those that are known."""
@@ -101,7 +101,8 @@ class Log:
                 )
             )
             self._configs = tuple(
-                self._database.add_config(Config(kernel, one.settings, one.requires)) for one in opened.candidates
+                tuple(self._database.add_config(Config(kernel, one.settings, rule)) for rule in one.rules)
+                for one in opened.candidates
             )
             # once per bundle: a run that goes on adds none
             left_out = self._pruned.pop(listed.kernel, ())
@@ -111,15 +112,16 @@ class Log:
     def measured(self, event: Measured) -> None:
         """Write down a rung."""
         self._database.record(
-            self._measurement(candidate, "ok", event.rung, timing=timing, clock_mhz=event.clock_mhz)
+            one
             for candidate, timing in event.timings.items()
+            for one in self._measurements(candidate, "ok", event.rung, timing=timing, clock_mhz=event.clock_mhz)
         )
 
     def fault(self, fault: Fault) -> None:
         """Write down that a candidate must not be chosen."""
-        self._database.record([self._measurement(fault.candidate, fault.status, 0, detail=fault.detail)])
+        self._database.record(self._measurements(fault.candidate, fault.status, 0, detail=fault.detail))
 
-    def _measurement(
+    def _measurements(
         self,
         candidate: int,
         status: Status,
@@ -128,11 +130,12 @@ class Log:
         timing: Timing | None = None,
         clock_mhz: int | None = None,
         detail: str = "",
-    ) -> Measurement:
-        return Measurement(
+    ) -> Iterable[Measurement]:
+        """Make what is found of a candidate an entry of each config that it stands for."""
+        one = Measurement(
             run=self._run,
             problem=self._problem,
-            config=self._configs[candidate],
+            config=0,
             image=self._opened.candidates[candidate].image if self._opened else "",
             status=status,
             rung=rung,
@@ -144,6 +147,7 @@ class Log:
             taken=now(),
             detail=detail,
         )
+        return (replace(one, config=config) for config in self._configs[candidate])
 
     def end(self) -> None:
         """Say that the run has ended well."""

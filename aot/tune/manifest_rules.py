@@ -31,4 +31,4 @@ def _rules(kernel: KernelSpec, where: str) -> TuningRules:
         for axis, groups in kernel.tuning.alike.items()
     }
     tuning = kernel.tuning
-    return TuningRules(alike, tuning.bucket, tuple(tuning.names), tuple(tuning.terms), configs)
+    return TuningRules(alike, tuple(tuning.apart), tuning.bucket, tuple(tuning.names), tuple(tuning.terms), configs)

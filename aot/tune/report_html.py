@@ -113,14 +113,14 @@ def _class_row(one: ClassFacts) -> tuple[str, ...]:
 
 
 def _group(group: GroupFacts, loss: float) -> str:
-    name = escape(", ".join(group.dtypes))
+    name = escape(group.label)
     if group.worst_loss is None:
         return f'<p class="bad">{name}: no set of configs serves every problem.</p>'
     kind = "" if group.kept else ' class="bad"'
     words = f"{len(group.configs)} of {group.candidates} configs for {group.rows} problems: worst loss {_percent(group.worst_loss)}, mean {_percent(group.mean_loss)}"
     words += "" if group.exact else "; the search was cut short, a better set may exist"
     configs = "".join(f"<li><code>{escape(label)}</code></li>" for label in group.configs)
-    curve = curve_svg(f"Loss against the size of the portfolio, {', '.join(group.dtypes)}", group.curve, loss)
+    curve = curve_svg(f"Loss against the size of the portfolio, {group.label}", group.curve, loss)
     return f'<h4>{name}</h4><p{kind}>{words}</p><div class="side"><div>{curve}</div><ol>{configs}</ol></div>'
 
 

@@ -154,7 +154,7 @@ def _portfolio_rows(reports: Sequence[KernelReport]) -> list[tuple[str, ...]]:
     return [
         (
             f"`{report.kernel}`",
-            ", ".join(group.dtypes),
+            group.label,
             str(group.rows),
             str(group.candidates),
             str(len(group.configs)),

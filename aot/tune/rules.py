@@ -21,6 +21,8 @@ class TuningRules:
 
     alike: Mapping[str, Sequence[Sequence[Value]]] = field(default_factory=dict)
     """By axis, groups of values whose measurements stand for one another."""
+    apart: Sequence[str] = ()
+    """Axes whose values have portfolios of their own."""
     bucket: str = DEFAULT_BUCKET
     """How key values are rounded."""
     names: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """From measurements to a tuned table: the fewest configs that keep every problem near its best, in order. Pure.
 
-Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own. A
-problem's row lists the whole portfolio, so that a call that the first config cannot serve has the next best one.
+Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own; values
+of axes that the manifest calls `apart` have groups of their own, too. A problem's row lists the whole portfolio, so that a call that the first config cannot serve has the next best one.
 
 Problems that take long weigh more than those that a launch is most of, but by far not as much as they take longer: see
 `weight_of`.
@@ -19,6 +19,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from nojit.aot.tune.events import identity_of
 from nojit.aot.tune.evidence import Evidence, Sample
 from nojit.aot.tune.portfolio import Portfolio, loss_curve, measure, smallest
 from nojit.aot.tune.records import Config, Problem
@@ -87,6 +88,8 @@ class Group:
     """The portfolio of the problems of some dtypes."""
 
     dtypes: tuple[str, ...]
+    apart: str
+    """The values of axes that are `apart`, as a class is spelled; empty without such axes."""
     cases: tuple[Case, ...]
     configs: int
     """How many there were to choose from."""
@@ -127,10 +130,10 @@ def select(
         bounds: of portfolios.
         origin: what the table says of where it comes from.
     """
-    split: dict[tuple[str, ...], list[int]] = {}
+    split: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for number, problem in evidence.problems.items():
-        split.setdefault(dtypes_of(rules, problem), []).append(number)
-    groups = tuple(_group(evidence, rules, dtypes, split[dtypes], bounds) for dtypes in sorted(split))
+        split.setdefault((dtypes_of(rules, problem), apart_of(rules, problem)), []).append(number)
+    groups = tuple(_group(evidence, rules, of, split[of], bounds) for of in sorted(split))
     return Selection(groups, _table(evidence, groups, origin or {}, rules.names))
 
 
@@ -138,6 +141,12 @@ def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
     """Return the dtypes that a problem's measurements stand for."""
     value = problem.meaning.get("dtype", problem.dtype)
     return tuple(one if isinstance(one, str) else spell(one) for one in rules.group("dtype", value))
+
+
+def apart_of(rules: TuningRules, problem: Problem) -> str:
+    """Write what keeps a problem's portfolio from others of its dtypes."""
+    known = class_of(rules, problem.meaning)
+    return spell_class(tuple(one for one in known if one[0] in rules.apart))
 
 
 def config_label(config: Config) -> str:
@@ -217,12 +226,12 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _group(
-    evidence: Evidence, rules: TuningRules, dtypes: tuple[str, ...], problems: Sequence[int], bounds: Bounds
+    evidence: Evidence, rules: TuningRules, of: tuple[tuple[str, ...], str], problems: Sequence[int], bounds: Bounds
 ) -> Group:
     cases, unserved = cases_of(evidence, rules, problems)
-    configs = sorted({config for case in cases for config in case.times})
+    configs = _widest(evidence, cases)
     if not cases:
-        return Group(dtypes, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
+        return Group(*of, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
     costs = [[case.cost(config) for config in configs] for case in cases]
     weights = [case.weight for case in cases]
     plain = [row for row in _plain_rows(evidence, cases, configs) if 1.0 in row]
@@ -234,7 +243,24 @@ def _group(
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
     early = sum(not case.times[config].last for case in cases for config in chosen.configs if config in case.times)
     estimated = _estimates(evidence, rules, cases, chosen.configs) if rules.terms and chosen.configs else None
-    return Group(dtypes, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
+    return Group(*of, cases, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
+
+
+def _widest(evidence: Evidence, cases: Sequence[Case]) -> list[int]:
+    """List the configs that serve a case, without those whose settings another has that serves as many cases and more.
+
+    What a space tries may stand in the manifest, too, with a rule of its own: the narrower of the two would only refuse calls.
+    """
+    served: dict[int, set[int]] = {}
+    for place, case in enumerate(cases):
+        for config in case.times:
+            served.setdefault(config, set()).add(place)
+    kept: dict[str, list[int]] = {}
+    for config in sorted(served, key=lambda one: (-len(served[one]), one)):
+        others = kept.setdefault(identity_of(evidence.configs[config].settings), [])
+        if not any(served[config] <= served[other] for other in others):
+            others.append(config)
+    return sorted(config for ones in kept.values() for config in ones)
 
 
 def _estimates(

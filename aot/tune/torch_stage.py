@@ -178,7 +178,7 @@ class TorchTrial:
             moved_bytes=self._work.moved_bytes,
             flops=self._work.flops,
             roles=found.roles,
-            candidates=tuple(_candidate(stage, table, row) for row in _one_per_config(table, rows)),
+            candidates=tuple(_candidate(stage, table, same) for same in _by_settings(table, rows)),
         )
         self._launchers = [kernel.bind(**named, **candidate.settings) for candidate in self.opened.candidates]
         self._expected = [value.contiguous() for value in self._work.expected]
@@ -250,17 +250,18 @@ def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
     return float(_distance(output.float().masked_fill(same, 0.0), expected.float().masked_fill(same, 0.0)))
 
 
-def _one_per_config(table: KernelTable, rows: Sequence[int]) -> list[int]:
-    """Keep the best row of each config, of the meaning that the best of all has."""
-    found: dict[str, int] = {}
+def _by_settings(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
+    """Put rows of the same settings together, the best first, of the meaning that the best of all has."""
+    found: dict[str, list[int]] = {}
     for row in rows:
         if table.columns["meaning"][row] == table.columns["meaning"][rows[0]]:
             # two configs of the same settings differ in when they may run, and both may
-            found.setdefault(repr(sorted(table.settings(row).items())), row)
+            found.setdefault(repr(sorted(table.settings(row).items())), []).append(row)
     return list(found.values())
 
 
-def _candidate(stage: TorchStage, table: KernelTable, row: int) -> Candidate:
-    requires = table.configs[table.columns["config"][row]].requires
-    image = stage.image_hash(table.kernel, table.columns["image"][row])
-    return Candidate(table.settings(row), requires, image)
+def _candidate(stage: TorchStage, table: KernelTable, rows: Sequence[int]) -> Candidate:
+    """Describe what rows of the same settings launch: the best one's image."""
+    rules = dict.fromkeys(table.configs[table.columns["config"][row]].requires for row in rows)
+    image = stage.image_hash(table.kernel, table.columns["image"][rows[0]])
+    return Candidate(table.settings(rows[0]), tuple(rules), image)

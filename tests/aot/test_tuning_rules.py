@@ -21,7 +21,7 @@ SPACE = HEAD + KEY + "[[kernel.tuning.space]]\nSPLIT = 1\n"
 def test_a_whole_tuning_arrives(write_manifest):
     text = HEAD + (
         'key = ["n", "rows * n"]\nbucket = "pow2"\nwhen = "FLAG == true"\nmax_spill_bytes = 16\n'
-        'alike = { dtype = [["fp16", "bf16"]], FLAG = [[true, 1]] }\n'
+        'alike = { dtype = [["fp16", "bf16"]], FLAG = [[true, 1]] }\napart = ["index"]\n'
         'names = ["n", "area"]\nterms = ["cdiv(area, BLOCK * multiprocessors)", "n"]\n'
         '[[kernel.tuning.space]]\nBLOCK = [32, 64]\nSPLIT = 1\nnum_warps = [4]\nwhen = "BLOCK > 32"\narchs = ["sm_90"]\n'
         '[[kernel.tuning.space]]\nBLOCK = 64\nSPLIT = [1, 2]\nmaxnreg = [64, 128]\nrequires = "n > 1"\n'
@@ -30,6 +30,7 @@ def test_a_whole_tuning_arrives(write_manifest):
     assert tuning is not None
     assert (tuning.key, tuning.bucket, tuning.when) == (["n", "rows * n"], "pow2", "FLAG == true")
     assert (tuning.max_spill_bytes, tuning.alike["dtype"]) == (16, [["fp16", "bf16"]])
+    assert tuning.apart == ["index"]
     assert (tuning.names, tuning.terms) == (["n", "area"], ["cdiv(area, BLOCK * multiprocessors)", "n"])
     assert [table["BLOCK"] for table in tuning.space] == [[32, 64], 64]
 
@@ -77,6 +78,8 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
         (HEAD + f"key = {['n'] * 9}\n", "expected array of length <= 8"),
         (HEAD + KEY + 'terms = ["n"]\n', "expected 1 names, one for each number of the key, got 0 - at demo.toml:15 $.kernel[0].tuning.names"),
         (HEAD + KEY + 'names = ["a", "b"]\nterms = ["a"]\n', "expected 1 names, one for each number of the key, got 2 - at demo.toml:17"),
+        (HEAD + KEY + 'apart = ["indx"]\n', "expected an axis of the matrix, got 'indx'; did you mean 'index'? - at demo.toml:17 $.kernel[0].tuning.apart[0]"),
+        (HEAD + KEY + 'apart = ["BLOCK"]\n', "expected an axis of the matrix, got 'BLOCK'"),
         (HEAD + KEY + 'names = ["a"]\nterms = ["n"]\n', "expected one of a, multiprocessors, BLOCK, SPLIT, got 'n' - at demo.toml:18 $.kernel[0].tuning.terms[0]"),
         (HEAD + KEY + 'names = ["a"]\nterms = ["a", "a +"]\n', " - at demo.toml:18 $.kernel[0].tuning.terms[1]"),
         (HEAD + KEY + 'names = ["a"]\nterms = ["a > 3"]\n', "expected a number, got 'a > 3' - at demo.toml:18 $.kernel[0].tuning.terms[0]"),

@@ -2,7 +2,7 @@
 
 The bundle's path names a JSON file beside it, which says what there is::
 
-    {"problems": 3, "configs": 8, "noise": 0.02, "faults": {"2": "wrong"}, "sleep_s": 0.0}
+    {"problems": 3, "configs": 8, "noise": 0.02, "faults": {"2": "wrong"}, "sleep_s": 0.0, "rules": [""]}
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class FakeTrial:
         self._stage = stage
         self._problem = problem
         candidates = [
-            Candidate({"BLOCK": 1 << n, "num_warps": 4}, "", f"{n:064x}") for n in range(stage.said["configs"])
+            Candidate({"BLOCK": 1 << n, "num_warps": 4}, tuple(stage.said.get("rules", [""])), f"{n:064x}")
+            for n in range(stage.said["configs"])
         ]
         self.opened = Opened(
             ("n",), (1 << problem,), {"dtype": "bf16"}, 1000, 10, {"tunables": ("BLOCK",)}, tuple(candidates)

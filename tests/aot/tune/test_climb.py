@@ -23,7 +23,7 @@ class Trial:
         self._rng = random.Random(1)
         self.samples: Counter[int] = Counter()
         self.opened = Opened(
-            (), (), {}, 1, 1, {}, tuple(Candidate({"N": place}, "", "") for place in range(len(times)))
+            (), (), {}, 1, 1, {}, tuple(Candidate({"N": place}, ("",), "") for place in range(len(times)))
         )
 
     def check(self, candidate: int) -> tuple[Status, str]:

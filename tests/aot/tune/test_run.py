@@ -17,7 +17,7 @@ import pytest
 from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
-from nojit.aot.tune.events import Candidate, Event, Listed, Lost, Opened, Task, Trying
+from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying, identity_of
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
 from nojit.aot.tune.records import Device, Pruned
 from nojit.aot.tune.run import tune
@@ -80,7 +80,7 @@ def test_some_configs_of_some_problems(fake: Fake, database: Database, tmp_path:
     run(fake(), database)
     problem = database.problems()[min(database.problems())]
     configs = [config for config in database.configs().values() if config.kernel == problem.kernel][:2]
-    asked = frozenset(Candidate(config.settings, config.requires, "").identity for config in configs)
+    asked = frozenset(identity_of(config.settings) for config in configs)
     name = (database.kernels()[problem.kernel].name, problem.name, problem.dtype)
     with open_database(tmp_path / "other.db", create=True) as other:
         summary = run(fake(), other, exhaustive=True, only={name: asked})
@@ -113,6 +113,21 @@ def test_what_is_written_down(fake: Fake, database: Database) -> None:
     assert [problem.key for problem in database.problems().values()] == [(1,), (2,), (4,)]
     first = database.measurements()[0]
     assert (first.rung, first.clock_mhz, first.image) == (0, 1980, f"{first.config - 1:064x}")
+
+
+def test_what_is_found_counts_for_all_configs_of_the_same_settings(fake: Fake, database: Database) -> None:
+    summary = run(fake(configs=4, rules=["n % 16 == 0", "n > 1"], faults={"2": "wrong"}), database)
+    configs = database.configs()
+    assert summary.pairs == 12
+    assert sorted(config.requires for config in configs.values()) == ["n % 16 == 0"] * 4 + ["n > 1"] * 4
+    found: dict[str, list[tuple[object, ...]]] = {}
+    for item in database.measurements():
+        facts = (item.problem, configs[item.config].settings["BLOCK"], item.rung, item.status, item.median_us)
+        found.setdefault(configs[item.config].requires, []).append(facts)
+    assert found["n % 16 == 0"] == found["n > 1"]
+    assert {block for _, block, _, status, _ in found["n > 1"] if status == "wrong"} == {4}
+    again = run(fake(configs=4, rules=["n % 16 == 0", "n > 1"], faults={"2": "wrong"}), database)
+    assert (again.known, again.pairs) == (3, 0)
 
 
 def test_an_exhaustive_run_measures_all_to_the_end(fake: Fake, database: Database) -> None:

@@ -86,6 +86,41 @@ def test_each_dtype_class_has_a_portfolio_of_its_own(tmp_path: Path) -> None:
     assert wheres == [("bf16", "fp16"), ("fp32",)]
 
 
+def test_values_of_axes_that_are_apart_have_portfolios_of_their_own(tmp_path: Path) -> None:
+    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+        return plain_time(config, meaning, key) * (1 if (config["BLOCK_M"] == 128) is meaning["CAUSAL"] else 3)
+
+    meanings = [{"CAUSAL": True}, {"CAUSAL": False}]
+    path = write_database(tmp_path / "db", time=time, meanings=meanings)
+    one, bounds = Bounds(configs=1), replace(RULES, apart=("CAUSAL",))
+    together, apart = chosen(path, one), chosen(path, one, bounds)
+    assert [group.apart for group in together.groups] == [""]
+    assert together.groups[0].chosen.worst > 2
+    assert [group.apart for group in apart.groups] == ["CAUSAL=False", "CAUSAL=True"]
+    assert all(group.chosen.worst < 1.5 for group in apart.groups)
+    assert len(apart.table.configs) == 2
+    for entry in apart.table.entries:
+        # a row lists its own portfolio alone
+        (used,) = {number for row in entry.rows for number in row.use}
+        assert (dict(apart.table.configs[used].settings)["BLOCK_M"] == 128) is (dict(entry.where)["CAUSAL"] == (True,))
+
+
+def test_of_configs_of_the_same_settings_the_one_that_serves_more_is_chosen(tmp_path: Path) -> None:
+    path = write_database(tmp_path / "db", requires=lambda _: "n % 16 == 0")
+    with open_database(path) as database:
+        (run,), (kernel,) = database.runs(), database.kernels()
+        for number, problem in database.problems().items():
+            narrow = [
+                (database.add_config(replace(config, requires="n >= 1024")), item)
+                for item in database.measurements()
+                if item.problem == number and (config := database.configs()[item.config]).kernel == kernel
+            ]
+            if problem.key[0] >= 1024:
+                database.record([replace(item, run=run, config=config) for config, item in narrow])
+    selection = chosen(path, Bounds(loss=0.0))
+    assert {config.requires for config in selection.table.configs} == {"n % 16 == 0"}
+
+
 def test_a_config_that_is_wrong_once_is_kept_from_its_class_alone(tmp_path: Path) -> None:
     def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float | str:
         if meaning["CAUSAL"] and config["BLOCK_M"] == 128 and key[0] == 512:
