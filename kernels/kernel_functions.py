@@ -29,3 +29,19 @@ def gelu(x):
     tail = t * tl.exp2(q - 0.7213475204444817 * x * x)
     # the tail of an infinity is 0, which it must not be multiplied by where it is positive
     return x * tl.where(x < 0.0, tail, 1.0 - tail)
+
+
+@triton.jit
+def gelu_rounded(x):
+    """Return ``x * Phi(x)`` of fp32 values for results that are rounded to 16 bits: the tail is right to 4e-5 of itself.
+
+    As `gelu`, with a polynomial of three steps less; no more than a sixth of half a place of fp16 is lost.
+    """
+    root = tl.rsqrt(1.0 + 0.26 * tl.abs(x))
+    t = root * root
+    q = -0.5533219575881958 * t + 1.0654473304748535
+    q = q * t + 0.23273903131484985
+    q = q * t + 1.5318048000335693
+    q = q * t - 3.276716709136963
+    tail = t * tl.exp2(q - 0.7213475204444817 * x * x)
+    return x * tl.where(x < 0.0, tail, 1.0 - tail)

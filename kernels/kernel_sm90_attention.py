@@ -1,7 +1,7 @@
 """What the forward passes of attention for sm_90 share: queries copied ahead, exponentials, how a tile begins and ends.
 
 A consumer owns the rows of number `OWN` of each tile of queries. Where queries have two places, the next ones come while
-the present tile is computed.
+the present tile is computed. Where that is faster, consumers take turns in starting their products.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -63,45 +63,121 @@ def weigh(scores, row_max, row_sum, qk_scale):
 
 
 @gluon.jit
-def first_scores(queries, memory, barriers, turn, used):
+def take_turn(OWN: gl.constexpr, order, number):
+    """Wait until the consumer before has started its products of this number, or for the first of them its last ones.
+
+    So that consumers never start theirs together: while one takes exponentials, the tensor cores have another's work.
+
+    Args:
+        OWN: the consumer.
+        order: barriers [consumers, 1], each for a single arrival; [1, 1] where consumers need not wait for one another.
+        number: how often it had its turn before.
+    """
+    if order.shape[0] > 1:
+        FIRST: gl.constexpr = 1 if OWN == 0 else 0
+        mbarrier.wait(order.index(OWN), (number & 1) ^ FIRST)
+
+
+@gluon.jit
+def pass_turn(OWN: gl.constexpr, order):
+    """Let the next consumer start its products."""
+    if order.shape[0] > 1:
+        mbarrier.arrive(order.index((OWN + 1) % order.shape[0]))
+
+
+@gluon.jit
+def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used):
     """Multiply a tile's queries by its first keys, once both are there, and let go of the keys.
 
     Args:
-        queries: those of this consumer, as `queries_of` gives them.
+        OWN: the consumer.
+        queries: its own, as `queries_of` gives them.
         memory: queries, keys, values and results: places [stages, 1, 1, rows, width], of queries as `copy_queries` has them.
-        barriers: full and empty ones of queries, then of keys, then of values.
+        barriers: full and empty ones of queries, then of keys, then of values, then those of `take_turn`.
         turn: how many tiles of queries came before.
         used: how many tiles of keys.
 
     Returns:
         The products [rows, keys].
     """
-    q_full, k_full, k_empty, k_memory = barriers[0], barriers[2], barriers[3], memory[1]
-    ROWS: gl.constexpr = memory[0].shape[3]
-    BLOCK_N: gl.constexpr = k_memory.shape[3]
-    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    q_full, k_full, k_empty, order, k_memory = barriers[0], barriers[2], barriers[3], barriers[6], memory[1]
     stage = used % k_memory.shape[0]
     mbarrier.wait(q_full.index(turn % q_full.shape[0]), turn // q_full.shape[0] & 1)
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
-    k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
-    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-    token = warpgroup_mma(queries, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+    # a tile of queries has one turn more than it has tiles of keys
+    take_turn(OWN, order, used + turn)
+    token = _scores(queries, k_memory, stage)
+    pass_turn(OWN, order)
     scores = warpgroup_mma_wait(0, deps=(token,))
     mbarrier.arrive(k_empty.index(stage))
     return scores
 
 
 @gluon.jit
-def last_values(weights, acc, memory, barriers, used):
+def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used):
+    """Multiply queries by the keys of the tile of number `used`, beside the weights by the values of the one before.
+
+    Args:
+        OWN: the consumer.
+        queries: as `first_scores` takes them.
+        weights: what the values are weighed with, [rows, keys].
+        acc: the sums of values before, [rows, v_dim].
+        memory: as `first_scores` takes it.
+        barriers: likewise.
+        turn: likewise.
+        used: how many tiles of keys came before.
+
+    Returns:
+        The products with keys [rows, keys], which are let go, and the sums of values, for `summed` to wait for.
+    """
+    k_full, k_empty, order, k_memory = barriers[2], barriers[3], barriers[6], memory[1]
+    stage = used % k_memory.shape[0]
+    mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
+    take_turn(OWN, order, used + turn)
+    scores_token = _scores(queries, k_memory, stage)
+    acc_token = _sums(weights, acc, memory, barriers, used)
+    pass_turn(OWN, order)
+    scores = warpgroup_mma_wait(1, deps=(scores_token,))
+    mbarrier.arrive(k_empty.index(stage))
+    return scores, acc_token
+
+
+@gluon.jit
+def summed(acc_token, memory, barriers, used):
+    """Wait for sums of values that were begun, and let go of the values of the tile of number `used` - 1; return the sums."""
+    acc = warpgroup_mma_wait(0, deps=(acc_token,))
+    mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
+    return acc
+
+
+@gluon.jit
+def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
     """Add up the weighted values of the tile of number `used` - 1, once they are there, and let go of them; return the sums."""
-    v_full, v_empty, v_memory = barriers[4], barriers[5], memory[2]
+    order = barriers[6]
+    take_turn(OWN, order, used + turn)
+    token = _sums(weights, acc, memory, barriers, used)
+    pass_turn(OWN, order)
+    return summed(token, memory, barriers, used)
+
+
+@gluon.jit
+def _scores(queries, k_memory, stage):
+    """Start the products of queries with the keys at a place."""
+    BLOCK_N: gl.constexpr = k_memory.shape[3]
+    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
+    zeros = gl.zeros([queries.shape[0], BLOCK_N], gl.float32, qk_layout)
+    return warpgroup_mma(queries, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
+
+
+@gluon.jit
+def _sums(weights, acc, memory, barriers, used):
+    """Start adding up the weighted values of the tile of number `used` - 1, once they are there."""
+    v_full, v_memory = barriers[4], memory[2]
     stage = (used - 1) % v_memory.shape[0]
     mbarrier.wait(v_full.index(stage), (used - 1) // v_memory.shape[0] & 1)
     values = v_memory.index(stage).reshape([v_memory.shape[3], v_memory.shape[4]])
-    token = warpgroup_mma(weights, values, acc, is_async=True)
-    acc = warpgroup_mma_wait(0, deps=(token,))
-    mbarrier.arrive(v_empty.index(stage))
-    return acc
+    return warpgroup_mma(weights, values, acc, is_async=True)
 
 
 @gluon.jit

@@ -17,23 +17,19 @@ Tensor maps pad with zeros: rows and columns past the end read as 0, and are not
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
 from nojit.kernels.kernel_sm90_attention import (
+    both_products,
     copy_queries,
     first_scores,
     last_values,
     queries_of,
+    summed,
     weigh,
     write_rows,
 )
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -74,23 +70,33 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
-    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
+    v_full, v_empty = barriers[4], barriers[5]
     batch, heads, group, q_len, kv_len = sizes
     STAGES: gl.constexpr = k_memory.shape[0]
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     tiles = gl.cdiv(q_len, BLOCK_M)
+    works = tiles * batch * heads
+    # queries come while keys of the tile before do, where all tiles have as many; else right after the last of those keys
+    EARLY: gl.constexpr = Q_STAGES > 1 and not CAUSAL
     turn = 0
     copied = 0
-    for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
+    if EARLY:  # noqa: SIM102 - of the two Triton decides one when it compiles
+        if gl.program_id(0) < works:
+            tile, batch_head = _tile_of(gl.program_id(0), tiles, batch * heads, kv_len, SPAN, CAUSAL)
+            copy_queries(
+                q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty, turn
+            )
+    for number in range(gl.program_id(0), works, gl.num_programs(0)):
         tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
         index_b = batch_head // heads
         index_h = batch_head % heads
         index_kv = index_h // group
         span = _span_of(tile * BLOCK_M, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         count = span[0]
-        if Q_STAGES > 1:
+        if Q_STAGES > 1 and not EARLY:
             copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
         for place in range(count):
             start = (count - 1 - place) * BLOCK_N
@@ -107,47 +113,46 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             mbarrier.expect(v_full.index(stage), v_map.block_type.nbytes)
             copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
             copied += 1
+            if EARLY:  # noqa: SIM102 - as above
+                if (place == gl.minimum(count - 1, 2)) & (number + gl.num_programs(0) < works):
+                    tile, batch_head = _tile_of(
+                        number + gl.num_programs(0), tiles, batch * heads, kv_len, SPAN, CAUSAL
+                    )  # fmt: skip
+                    copy_queries(
+                        q_map,
+                        batch_head // heads,
+                        batch_head % heads,
+                        tile * BLOCK_M,
+                        q_memory,
+                        q_full,
+                        q_empty,
+                        turn + 1,
+                    )
         turn += 1
 
 
 @gluon.jit
 def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
     """Return scores [ROWS, BLOCK_N] with -inf for keys past the end or, under a causal mask, past the query."""
-    keys = start + gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
-    visible = (keys < kv_len)[None, :]
+    lanes = gl.arange(0, scores.shape[1], layout=gl.SliceLayout(0, scores.type.layout))
+    # how many keys from `start` on a row sees: one comparison a score
+    seen = rows * 0 + (kv_len - start)
     if CAUSAL:
-        visible = visible & (keys[None, :] <= rows[:, None] + causal_offset)
-    return gl.where(visible, scores, float("-inf"))
+        seen = gl.minimum(seen, rows + (causal_offset + 1 - start))
+    return gl.where(lanes[None, :] < seen[:, None], scores, float("-inf"))
 
 
 @gluon.jit
 def _attend(
-    acc, weights, row_max, row_sum, q, memory, barriers, used, start, rows, kv_len, causal_offset, qk_scale,
-    MASKED: gl.constexpr, CAUSAL: gl.constexpr,
+    OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
+    qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr,
 ):  # fmt: skip
     """Score one tile of keys while the values of the tile before are summed up; return the running state."""
-    k_memory, v_memory = memory[1], memory[2]
-    k_full, k_empty, v_full, v_empty = barriers[2], barriers[3], barriers[4], barriers[5]
-    STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_N: gl.constexpr = k_memory.shape[3]
-    BLOCK_D: gl.constexpr = k_memory.shape[4]
-    BLOCK_DV: gl.constexpr = v_memory.shape[4]
-    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    stage = used % STAGES
-    before = (used - 1) % STAGES
-    mbarrier.wait(k_full.index(stage), used // STAGES & 1)
-    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-    k = k_memory.index(stage).reshape([BLOCK_N, BLOCK_D])
-    scores_token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
-    mbarrier.wait(v_full.index(before), (used - 1) // STAGES & 1)
-    acc_token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
-    scores = warpgroup_mma_wait(1, deps=(scores_token,))
-    mbarrier.arrive(k_empty.index(stage))
+    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used)
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
     exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
-    acc = warpgroup_mma_wait(0, deps=(acc_token,))
-    mbarrier.arrive(v_empty.index(before))
+    acc = summed(token, memory, barriers, used)
     acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
     return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
 
@@ -178,7 +183,7 @@ def _consume(
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
         q = queries_of(OWN, q_memory, q_full, turn)
-        scores = first_scores(q, memory, barriers, turn, used)
+        scores = first_scores(OWN, q, memory, barriers, turn, used)
         scores = _hide(scores, (count - 1) * BLOCK_N, rows, kv_len, causal_offset, CAUSAL)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
@@ -189,17 +194,17 @@ def _consume(
         cut = gl.maximum(count - full, 1)
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(
-                acc, weights, row_max, row_sum, q, memory, barriers, used + place, (count - 1 - place) * BLOCK_N, rows,
-                kv_len, causal_offset, qk_scale, True, CAUSAL,
+                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
+                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, True, CAUSAL,
             )  # fmt: skip
         for place in range(cut, count):
             acc, weights, row_max, row_sum = _attend(
-                acc, weights, row_max, row_sum, q, memory, barriers, used + place, (count - 1 - place) * BLOCK_N, rows,
-                kv_len, causal_offset, qk_scale, False, CAUSAL,
+                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
+                (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, False, CAUSAL,
             )  # fmt: skip
         mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        acc = last_values(weights, acc, memory, barriers, used)
+        acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
         write_rows(
             OWN, acc, row_sum, maps[3], memory[3], batch_head // heads, batch_head % heads, row_start + OWN * ROWS
         )
@@ -234,6 +239,7 @@ def flash_attention_fwd_sm90_kernel(
     STAGES: gl.constexpr,
     Q_STAGES: gl.constexpr,
     SPAN: gl.constexpr,
+    TURNS: gl.constexpr,
 ):
     """Write ``softmax(q @ k^T * scale) @ v`` and, if asked, the natural-log sum of exponentials of each row.
 
@@ -257,6 +263,10 @@ def flash_attention_fwd_sm90_kernel(
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    IN_TURN: gl.constexpr = CONSUMERS if TURNS else 1
+    order = gl.allocate_shared_memory(gl.int64, [IN_TURN, 1], mbarrier.MBarrierLayout())
+    for own in gl.static_range(IN_TURN):
+        mbarrier.init(order.index(own), count=1)
     for own in gl.static_range(Q_STAGES):
         mbarrier.init(q_full.index(own), count=1)
         mbarrier.init(q_empty.index(own), count=CONSUMERS)
@@ -268,7 +278,7 @@ def flash_attention_fwd_sm90_kernel(
     fence_async_shared()
     maps = (q_map, k_map, v_map, out_map)
     memory = (q_memory, k_memory, v_memory, out_memory)
-    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     sizes = (batch, heads, group, q_len, kv_len)
     # registers of each thread: what the producer does without goes to the consumers
     if CONSUMERS == 2:

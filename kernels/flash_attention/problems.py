@@ -32,7 +32,9 @@ _MEANING: Final = ("MASK", "BLOCK_D", "BLOCK_DV", "EVEN_D")
 ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd": Roles(_TILES, (), _MEANING),
     "flash_attention_fwd_fp8": Roles(_TILES, (), _MEANING),
-    "flash_attention_fwd_sm90": Roles((*_TILES, "STAGES", "Q_STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")),
+    "flash_attention_fwd_sm90": Roles(
+        (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV")
+    ),
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
     "flash_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
     "flash_attention_bwd_dq": Roles(_TILES, (), _MEANING),

@@ -11,23 +11,19 @@ program takes tile after tile. `kernel_sm90_walks` says which tiles of keys are 
 
 from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
 from nojit.kernels.kernel_sm90_attention import (
+    both_products,
     copy_queries,
     first_scores,
     last_values,
     queries_of,
+    summed,
     weigh,
     write_rows,
 )
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
@@ -53,7 +49,8 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
     """Copy the queries, keys and values of every tile into shared memory, as far ahead as there is room."""
     q_map, k_map, v_map = maps[0], maps[1], maps[2]
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
-    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
+    v_full, v_empty = barriers[4], barriers[5]
     batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head = sizes
     STAGES: gl.constexpr = k_memory.shape[0]
     Q_STAGES: gl.constexpr = q_full.shape[0]
@@ -92,40 +89,20 @@ def _produce(maps, memory, barriers, tables, sizes, SPAN: gl.constexpr, MASK: gl
 
 @gluon.jit
 def _attend(
-    acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale, qk_scale,
-    MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr,
+    OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, place, walk, own, tables, lengths,
+    mods, scale, qk_scale, MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr,
 ):  # fmt: skip
     """Score one tile of keys while the values of the tile before are summed up; return the running state."""
-    k_memory, v_memory = memory[1], memory[2]
-    k_full, k_empty, v_full, v_empty = barriers[2], barriers[3], barriers[4], barriers[5]
     rows, row_in_block, lanes, intervals, head = own
-    STAGES: gl.constexpr = k_memory.shape[0]
-    BLOCK_N: gl.constexpr = k_memory.shape[3]
-    BLOCK_D: gl.constexpr = k_memory.shape[4]
-    BLOCK_DV: gl.constexpr = v_memory.shape[4]
-    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
-    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
-    weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
-    number = used + place
-    stage = number % STAGES
-    before = (number - 1) % STAGES
-    start, bitmap = tile_at(place, walk, tables[1], BLOCK_N, MASK)
-    mbarrier.wait(k_full.index(stage), number // STAGES & 1)
-    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
-    k = k_memory.index(stage).reshape([BLOCK_N, BLOCK_D])
-    scores_token = warpgroup_mma(q, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
-    mbarrier.wait(v_full.index(before), (number - 1) // STAGES & 1)
-    acc_token = warpgroup_mma(weights, v_memory.index(before).reshape([BLOCK_N, BLOCK_DV]), acc, is_async=True)
-    scores = warpgroup_mma_wait(1, deps=(scores_token,))
-    mbarrier.arrive(k_empty.index(stage))
+    start, bitmap = tile_at(place, walk, tables[1], memory[1].shape[3], MASK)
+    scores, token = both_products(OWN, q, weights, acc, memory, barriers, turn, used + place)
     scores = modified(scores, scale, head, rows, start + lanes, lengths, mods, SCORE_MOD)
     if MASKED:
         scores = hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, lengths[1], MASK)
     exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
-    acc = warpgroup_mma_wait(0, deps=(acc_token,))
-    mbarrier.arrive(v_empty.index(before))
-    acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, out_layout))[:, None]
-    return acc, gl.convert_layout(exponentials.to(weights.dtype), weights_layout), row_max, row_sum
+    acc = summed(token, memory, barriers, used + place)
+    acc = acc * gl.convert_layout(keep, gl.SliceLayout(1, acc.type.layout))[:, None]
+    return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
 
 
 @gluon.jit
@@ -166,7 +143,7 @@ def _consume(
         own = (rows, row_in_block, lanes, intervals, (index_b, index_h))
         start, bitmap = tile_at(0, walk, tables[1], BLOCK_N, MASK)
         q = queries_of(OWN, q_memory, q_full, turn)
-        scores = first_scores(q, memory, barriers, turn, used)
+        scores = first_scores(OWN, q, memory, barriers, turn, used)
         scores = modified(scores, scale, (index_b, index_h), rows, start + lanes, lengths, mods, SCORE_MOD)
         # a list without a cut block begins with one that is seen whole, unless it is empty
         if MASK != "bitmap" or cut > 0 or walk[4] == 0:
@@ -180,17 +157,17 @@ def _consume(
         cut = gl.maximum(cut, 1)
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(
-                acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale,
-                qk_scale, True, MASK, SCORE_MOD,
+                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, place, walk, own, tables, lengths,
+                mods, scale, qk_scale, True, MASK, SCORE_MOD,
             )  # fmt: skip
         for place in range(cut, count):
             acc, weights, row_max, row_sum = _attend(
-                acc, weights, row_max, row_sum, q, memory, barriers, used, place, walk, own, tables, lengths, mods, scale,
-                qk_scale, False, MASK, SCORE_MOD,
+                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, place, walk, own, tables, lengths,
+                mods, scale, qk_scale, False, MASK, SCORE_MOD,
             )  # fmt: skip
         mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        acc = last_values(weights, acc, memory, barriers, used)
+        acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
         write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, tile * BLOCK_M + OWN * ROWS)
         # a row that saw nothing has sum 0 and maximum -inf
         lse = gl.where(row_sum == 0.0, float("-inf"), row_max * (qk_scale * LN_2) + gl.log2(row_sum) * LN_2)
@@ -247,6 +224,7 @@ def flex_attention_fwd_sm90_kernel(
     BLOCK_DV: gl.constexpr,
     STAGES: gl.constexpr,
     SPAN: gl.constexpr,
+    TURNS: gl.constexpr,
 ):
     """Write ``softmax(mod(q @ k^T * scale)) @ v`` over the keys that are seen, and the natural-log sums of each row.
 
@@ -271,6 +249,10 @@ def flex_attention_fwd_sm90_kernel(
     k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    IN_TURN: gl.constexpr = CONSUMERS if TURNS else 1
+    order = gl.allocate_shared_memory(gl.int64, [IN_TURN, 1], mbarrier.MBarrierLayout())
+    for own in gl.static_range(IN_TURN):
+        mbarrier.init(order.index(own), count=1)
     for own in gl.static_range(Q_STAGES):
         mbarrier.init(q_full.index(own), count=1)
         mbarrier.init(q_empty.index(own), count=CONSUMERS)
@@ -282,7 +264,7 @@ def flex_attention_fwd_sm90_kernel(
     fence_async_shared()
     maps = (q_map, k_map, v_map, out_map)
     memory = (q_memory, k_memory, v_memory, out_memory)
-    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty, order)
     tables = (spans_ptr, blocks_ptr, bits_ptr, left, right)
     sizes = (batch, heads, group, shared, q_len, kv_len, mask_batch, mask_head)
     mods = (

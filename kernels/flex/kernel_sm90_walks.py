@@ -108,7 +108,6 @@ def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
 @gluon.jit
 def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
     """Return scores [64, BLOCK_N] with -inf for keys that the mask hides, or that do not exist."""
-    keys = start + lanes
     if MASK == "bitmap":
         # a word of each row for every 32 keys; a thread has two rows
         word_ptrs = tables[2] + (gl.maximum(bitmap, 0).to(gl.int64) * (scores.shape[1] * WORDS) + row_in_block * WORDS)
@@ -118,9 +117,11 @@ def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv
         # a full block may come first, where all are masked, and so may one that is none
         visible = (((words >> (lanes % WORD)) & 1) != 0) & (bitmap >= 0) | (bitmap == -1)
     elif MASK == "interval":
-        visible = (keys >= intervals[0][:, None]) & (keys < intervals[1][:, None])
+        visible = (lanes >= (intervals[0] - start)[:, None]) & (lanes < (intervals[1] - start)[:, None])
     else:
-        visible = (keys < kv_len) & (keys >= rows[:, None] + tables[3]) & (keys <= rows[:, None] + tables[4])
+        first = rows + (tables[3] - start)
+        last = gl.minimum(rows + (tables[4] - start), kv_len - 1 - start)
+        visible = (lanes >= first[:, None]) & (lanes <= last[:, None])
     return gl.where(visible, scores, float("-inf"))
 
 

@@ -28,7 +28,7 @@ _TILES: Final = ("BLOCK_M", "BLOCK_N")
 _MEANING: Final = ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_DV")
 ROLES: Final[Mapping[str, Roles]] = {
     "flex_attention_fwd": Roles(_TILES, (), _MEANING),
-    "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN"), (), _MEANING),
+    "flex_attention_fwd_sm90": Roles((*_TILES, "STAGES", "SPAN", "TURNS"), (), _MEANING),
     "flex_attention_bwd_dkdv": Roles(_TILES, (), _MEANING),
     "flex_attention_bwd_dq": Roles(_TILES, (), _MEANING),
     "flex_attention_bwd_sm90": Roles(("STAGES", "SPAN", "EAGER"), (), ("MASK", "SCORE_MOD", "BLOCK_D", "BLOCK_M")),

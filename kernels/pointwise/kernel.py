@@ -83,7 +83,7 @@ def gelu_fwd_kernel(
         tile = parts.place_tile(number, n, BLOCK, TILES)
         in_input = parts.load_tile(input_ptr, tile, STREAM)
         if APPROXIMATE == "none":
-            result_0 = parts.gelu(in_input)
+            result_0 = parts.gelu(in_input, EXACT)
         elif APPROXIMATE == "tanh":
             result_0 = parts.gelu_tanh(in_input, EXACT)
         parts.store_tile(out_ptr, tile, result_0, STREAM)
@@ -115,7 +115,7 @@ def gelu_fwd_rectangles_kernel(
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_input = parts.load_rectangle(input_ptr, input_s1, input_s0, input_sy, input_sx, place, KINDS, 0)
     if APPROXIMATE == "none":
-        result_0 = parts.gelu(in_input)
+        result_0 = parts.gelu(in_input, EXACT)
     elif APPROXIMATE == "tanh":
         result_0 = parts.gelu_tanh(in_input, EXACT)
     parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
@@ -501,7 +501,7 @@ def geglu_fwd_kernel(
         tile = parts.place_tile(number, n, BLOCK, TILES)
         in_gate = parts.load_tile(gate_ptr, tile, STREAM)
         in_up = parts.load_tile(up_ptr, tile, STREAM)
-        t1 = parts.gelu(in_gate)
+        t1 = parts.gelu(in_gate, EXACT)
         result_0 = t1 * in_up
         parts.store_tile(out_ptr, tile, result_0, STREAM)
 
@@ -536,7 +536,7 @@ def geglu_fwd_rectangles_kernel(
     place = parts.place_rectangle(nx, ny, n0, BY, BX)
     in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 0)
     in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 1)
-    t1 = parts.gelu(in_gate)
+    t1 = parts.gelu(in_gate, EXACT)
     result_0 = t1 * in_up
     parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)
 
@@ -560,7 +560,7 @@ def geglu_bwd_kernel(
         in_grad = parts.load_tile(grad_ptr, tile, STREAM)
         in_gate = parts.load_tile(gate_ptr, tile, STREAM)
         in_up = parts.load_tile(up_ptr, tile, STREAM)
-        t2 = parts.gelu(in_gate)
+        t2 = parts.gelu(in_gate, EXACT)
         t4 = in_grad * in_up
         result_1 = in_grad * t2
         t7 = in_gate * 0.7071067811865476
@@ -619,7 +619,7 @@ def geglu_bwd_rectangles_kernel(
     in_grad = parts.load_rectangle(grad_ptr, grad_s1, grad_s0, grad_sy, grad_sx, place, KINDS, 0)
     in_gate = parts.load_rectangle(gate_ptr, gate_s1, gate_s0, gate_sy, gate_sx, place, KINDS, 1)
     in_up = parts.load_rectangle(up_ptr, up_s1, up_s0, up_sy, up_sx, place, KINDS, 2)
-    t2 = parts.gelu(in_gate)
+    t2 = parts.gelu(in_gate, EXACT)
     t4 = in_grad * in_up
     result_1 = in_grad * t2
     t7 = in_gate * 0.7071067811865476
@@ -1592,7 +1592,7 @@ def add_gelu_fwd_kernel(
         in_input = parts.load_tile(input_ptr, tile, STREAM)
         in_residual = parts.load_tile(residual_ptr, tile, STREAM)
         t2 = in_input + in_residual
-        result_0 = parts.gelu(t2)
+        result_0 = parts.gelu(t2, EXACT)
         parts.store_tile(out_ptr, tile, result_0, STREAM)
 
 
@@ -1629,5 +1629,5 @@ def add_gelu_fwd_rectangles_kernel(
         residual_ptr, residual_s1, residual_s0, residual_sy, residual_sx, place, KINDS, 1
     )
     t2 = in_input + in_residual
-    result_0 = parts.gelu(t2)
+    result_0 = parts.gelu(t2, EXACT)
     parts.store_rectangle(out_ptr, out_s1, out_s0, out_sy, out_sx, place, result_0, KINDS)

@@ -187,12 +187,14 @@ def silu(x, EXACT: tl.constexpr):
 
 
 @triton.jit
-def gelu(x):
+def gelu(x, EXACT: tl.constexpr):
     """Return ``x * Phi(x)`` through erf (Hendrycks and Gimpel 2016, https://arxiv.org/abs/1606.08415)."""
     if x.dtype == tl.float64:
         return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    else:
+    elif EXACT:
         return functions.gelu(x)
+    else:
+        return functions.gelu_rounded(x)
 
 
 @triton.jit

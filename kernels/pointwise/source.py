@@ -49,11 +49,11 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     "div number": "parts.divide_number({}, {}, EXACT)",
     "div by number": "parts.divide_by_number({}, {}, EXACT)",
     **{name: f"tl.{name}({{}})" for name in ("abs", "cos", "erf", "log", "rsqrt", "sin")},
-    **{name: f"parts.{name}({{}}, EXACT)" for name in ("exp", "gelu_tanh", "sigmoid", "silu", "sqrt", "tanh")},
+    **{name: f"parts.{name}({{}}, EXACT)" for name in ("exp", "gelu", "gelu_tanh", "sigmoid", "silu", "sqrt", "tanh")},
     **{name: f"parts.{name}({{}}, {{}})" for name in _ROUNDED},
     **{f"{name} number": f"parts.{name}(tl.full({{1}}.shape, {{0}}, {{1}}.dtype), {{1}})" for name in _ROUNDED},
     **{f"{name} by number": f"parts.{name}({{0}}, tl.full({{0}}.shape, {{1}}, {{0}}.dtype))" for name in _ROUNDED},
-    **{name: f"parts.{name}({{}})" for name in ("gelu", "relu")},
+    "relu": "parts.relu({})",
     **{name: f"parts.{name}({{}}, {{}})" for name in ("maximum", "minimum")},
 }
 

@@ -18,8 +18,9 @@ BATCH, HEADS, GROUP, DIM = 2, 4, 2, 64
 @pytest.mark.parametrize("lengths", [(310, 310), (1, 150), (260, 100)], ids=str)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("config", [(128, 1, 2), (128, 2, 2), (128, 2, 3), (192, 2, 2), (192, 1, 3)], ids=str)
+@pytest.mark.parametrize("turns", [False, True], ids=["together", "in turn"])
 @pytest.mark.parametrize("programs", [1, 3, 40])
-def test_it_attends(lengths, causal, config, programs):
+def test_it_attends(lengths, causal, config, programs, turns):
     rows, q_stages, stages = config
     q_len, kv_len = lengths
     q = torch.randn(BATCH, HEADS, q_len, DIM).bfloat16()
@@ -31,7 +32,7 @@ def test_it_attends(lengths, causal, config, programs):
 
     kernel(
         programs, *maps, Pointer(lse), DIM**-0.5, offset, BATCH, HEADS, GROUP, q_len, kv_len, programs,
-        CAUSAL=causal, BLOCK_M=rows, BLOCK_N=128, BLOCK_D=DIM, BLOCK_DV=DIM, STAGES=stages, Q_STAGES=q_stages, SPAN=400,
+        CAUSAL=causal, BLOCK_M=rows, BLOCK_N=128, BLOCK_D=DIM, BLOCK_DV=DIM, STAGES=stages, Q_STAGES=q_stages, SPAN=400, TURNS=turns,
     )  # fmt: skip
 
     repeated = (each.repeat_interleave(GROUP, 1).double() for each in (k, v))

@@ -40,8 +40,8 @@ MASKS = {
 }
 
 
-@pytest.fixture
-def over_maps(monkeypatch):
+@pytest.fixture(params=[False, True], ids=["together", "in turn"])
+def over_maps(request, monkeypatch):
     """Have a device whose kernels take maps, and the kernel as Python."""
     monkeypatch.setattr(forward, "takes_maps", lambda value: value.element_size() == 2)
     monkeypatch.setattr(forward, "processors", lambda value: PROGRAMS)
@@ -54,7 +54,7 @@ def over_maps(monkeypatch):
 
     def launch(*args, **named):
         made = [argument(place, value, named) for place, value in enumerate(args)]
-        kernel(PROGRAMS, *made, **named, BLOCK_M=128, BLOCK_N=128, STAGES=STAGES, SPAN=400)
+        kernel(PROGRAMS, *made, **named, BLOCK_M=128, BLOCK_N=128, STAGES=STAGES, SPAN=400, TURNS=request.param)
 
     def provide(name):
         assert name == "flex_attention_fwd_sm90"

@@ -251,6 +251,20 @@ def test_a_zero_keeps_its_sign(name, dtype):
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("dtype", "apart"), [(torch.float16, 0.03), (torch.bfloat16, 0.005)], ids=str)
+def test_gelu_of_every_value_of_16_bits_is_rounded_to_it_or_its_neighbour(dtype, apart):
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = x[x.isfinite()]
+    exact = x.double() * torch.special.log_ndtr(x.double()).exp()
+    # where results or tails are no normal numbers places are lost
+    normal = exact.abs() > max(torch.finfo(dtype).smallest_normal, 1e-36)
+    x, right = x[normal], exact[normal].to(dtype).view(torch.int16).int()
+    distance = (pointwise.gelu(x).view(torch.int16).int() - right).abs()
+    assert int(distance.max()) <= 1
+    assert float((distance != 0).float().mean()) < apart
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_gelu_is_exact_to_few_units_in_its_tail_too():
     x = torch.cat([torch.linspace(-6, 9, 4001), torch.logspace(-30, 0, 99), -torch.logspace(-30, 0, 99)])
     # torch's cancels there, in fp64 too
