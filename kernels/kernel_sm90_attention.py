@@ -166,7 +166,8 @@ def _scores(queries, k_memory, stage):
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
-    zeros = gl.zeros([queries.shape[0], BLOCK_N], gl.float32, qk_layout)
+    ROWS: gl.constexpr = queries.shape[0]
+    zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
     return warpgroup_mma(queries, k.permute((1, 0)), zeros, use_acc=False, is_async=True)
 
 

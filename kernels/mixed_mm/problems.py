@@ -25,6 +25,8 @@ Shape = tuple[int, int, int]
 
 _DRAWN: Final = {"tune": 60, "held_out": 10, "fresh": 10}
 """How many are drawn for each use; ``tune`` has those that are listed too."""
+_DRAWN_FEW: Final = {"tune": 180, "held_out": 10, "fresh": 10}
+"""The same of few rows, where what is fastest jumps from one size to the next."""
 # of the result, what is looked at
 _ROWS: Final = 256
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -132,7 +134,8 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
         return BARS[kernel]
     draw = partial(_draw, kernel=kernel)
     name = f"mixed_mm/{kernel}{'/scales' if scaled else ''}"
-    return listed_and_drawn(use, name, TUNED[kernel], draw, counts=_DRAWN, key=tuple)
+    counts = _DRAWN_FEW if kernel == "mixed_mm_few" else _DRAWN
+    return listed_and_drawn(use, name, TUNED[kernel], draw, counts=counts, key=tuple)
 
 
 def _draw(rng: Random, kernel: str) -> Shape:
