@@ -48,7 +48,7 @@ class Shape:
 
     name: str
     mask: str
-    """One of `MASKS`."""
+    """One of `MASKS`, or a window of some other reach: ``window of 128``."""
     batch: int
     heads: int
     kv_heads: int
@@ -90,11 +90,14 @@ def _dilated(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # 
 
 
 MASKS: Final = ("none", "causal", "window", "documents", "prefix", "dilated")
+_NARROW: Final = "window of "
 
 
 def _mask_mod(mask: str, length: int, device: str) -> MaskMod | None:
     """Return the function of a mask of `MASKS`."""
     known: Mapping[str, MaskMod] = {"causal": Causal(), "window": Window(1024, 0), "dilated": _dilated}
+    if mask.startswith(_NARROW):
+        return Window(int(mask.removeprefix(_NARROW)), 0)
     if mask == "documents":
         return _documents(length, device)
     if mask == "prefix":
@@ -128,7 +131,16 @@ def _listed() -> tuple[Shape, ...]:
             batch = max(1, min(4, 8192 // length)) if step % 3 else 1
             name = f"{mask}, {batch} x {heads} x {length}, D {dim}"
             shapes.append(Shape(name, mask, batch, heads, heads // (1, 4)[step % 2], length, dim))
-    return (*shapes, *_listed_modified())
+    return (*shapes, *_listed_narrow(), *_listed_modified())
+
+
+def _listed_narrow() -> Iterator[Shape]:
+    """List calls whose rows see few keys, as in models where most layers look back a few hundred tokens."""
+    for step, (reach, length) in enumerate(product((128, 384, 640), (1024, 4096, 8192))):
+        heads, dim = (8, 32, 16)[step % 3], (128, 64)[step % 2]
+        batch = 8192 // length
+        name = f"window of {reach}, {batch} x {heads} x {length}, D {dim}"
+        yield Shape(name, f"{_NARROW}{reach}", batch, heads, heads // (4, 1)[step % 2], length, dim)
 
 
 def _listed_modified() -> Iterator[Shape]:
