@@ -90,6 +90,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
                 q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty, turn
             )
     for number in range(gl.program_id(0), works, gl.num_programs(0)):
+        following = number + gl.num_programs(0)
         tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
         index_b = batch_head // heads
         index_h = batch_head % heads
@@ -114,19 +115,11 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
             copied += 1
             if EARLY:  # noqa: SIM102 - as above
-                if (place == gl.minimum(count - 1, 2)) & (number + gl.num_programs(0) < works):
-                    tile, batch_head = _tile_of(
-                        number + gl.num_programs(0), tiles, batch * heads, kv_len, SPAN, CAUSAL
-                    )  # fmt: skip
+                if (place == gl.minimum(count - 1, 2)) & (following < works):
+                    tile, batch_head = _tile_of(following, tiles, batch * heads, kv_len, SPAN, CAUSAL)
+                    row_start = tile * BLOCK_M
                     copy_queries(
-                        q_map,
-                        batch_head // heads,
-                        batch_head % heads,
-                        tile * BLOCK_M,
-                        q_memory,
-                        q_full,
-                        q_empty,
-                        turn + 1,
+                        q_map, batch_head // heads, batch_head % heads, row_start, q_memory, q_full, q_empty, turn + 1
                     )
         turn += 1
 
@@ -249,7 +242,7 @@ def flash_attention_fwd_sm90_kernel(
     there is a key. With `CAUSAL`, query m sees the keys up to m + `causal_offset`; a row that sees no key gives 0 and
     lse -inf. `BLOCK_M` is 128 or 192, `STAGES` the tiles of keys and values that shared memory holds, `Q_STAGES` those
     of queries, 2 where the next one's are to be there before the present one ends, `SPAN` the keys of the heads that are
-    worked on at once. Any grid in x.
+    worked on at once, `TURNS` whether consumers start their products one after the other. Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     dtype: gl.constexpr = q_map.dtype

@@ -232,7 +232,8 @@ def flex_attention_fwd_sm90_kernel(
     [batch, heads, q_len, v_dim] in blocks of [1, 1, 64, BLOCK_D] and, for keys and values, `BLOCK_N` rows; widths under
     BLOCK_D and BLOCK_DV are padded. lse is contiguous fp32 [batch, heads, q_len]. `scale` is at least 0 where there is no
     modification, and there is a key. The mask's tables are those of `flex_attention_fwd_kernel`, blocks of 128. A row that
-    sees no key gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N` are 128. Any grid in x.
+    sees no key gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N` are 128; `TURNS` is whether consumers start their products one
+    after the other. Any grid in x.
     """
     CONSUMERS: gl.constexpr = BLOCK_M // ROWS
     gl.static_assert(BLOCK_M == 128, "two consumers")
