@@ -90,7 +90,6 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
                 q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty, turn
             )
     for number in range(gl.program_id(0), works, gl.num_programs(0)):
-        following = number + gl.num_programs(0)
         tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
         index_b = batch_head // heads
         index_h = batch_head % heads
@@ -115,12 +114,13 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             copy_in(v_map, [index_b, index_kv, start, 0], v_full.index(stage), v_memory.index(stage))
             copied += 1
             if EARLY:  # noqa: SIM102 - as above
-                if (place == gl.minimum(count - 1, 2)) & (following < works):
+                if (place == gl.minimum(count - 1, 2)) & (number + gl.num_programs(0) < works):
+                    following = number + gl.num_programs(0)
                     tile, batch_head = _tile_of(following, tiles, batch * heads, kv_len, SPAN, CAUSAL)
-                    row_start = tile * BLOCK_M
                     copy_queries(
-                        q_map, batch_head // heads, batch_head % heads, row_start, q_memory, q_full, q_empty, turn + 1
-                    )
+                        q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty,
+                        turn + 1,
+                    )  # fmt: skip
         turn += 1
 
 
