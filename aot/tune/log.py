@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Fault, Listed, Measured, Opened, identity_of
@@ -130,24 +129,25 @@ class Log:
         timing: Timing | None = None,
         clock_mhz: int | None = None,
         detail: str = "",
-    ) -> Iterable[Measurement]:
+    ) -> Iterator[Measurement]:
         """Make what is found of a candidate an entry of each config that it stands for."""
-        one = Measurement(
-            run=self._run,
-            problem=self._problem,
-            config=0,
-            image=self._opened.candidates[candidate].image if self._opened else "",
-            status=status,
-            rung=rung,
-            samples=timing.samples if timing else 0,
-            median_us=timing.median_us if timing else None,
-            noise=timing.noise if timing else None,
-            best_us=timing.best_us if timing else None,
-            clock_mhz=clock_mhz,
-            taken=now(),
-            detail=detail,
-        )
-        return (replace(one, config=config) for config in self._configs[candidate])
+        taken = now()
+        for config in self._configs[candidate]:
+            yield Measurement(
+                run=self._run,
+                problem=self._problem,
+                config=config,
+                image=self._opened.candidates[candidate].image if self._opened else "",
+                status=status,
+                rung=rung,
+                samples=timing.samples if timing else 0,
+                median_us=timing.median_us if timing else None,
+                noise=timing.noise if timing else None,
+                best_us=timing.best_us if timing else None,
+                clock_mhz=clock_mhz,
+                taken=taken,
+                detail=detail,
+            )
 
     def end(self) -> None:
         """Say that the run has ended well."""

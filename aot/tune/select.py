@@ -1,7 +1,8 @@
 """From measurements to a tuned table: the fewest configs that keep every problem near its best, in order. Pure.
 
 Problems of a kernel whose dtypes stand for one another make a *group*, and each group has a portfolio of its own; values
-of axes that the manifest calls `apart` have groups of their own, too. A problem's row lists the whole portfolio, so that a call that the first config cannot serve has the next best one.
+of axes that the manifest calls `apart` have groups of their own, too. A problem's row lists the whole portfolio, so that
+a call that the first config cannot serve has the next best one.
 
 Problems that take long weigh more than those that a launch is most of, but by far not as much as they take longer: see
 `weight_of`.
@@ -25,11 +26,10 @@ from nojit.aot.tune.portfolio import Portfolio, loss_curve, measure, smallest
 from nojit.aot.tune.records import Config, Problem
 from nojit.aot.tune.rules import Class, TuningRules, class_of, spell_class
 from nojit.runtime.neighbours import ranked
-from nojit.runtime.strict import canonical_json
 from nojit.runtime.tuned import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.tuning import bucket_of, rows_of
 from nojit.runtime.tuning_table import TuningBlock
-from nojit.runtime.values import Value, encode_value, identity, spell
+from nojit.runtime.values import identity, spell
 
 if TYPE_CHECKING:
     from nojit.aot.tune.cost import Estimates, Point
@@ -384,12 +384,8 @@ def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
                 if _is_as_fast(case, config, min(able, key=lambda one: case.times[one].us)):
                     wins[config] += case.weight
     return sorted(
-        wins, key=lambda config: (-round(wins[config], _DIGITS), _spelling(evidence.configs[config].settings), config)
+        wins, key=lambda config: (-round(wins[config], _DIGITS), identity_of(evidence.configs[config].settings), config)
     )
-
-
-def _spelling(settings: Mapping[str, Value]) -> bytes:
-    return canonical_json({name: encode_value(value) for name, value in settings.items()})
 
 
 def _order(case: Case, pool: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 from nojit import runtime
-from nojit.aot.tune.events import Candidate, Hello, Opened
+from nojit.aot.tune.events import Candidate, Hello, Opened, identity_of
 from nojit.aot.tune.find import Found, find_problems, of_kernels
 from nojit.aot.tune.nvml import Nvml
 from nojit.aot.tune.records import Device, Status
@@ -256,7 +256,7 @@ def _by_settings(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
     for row in rows:
         if table.columns["meaning"][row] == table.columns["meaning"][rows[0]]:
             # two configs of the same settings differ in when they may run, and both may
-            found.setdefault(repr(sorted(table.settings(row).items())), []).append(row)
+            found.setdefault(identity_of(table.settings(row)), []).append(row)
     return list(found.values())
 
 

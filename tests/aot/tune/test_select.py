@@ -108,15 +108,13 @@ def test_values_of_axes_that_are_apart_have_portfolios_of_their_own(tmp_path: Pa
 def test_of_configs_of_the_same_settings_the_one_that_serves_more_is_chosen(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", requires=lambda _: "n % 16 == 0")
     with open_database(path) as database:
-        (run,), (kernel,) = database.runs(), database.kernels()
-        for number, problem in database.problems().items():
-            narrow = [
-                (database.add_config(replace(config, requires="n >= 1024")), item)
-                for item in database.measurements()
-                if item.problem == number and (config := database.configs()[item.config]).kernel == kernel
-            ]
-            if problem.key[0] >= 1024:
-                database.record([replace(item, run=run, config=config) for config, item in narrow])
+        problems, measured = database.problems(), database.measurements()
+        narrow = {
+            number: database.add_config(replace(config, requires="n >= 1024"))
+            for number, config in database.configs().items()
+        }
+        served = [item for item in measured if problems[item.problem].key[0] >= 1024]
+        database.record(replace(item, config=narrow[item.config]) for item in served)
     selection = chosen(path, Bounds(loss=0.0))
     assert {config.requires for config in selection.table.configs} == {"n % 16 == 0"}
 
