@@ -94,7 +94,7 @@ _NARROW: Final = "window of "
 
 
 def _mask_mod(mask: str, length: int, device: str) -> MaskMod | None:
-    """Return the function of a mask of `MASKS`."""
+    """Return the function of a shape's mask."""
     known: Mapping[str, MaskMod] = {"causal": Causal(), "window": Window(1024, 0), "dilated": _dilated}
     if mask.startswith(_NARROW):
         return Window(int(mask.removeprefix(_NARROW)), 0)
