@@ -43,7 +43,7 @@ DRAWN: Final = ("held_out", "fresh")
 USES: Final = ("tune", *DRAWN, "bars")
 NAMED: Final = 3.0
 """How much a shape of a known model weighs beside one that was drawn."""
-FRESH: Final = 4
+FRESH: Final = 5
 """Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
 # for each problem that fills a gap: more would only go to the edges
 _CANDIDATES: Final = 4

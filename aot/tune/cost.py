@@ -2,7 +2,8 @@
 
 A manifest names the terms of a kernel, such as how often all multiprocessors have a tile to compute. The time of a config is
 a constant and each term times a factor, none of them negative; the factors are those with the least squares of relative
-errors over all that was measured with the config. Pure.
+errors over all that was measured with the config, or over that of one class of meanings, whichever chooses better for what
+is left out. Pure.
 
 Needs the extra ``tune``.
 """
@@ -30,6 +31,8 @@ __all__ = ["Cost", "Estimates", "Point", "Terms", "estimates", "fit_costs"]
 _PS = 1e6
 """Picoseconds in a microsecond."""
 _FOLDS = 5
+# so many measurements for each factor make factors of a class's own
+_OWN = 2
 # a factor that is smaller than so many picoseconds is written as a share of 1024
 _SMALL = 1000
 _SHARE = 1024
@@ -66,6 +69,8 @@ class Cost:
 
 Way: TypeAlias = Callable[[Point], Sequence[int]]
 """Orders configs for a place, the best first."""
+Costs: TypeAlias = Mapping[str, Mapping[int, Cost]]
+"""What configs take, by number, for each class of meanings as it is spelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +100,32 @@ class Terms:
         return {name: value for name, value in values.items() if not isinstance(value, DType | FunctionRef | tuple)}
 
 
-def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int]) -> dict[int, Cost]:
-    """Fit what each of some configs takes, but for those that were measured at fewer places than they have factors."""
+def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int], *, own: bool) -> Costs:
+    """Fit what each of some configs takes, but for those that were measured at fewer places than they have factors.
+
+    Args:
+        terms: what times are made of.
+        points: all that was measured.
+        configs: whose costs.
+        own: give each class factors of its own, as far as enough was measured there.
+    """
+    every = _fitted(terms, points, configs, len(terms.rules.terms) + 1)
+    classes: dict[str, list[Point]] = {}
+    for point in points:
+        classes.setdefault(spell_class(point.meanings), []).append(point)
+    least = _OWN * (len(terms.rules.terms) + 1)
+    return {
+        name: {**every, **(_fitted(terms, those, configs, least) if own else {})} for name, those in classes.items()
+    }
+
+
+def _fitted(terms: Terms, points: Sequence[Point], configs: Sequence[int], least: int) -> dict[int, Cost]:
+    """Fit what configs take that were measured at so many places at least."""
     costs: dict[int, Cost] = {}
     for config in configs:
         measured = [(p.us[config], terms.at(config, p.meanings, p.at)) for p in points if config in p.us]
         rows = [[1.0 / us, *(value / us for value in values)] for us, values in measured if values is not None]
-        if len(rows) <= len(terms.rules.terms):
+        if len(rows) < least:
             continue
         matrix = np.array(rows)
         # they differ by many orders of magnitude
@@ -112,17 +136,20 @@ def fit_costs(terms: Terms, points: Sequence[Point], configs: Sequence[int]) -> 
     return costs
 
 
-def way_of(terms: Terms, costs: Mapping[int, Cost]) -> Way:
+def way_of(terms: Terms, costs: Costs) -> Way:
     """Order configs by what they are estimated to take, the least first; what cannot be computed comes last."""
 
-    def estimate(config: int, point: Point) -> float:
+    def estimate(config: int, cost: Cost, point: Point) -> float:
         values = terms.at(config, point.meanings, point.rounded)
-        cost = costs[config]
         if values is None:
             return math.inf
         return cost.constant + math.fsum(factor * value for factor, value in zip(cost.factors, values, strict=True))
 
-    return lambda point: sorted(costs, key=lambda config: estimate(config, point))
+    def way(point: Point) -> Sequence[int]:
+        known = costs.get(spell_class(point.meanings), {})
+        return sorted(known, key=lambda config: estimate(config, known[config], point))
+
+    return way
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +157,7 @@ class Estimates:
     """What the configs of a portfolio are estimated to take, and whether that chooses better than near problems do."""
 
     terms: Terms
-    costs: Mapping[int, Cost]
+    costs: Costs
     by_costs: float
     """How near to the best the least estimate comes at places left out of the fit, as a geometric mean by weights."""
     by_rows: float
@@ -147,7 +174,10 @@ class Estimates:
         Raises:
             TuningError: the terms make a longer expression than a bundle can hold.
         """
-        texts = {config: cost.expression(self.terms.of(config, meanings)) for config, cost in self.costs.items()}
+        texts = {
+            config: cost.expression(self.terms.of(config, meanings))
+            for config, cost in self.costs[spell_class(meanings)].items()
+        }
         names = self.terms.rules.names
         for text in texts.values():
             if not is_cost(cost_words(text, names), len(names)):
@@ -160,19 +190,30 @@ def estimates(
 ) -> Estimates | None:
     """Fit what configs take, and hold the choice by it against that of near places; None if too little was measured.
 
+    All classes are fitted together, and each alone; what chooses better counts.
+
     Args:
         terms: what times are made of.
         points: all that was measured.
         configs: of the portfolio.
         by_rows: makes the other way to choose.
     """
-    costs = fit_costs(terms, points, configs)
-    shares = _left_out(terms, points, configs, by_rows)
-    return Estimates(terms, costs, *shares) if len(costs) == len(configs) and shares else None
+    found = []
+    for own in (False, True):
+        costs = fit_costs(terms, points, configs, own=own)
+        shares = _left_out(terms, points, configs, by_rows, own=own)
+        if shares and all(len(known) == len(configs) for known in costs.values()):
+            found.append(Estimates(terms, costs, *shares))
+    return max(found, key=lambda one: one.by_costs, default=None)
 
 
 def _left_out(
-    terms: Terms, points: Sequence[Point], configs: Sequence[int], by_rows: Callable[[Sequence[Point]], Way]
+    terms: Terms,
+    points: Sequence[Point],
+    configs: Sequence[int],
+    by_rows: Callable[[Sequence[Point]], Way],
+    *,
+    own: bool,
 ) -> tuple[float, float] | None:
     """Make both ways of choosing of four fifths of the places, five times, and judge them by the rest.
 
@@ -182,9 +223,9 @@ def _left_out(
     totals, weights = [0.0, 0.0], 0.0
     folds = [_fold_of(point) for point in points]
     for fold in range(_FOLDS):
-        others = [point for point, own in zip(points, folds, strict=True) if own != fold]
-        ways = way_of(terms, fit_costs(terms, others, configs)), by_rows(others)
-        for point in (point for point, own in zip(points, folds, strict=True) if own == fold):
+        others = [point for point, number in zip(points, folds, strict=True) if number != fold]
+        ways = way_of(terms, fit_costs(terms, others, configs, own=own)), by_rows(others)
+        for point in (point for point, number in zip(points, folds, strict=True) if number == fold):
             # what cannot run at a place was not measured there
             choices = [next((config for config in way(point) if config in point.us), None) for way in ways]
             us = [point.us[choice] for choice in choices if choice is not None]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Final
@@ -154,33 +155,38 @@ def _listed_modified() -> Iterator[Shape]:
             yield Shape(name, mask, batch, heads, heads // (4, 1)[step % 2], length, dim, mod)
 
 
-PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
-    "tune": _listed(),
-    "bars": tuple(
-        Shape(f"{mask} of 4k", mask, 4, 32, 32, 4096, 128) for mask in ("none", "causal", "window", "documents")
-    ),
-}
+# those that tables tell apart only by sizes
+_MODES: Final = (("none", "causal", "window"), ("documents", "prefix"), ("dilated",))
+_FILLED: Final = 12
+"""Calls of each mode, with and without a modification, of each width."""
+_MOST_FLOPS: Final = 3 * 10**11
 
 
-def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw shapes into the gaps between those of ``tune``."""
-    plain = [shape for shape in PROBLEMS["tune"] if shape.mod == "none"]
-    numbers, more = draws("flex", use), draws("flex with modifications", use)
-    modified = [shape for shape in PROBLEMS["tune"] if shape.mod != "none"]
-    return (
-        *spread(plain, lambda: _draw(numbers), _far, 12),
-        *spread(modified, lambda: _modified(_draw(more), more.choice(MODS[1:])), _far, 6),
-    )
+def _filled(listed: Sequence[Shape]) -> Iterator[Shape]:
+    """Draw calls of each class of meanings into the gaps between those that are listed."""
+    numbers = draws("flex between", "tune")
+
+    def draw(masks: Sequence[str], mods: Sequence[str], dim: int) -> Shape:
+        while True:
+            shape = _draw(numbers, masks, (dim,))
+            if 4 * shape.batch * shape.heads * shape.length**2 * dim <= _MOST_FLOPS:
+                return _modified(shape, numbers.choice(mods))
+
+    for masks, mods, dim in product(_MODES, (("none",), MODS[1:]), (64, 128)):
+        known = [shape for shape in listed if shape.mask in masks and shape.mod in mods and shape.dim == dim]
+        yield from spread(known, partial(draw, masks, mods, dim), _far, _FILLED)
 
 
 def _modified(shape: Shape, mod: str) -> Shape:
+    if mod == "none":
+        return shape
     return replace(shape, name=shape.name.replace(shape.mask, f"{shape.mask} with {mod}", 1), mod=mod)
 
 
-def _draw(numbers: Random) -> Shape:
-    mask = numbers.choice(MASKS)
+def _draw(numbers: Random, masks: Sequence[str] = MASKS, dims: Sequence[int] = (64, 128)) -> Shape:
+    mask = numbers.choice(masks)
     length = 64 * round(2 ** numbers.uniform(3.0, 7.0))
-    dim = numbers.choice((64, 128))
+    dim = numbers.choice(dims)
     kv_heads, group = numbers.choice((2, 4, 8)), numbers.choice((1, 2, 4))
     batch = numbers.choice((1, 2, 4))
     heads = kv_heads * group
@@ -191,6 +197,26 @@ def _far(one: Shape, other: Shape) -> float:
     sizes = ((each.length, each.batch * each.heads, each.dim) for each in (one, other))
     apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
     return apart + 2.0 * (one.mask != other.mask) + 2.0 * (one.mod != other.mod)
+
+
+_LISTED: Final = _listed()
+PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
+    "tune": (*_LISTED, *_filled(_LISTED)),
+    "bars": tuple(
+        Shape(f"{mask} of 4k", mask, 4, 32, 32, 4096, 128) for mask in ("none", "causal", "window", "documents")
+    ),
+}
+
+
+def _drawn(use: str) -> tuple[Shape, ...]:
+    """Draw shapes into the gaps between those that are listed."""
+    plain = [shape for shape in _LISTED if shape.mod == "none"]
+    numbers, more = draws("flex", use), draws("flex with modifications", use)
+    modified = [shape for shape in _LISTED if shape.mod != "none"]
+    return (
+        *spread(plain, lambda: _draw(numbers), _far, 12),
+        *spread(modified, lambda: _modified(_draw(more), more.choice(MODS[1:])), _far, 6),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nojit.aot.tune.evaluate import evaluate
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.lookup import look_up
 from nojit.aot.tune.records import Config
-from nojit.aot.tune.rules import TuningRules
+from nojit.aot.tune.rules import TuningRules, spell_class
 from nojit.aot.tune.select import Bounds, Selection, select
 from nojit.aot.tune.tuned_file import write_tuned
 from nojit.runtime.errors import TuningError
@@ -28,6 +29,7 @@ from tests.aot.tune.synthetic import write_database
 
 WAVES = "cdiv(cdiv(m, BLOCK_M) * cdiv(n, BLOCK_N), multiprocessors)"
 RULES = TuningRules(bucket="sixteenth_pow2", names=("m", "n"), terms=(WAVES, f"{WAVES} * n"))
+EVERY = spell_class(())
 # where the number of waves jumps, so that no problem is like its neighbours
 KEYS = [(m, n) for m in (264, 1056, 2112, 3000, 4224, 6000, 8448) for n in (64, 300, 700, 2100)]
 HELD_OUT = [(m, n) for m in (500, 1500, 2500, 5000, 7000) for n in (130, 450, 1500)]
@@ -59,7 +61,7 @@ def test_factors_are_those_of_the_times() -> None:
     config = Config(1, {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}, "")
     points = [Point((), key, key, {7: 2.5 + waves(config.settings, *key) * (3 + key[1] / 100)}, 1.0) for key in KEYS]
     terms = Terms(RULES, {7: config}, 132)
-    costs = fit_costs(terms, points, [7])
+    costs = fit_costs(terms, points, [7], own=False)[EVERY]
     assert costs[7].constant == pytest.approx(2_500_000, rel=1e-3)
     assert costs[7].factors == pytest.approx((3_000_000, 10_000), rel=1e-3)
     text = costs[7].expression(terms.of(7, ()))
@@ -70,14 +72,32 @@ def test_factors_are_those_of_the_times() -> None:
 
 def test_too_few_measurements_give_no_cost() -> None:
     terms = Terms(RULES, {7: Config(1, {"BLOCK_M": 64, "BLOCK_N": 32}, "")}, 132)
-    assert fit_costs(terms, [Point((), key, key, {7: 3.0}, 1.0) for key in KEYS[:2]], [7]) == {}
-    assert fit_costs(terms, [Point((), key, key, {8: 3.0}, 1.0) for key in KEYS], [7]) == {}
+    assert fit_costs(terms, [Point((), key, key, {7: 3.0}, 1.0) for key in KEYS[:2]], [7], own=True) == {EVERY: {}}
+    assert fit_costs(terms, [Point((), key, key, {8: 3.0}, 1.0) for key in KEYS], [7], own=True) == {EVERY: {}}
+
+
+def test_a_class_has_factors_of_its_own_where_enough_was_measured() -> None:
+    settings = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}
+    terms = Terms(RULES, {7: Config(1, settings, "")}, 132)
+    slow, few = (("WIDTH", (2,)),), (("WIDTH", (3,)),)
+    points = [
+        Point(meanings, key, key, {7: 2.5 + waves(settings, *key) * factor}, 1.0)
+        for meanings, keys, factor in (((), KEYS, 3.0), (slow, KEYS[:6], 12.0), (few, KEYS[:5], 12.0))
+        for key in keys
+    ]
+    costs = fit_costs(terms, points, [7], own=True)
+    own, others = costs[EVERY][7].factors, costs[spell_class(slow)][7].factors
+    assert own == pytest.approx((3_000_000, 0), rel=1e-3, abs=1)
+    assert others == pytest.approx((12_000_000, 0), rel=1e-3, abs=1)
+    together = fit_costs(terms, points, [7], own=False)
+    assert together[EVERY] == together[spell_class(slow)] == costs[spell_class(few)]
+    assert together[EVERY] == fit_costs(terms, [replace(point, meanings=()) for point in points], [7], own=False)[EVERY]
 
 
 def test_a_term_that_cannot_be_computed_gives_no_cost() -> None:
     rules = TuningRules(names=("m", "n"), terms=("m // (n - n)",))
     terms = Terms(rules, {7: Config(1, {"BLOCK_M": 64}, "")}, 132)
-    assert fit_costs(terms, [Point((), key, key, {7: 3.0}, 1.0) for key in KEYS], [7]) == {}
+    assert fit_costs(terms, [Point((), key, key, {7: 3.0}, 1.0) for key in KEYS], [7], own=True) == {EVERY: {}}
 
 
 @pytest.mark.parametrize(
@@ -131,6 +151,24 @@ def test_each_class_has_its_own_constants(tmp_path: Path) -> None:
     assert texts[2,] != texts[3,]
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_classes_are_fitted_alone_where_that_chooses_better(tmp_path: Path, alone: bool) -> None:
+    def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
+        # in one class large tiles are as good as none
+        slower = config["BLOCK_M"] * config["BLOCK_N"] // 512 if alone and meaning["WIDTH"] == 3 else 1
+        return slower * tiled(config, meaning, key)
+
+    meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
+    path = write_database(tmp_path / "db", time=time, keys=KEYS, held_out=HELD_OUT, meanings=meanings)
+    selection = chosen(path)
+    texts = {tuple(cost.ps for cost in entry.costs) for entry in selection.table.entries}
+    assert all(texts)
+    assert (len(texts) == 2) is alone
+    found = evaluate(evidence(path, "held_out"), selection.table, RULES)
+    assert found.mean_share is not None
+    assert found.mean_share > 0.97
+
+
 def test_a_measured_problem_keeps_its_own_order(tmp_path: Path) -> None:
     selection = chosen(tmp_path / "db")
     one = next(iter(evidence(tmp_path / "db").problems.values()))
@@ -161,9 +199,9 @@ def test_terms_of_many_operations_are_refused() -> None:
     long = " + ".join(["cdiv(m, BLOCK_M + n)"] * 30)
     rules = TuningRules(names=("m", "n"), terms=(long, long))
     terms = Terms(rules, {7: Config(1, {"BLOCK_M": 64}, "")}, 132)
-    assert Estimates(terms, {7: Cost(1.0, (5000.0, 0.0))}, 1.0, 0.5).texts(())
+    assert Estimates(terms, {EVERY: {7: Cost(1.0, (5000.0, 0.0))}}, 1.0, 0.5).texts(())
     with pytest.raises(TuningError, match="at most 256 operations"):
-        Estimates(terms, {7: Cost(1.0, (5000.0, 5000.0))}, 1.0, 0.5).texts(())
+        Estimates(terms, {EVERY: {7: Cost(1.0, (5000.0, 5000.0))}}, 1.0, 0.5).texts(())
 
 
 def test_the_device_at_hand_is_looked_up_for(tmp_path: Path) -> None:
