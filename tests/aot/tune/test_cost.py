@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -156,17 +157,20 @@ def test_classes_are_fitted_alone_where_that_chooses_better(tmp_path: Path, alon
     def time(config: Mapping[str, Any], meaning: Mapping[str, Any], key: tuple[int, int]) -> float:
         # in one class large tiles are as good as none
         slower = config["BLOCK_M"] * config["BLOCK_N"] // 512 if alone and meaning["WIDTH"] == 3 else 1
-        return slower * tiled(config, meaning, key)
+        # noise, of which few problems show more than many
+        noise = 1.0 + 0.05 * random.Random(f"{config} {meaning} {key}").uniform(-1.0, 1.0)  # noqa: S311 - no secret
+        return slower * noise * tiled(config, meaning, key)
 
     meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
-    path = write_database(tmp_path / "db", time=time, keys=KEYS, held_out=HELD_OUT, meanings=meanings)
+    keys = KEYS if alone else KEYS[::4]
+    path = write_database(tmp_path / "db", time=time, keys=keys, held_out=HELD_OUT, meanings=meanings)
     selection = chosen(path)
     texts = {tuple(cost.ps for cost in entry.costs) for entry in selection.table.entries}
     assert all(texts)
     assert (len(texts) == 2) is alone
     found = evaluate(evidence(path, "held_out"), selection.table, RULES)
     assert found.mean_share is not None
-    assert found.mean_share > 0.97
+    assert found.mean_share > 0.9
 
 
 def test_a_measured_problem_keeps_its_own_order(tmp_path: Path) -> None:
