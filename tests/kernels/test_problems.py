@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -87,6 +88,22 @@ def test_names_are_keys_and_draws_repeat(family, use):
     assert len({(problem.kernel, problem.name, problem.dtype) for problem in problems}) == len(problems)
     assert MODULES[family].problems(use) == problems
     assert all(problem.shape_class for problem in problems)
+
+
+def test_each_class_of_flex_attention_has_enough_to_fit_its_own_costs():
+    bitmap, interval = ("dilated",), ("documents", "prefix")
+    classes = Counter(
+        (
+            "bitmap" if one.sizes["mask"] in bitmap else "interval" if one.sizes["mask"] in interval else "band",
+            one.sizes["mod"] != "none",
+            one.sizes["dim"],
+        )
+        for one in listed("flex", "tune")
+        if one.kernel == "flex_attention_bwd_dq"
+    )
+    assert len(classes) == 3 * 2 * 2
+    # four terms and a constant, two problems for each, a fifth of which is left out
+    assert min(classes.values()) >= 2 * 5 * 5 // 4
 
 
 def test_what_fills_gaps_lies_farther_from_all_than_what_is_drawn():

@@ -158,7 +158,7 @@ def test_classes_are_fitted_alone_where_that_chooses_better(tmp_path: Path, alon
         # in one class large tiles are as good as none
         slower = config["BLOCK_M"] * config["BLOCK_N"] // 512 if alone and meaning["WIDTH"] == 3 else 1
         # noise, of which few problems show more than many
-        noise = 1.0 + 0.05 * random.Random(f"{config} {meaning} {key}").uniform(-1.0, 1.0)  # noqa: S311 - no secret
+        noise = 1.0 + 0.05 * random.Random(f"{config} {meaning} {key}").uniform(-1.0, 1.0)
         return slower * noise * tiled(config, meaning, key)
 
     meanings = [{"WIDTH": 2}, {"WIDTH": 3, "CAUSAL": False}]
