@@ -198,34 +198,28 @@ def estimates(
         configs: of the portfolio.
         by_rows: makes the other way to choose.
     """
-    found = []
-    for own in (False, True):
-        costs = fit_costs(terms, points, configs, own=own)
-        shares = _left_out(terms, points, configs, by_rows, own=own)
-        if shares and all(len(known) == len(configs) for known in costs.values()):
-            found.append(Estimates(terms, costs, *shares))
-    return max(found, key=lambda one: one.by_costs, default=None)
+    ways = [lambda those, own=own: way_of(terms, fit_costs(terms, those, configs, own=own)) for own in (False, True)]
+    shares = _left_out(points, [*ways, by_rows])
+    if shares is None:
+        return None
+    together, alone, rows = shares
+    costs = fit_costs(terms, points, configs, own=alone > together)
+    whole = all(len(known) == len(configs) for known in costs.values())
+    return Estimates(terms, costs, max(together, alone), rows) if whole else None
 
 
-def _left_out(
-    terms: Terms,
-    points: Sequence[Point],
-    configs: Sequence[int],
-    by_rows: Callable[[Sequence[Point]], Way],
-    *,
-    own: bool,
-) -> tuple[float, float] | None:
-    """Make both ways of choosing of four fifths of the places, five times, and judge them by the rest.
+def _left_out(points: Sequence[Point], makers: Sequence[Callable[[Sequence[Point]], Way]]) -> list[float] | None:
+    """Make ways of choosing of four fifths of the places, five times, and judge them by the rest.
 
     Returns:
-        How near costs and rows come to the best, as geometric means over the places where both have a choice.
+        How near each comes to the best, as a geometric mean over the places where all have a choice.
     """
-    totals, weights = [0.0, 0.0], 0.0
+    totals, weights = [0.0] * len(makers), 0.0
     folds = [_fold_of(point) for point in points]
     for fold in range(_FOLDS):
-        others = [point for point, number in zip(points, folds, strict=True) if number != fold]
-        ways = way_of(terms, fit_costs(terms, others, configs, own=own)), by_rows(others)
-        for point in (point for point, number in zip(points, folds, strict=True) if number == fold):
+        others = [point for point, own in zip(points, folds, strict=True) if own != fold]
+        ways = [maker(others) for maker in makers]
+        for point in (point for point, own in zip(points, folds, strict=True) if own == fold):
             # what cannot run at a place was not measured there
             choices = [next((config for config in way(point) if config in point.us), None) for way in ways]
             us = [point.us[choice] for choice in choices if choice is not None]
@@ -235,7 +229,7 @@ def _left_out(
                     total + point.weight * math.log(best / taken) for total, taken in zip(totals, us, strict=True)
                 ]
                 weights += point.weight
-    return (math.exp(totals[0] / weights), math.exp(totals[1] / weights)) if weights else None
+    return [math.exp(total / weights) for total in totals] if weights else None
 
 
 def _fold_of(point: Point) -> int:
