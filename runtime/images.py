@@ -12,10 +12,10 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError, NoMatchingVariantError
 from nojit.runtime.events import emit
 from nojit.runtime.record import Record
-from nojit.runtime.table import KernelTable, Launch
+from nojit.runtime.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_cuda
 
-__all__ = ["Images", "Source", "closest_source"]
+__all__ = ["Entry", "Images", "Source", "closest_source"]
 
 # cuda.h: the image was made by a newer toolkit than the driver's
 _UNSUPPORTED_PTX_VERSION = 222
@@ -23,7 +23,7 @@ _UNSUPPORTED_PTX_VERSION = 222
 _Image: TypeAlias = tuple[str, int]
 """A kernel, and the number that its table gives the image."""
 
-_Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
+Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
 """What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
 
@@ -41,10 +41,10 @@ class Images:
         # a finalizer that launches may run while this thread holds it
         self._lock = threading.RLock()
         self._libraries: dict[_Image, _core.Library] = {}
-        self._functions: dict[tuple[_Image, _Entry], _core.Function] = {}
+        self._functions: dict[tuple[_Image, Entry], _core.Function] = {}
 
     def function(
-        self, table: KernelTable, row: int, device: int, sizes: tuple[int, ...] | None = None
+        self, table: KernelTable, row: int, device: int, entry: Entry | None = None
     ) -> _core.Function:
         """Return the kernel of a row's image, loaded and checked.
 
@@ -52,18 +52,15 @@ class Images:
             table: variants in this bundle.
             row: one of them.
             device: whose driver cross-checks the parameters; any that runs the image will do.
-            sizes: bytes of each parameter, where the caller knows them.
+            entry: as `entry` gives it, where the caller knows it.
 
         Raises:
             BundleError: the image is not what the bundle pins, or not what the row says of it.
             DriverError: the driver is too old for it, or refuses it.
         """
         image = (table.kernel, table.columns["image"][row])
-        launch = table.launches[table.columns["launch"][row]]
-        if sizes is None:
-            sizes = self._sizes(image, launch)
         # launches that differ in nothing else share the kernel, and with it the limits that were raised for it
-        entry = (launch.symbol, sizes, launch.num_warps, launch.num_ctas)
+        entry = entry or self.entry(table, row)
         began_ns, loaded = perf_counter_ns(), False
         with self._lock:
             function = self._functions.get((image, entry))
@@ -77,15 +74,23 @@ class Images:
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function
 
-    def _sizes(self, image: _Image, launch: Launch) -> tuple[int, ...]:
+    def entry(self, table: KernelTable, row: int) -> Entry:
+        """Say what the image of a row is held against.
+
+        Raises:
+            BundleError: its layout is not what a build writes.
+        """
+        launch = table.launches[table.columns["launch"][row]]
         try:
-            return tuple([slot.size_bytes for slot in launch.layout])
+            sizes = tuple([slot.size_bytes for slot in launch.layout])
         except BundleError:
             raise
         except ValueError as error:
-            raise BundleIntegrityError(str(error), where=self._where(image)) from None
+            where = self._where((table.kernel, table.columns["image"][row]))
+            raise BundleIntegrityError(str(error), where=where) from None
+        return launch.symbol, sizes, launch.num_warps, launch.num_ctas
 
-    def _load(self, image: _Image, entry: _Entry, device: int) -> _core.Function:
+    def _load(self, image: _Image, entry: Entry, device: int) -> _core.Function:
         content = self.file.image(*image)
         params = _core.check_image(content, *entry, self.file.index.target.image_arch)
         if params is None:
@@ -104,7 +109,7 @@ class Images:
             )
         return function
 
-    def _read(self, content: bytes, image: _Image, entry: _Entry) -> list[tuple[int, int]]:
+    def _read(self, content: bytes, image: _Image, entry: Entry) -> list[tuple[int, int]]:
         """Name what is wrong with an image, or pass one that only Python reads, and return its params."""
         from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
 

@@ -1,4 +1,4 @@
-"""Says which facts of a call can matter to a kernel, for the key of its plan cache. Pure."""
+"""Says which expressions over a call can matter to a kernel, for the key of its plan cache. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Grounded", "Interests", "interests"]
+__all__ = ["Grounded", "interests"]
 
 
 class Grounded(Record):
@@ -22,18 +22,8 @@ class Grounded(Record):
     """Of a config, of the types that a meaning spells, and what is the same for all."""
 
 
-class Interests(Record):
-    """The facts of a call that some variant asks about; no other can change which one serves it."""
-
-    params: dict[str, tuple[tuple[str, ...], bool, bool]]
-    """Of each runtime param: its distinct slot types, in the order of the signatures; whether some variant was compiled for it
-    to be divisible by 16; whether for it to be 1."""
-    expressions: tuple[Grounded, ...]
-    """The distinct ``requires`` and derived constexprs that depend on arguments."""
-
-
-def interests(table: KernelTable, arch: int | None = None) -> Interests:
-    """List what the variants of a kernel ask about a call.
+def interests(table: KernelTable, arch: int | None = None) -> tuple[Grounded, ...]:
+    """List the distinct ``requires`` and derived constexprs of a kernel's configs that depend on a call's arguments.
 
     Constexprs of the matrix stay names in the expressions: their values are in the key anyway.
 
@@ -44,13 +34,8 @@ def interests(table: KernelTable, arch: int | None = None) -> Interests:
     Raises:
         ExpressionError: an expression without a program that is none.
     """
-    asked = set(chain.from_iterable(table.hint_sets))
-    types = table.param_types()
-    params = {name: (kinds, (name, 16) in asked, (name, 1) in asked) for name, kinds in types.items()}
     given: dict[str, Value] = {} if arch is None else {"arch": arch}
-    # most kernels ask for nothing that would have to be computed
-    asks = table.derived or {config.requires for config in table.configs} != {""}
-    return Interests(params, tuple(_grounded(table, types, given)) if asks else ())
+    return tuple(_grounded(table, table.param_types(), given))
 
 
 def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:

@@ -7,6 +7,7 @@ import operator
 import struct
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from nojit.runtime import _core, expr
@@ -14,21 +15,18 @@ from nojit.runtime.call import expression_value
 from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr import ExpressionError, Op, Tag
 from nojit.runtime.expr_program import INSTRUCTION, constant
-from nojit.runtime.select import Interests, interests
+from nojit.runtime.interests import interests
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.values import DType, FunctionRef, Value
 
-__all__ = ["UNKNOWN", "Interner", "constexpr_value", "make_spec", "row_names", "row_programs"]
+__all__ = ["UNKNOWN", "Interner", "constexpr_value", "make_spec", "push_constant", "row_constexprs", "row_names", "row_programs"]
 
 Key: TypeAlias = tuple[int, int]
 """A value as C sees it: its tag and 64 bits."""
 
 # beyond `Tag`, as _core/value.h numbers it: a value that no variant and no expression knows
 UNKNOWN: Key = (7, 0)
-_MISSING: Key = (Tag.MISSING, 0)
-# a key holds such values themselves, and no number for them
-_PLAIN = (int, type(None), Missing)
 
 
 class _Kind(IntEnum):
@@ -73,6 +71,13 @@ class Interner:
             return (Tag.INT, value) if expr.INT64_MIN <= value <= expr.INT64_MAX else UNKNOWN
         bits = self._find(value)
         return UNKNOWN if bits is None else (Tag.OPAQUE, bits)
+
+    def seen(self, value: Value) -> Key:
+        """Return what expressions see of a constexpr, which gets a number if it has none."""
+        seen = expression_value(value)
+        if isinstance(seen, bool) or seen is None or type(seen) is int:
+            return self.key(seen)
+        return Tag.OPAQUE, self.add(seen)
 
     def _find(self, value: expr.Value) -> int | None:
         if isinstance(value, float):
@@ -166,59 +171,36 @@ def make_spec(
         BundleError: an expression of the table is too long, or asks for a name that is no param, or the table holds more
             than the core takes.
     """
-    _intern_values(table, interner)
     slots = {param.name: place for place, param in enumerate(table.params)}
+    programs = _Programs(table, slots, interner, where)
+    choosing = _choosing(table, programs, slots, arch, where)
+    key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
+    bucket = BUCKETS.index(tuning.bucket) if tuning else 0
+    try:
+        return _core.Spec(table, slots, len(options), interner, choosing, key, bucket, arch)
+    except ValueError as error:
+        raise BundleError(str(error), where=where) from None
+
+
+def _choosing(
+    table: KernelTable, programs: _Programs, slots: Mapping[str, int], arch: int, where: str
+) -> tuple[bytes, ...]:
+    """Make the programs whose results choose a variant."""
+    # most kernels ask for nothing that would have to be computed
+    if not table.derived and not any([config.requires for config in table.configs]):
+        return ()
     try:
         asked = interests(table, arch)
     except ExpressionError as error:
         raise BundleError("expected expressions over the kernel's params", got=str(error), where=where) from None
-    programs = _Programs(table, slots, interner, where)
-    runtime = {slots[name] for name in asked.params}
-    made = dict.fromkeys([programs.of(each.text, each.values) for each in asked.expressions])
-    choosing = tuple([program for program in made if _loads(program, runtime)])
-    key = None if tuning is None else tuple([programs.of(text, {}) for text in tuning.key])
-    fields = (*_fields(table, asked, interner), *[_MISSING] * len(options))
-    try:
-        return _core.Spec(fields, choosing, key, BUCKETS.index(tuning.bucket) if tuning else 0, table, arch)
-    except ValueError as error:
-        raise BundleError(str(error), where=where) from None
+    runtime = {slots[name] for name in table.runtime_params()}
+    made = dict.fromkeys([programs.of(each.text, each.values) for each in asked])
+    return tuple([program for program in made if _loads(program, runtime)])
 
 
 def _loads(program: bytes, slots: Collection[int]) -> bool:
     """Say whether a program asks for one of some slots."""
     return any(op == Op.LOAD and operand in slots for op, operand in INSTRUCTION.iter_unpack(program))
-
-
-def _fields(table: KernelTable, asked: Interests, interner: Interner) -> list[Any]:
-    matrix = {axis.name for axis in table.axes}
-    fields: list[Any] = []
-    for param in table.params:
-        if not param.constexpr:
-            fields.append(asked.params[param.name])
-        elif param.name in matrix and not isinstance(param.default, Missing):
-            fields.append(_program_key(param.default, interner))
-        else:
-            fields.append(_MISSING)
-    return fields
-
-
-def _program_key(value: Value, interner: Interner) -> Key:
-    seen = expression_value(value)
-    if isinstance(seen, bool) or seen is None or type(seen) is int:
-        return interner.key(seen)
-    return Tag.OPAQUE, interner.add(seen)
-
-
-def _intern_values(table: KernelTable, interner: Interner) -> None:
-    values: list[Any] = [param.default for param in table.params]
-    for axis in table.axes:
-        if not axis.is_type:
-            values += axis.values
-    for config in table.configs:
-        values += [value for _, value in config.constexprs + config.options]
-    for value in values:
-        if not isinstance(value, _PLAIN):
-            interner.add(value)
 
 
 class _Programs:
@@ -229,6 +211,7 @@ class _Programs:
         self._slots = slots
         self._interner = interner
         self._where = where
+        self._constant = partial(push_constant, interner)
 
     def of(self, text: str, values: dict[str, Value]) -> bytes:
         """Make the program of an expression, with `values` in place.
@@ -247,22 +230,27 @@ class _Programs:
             what = "expected an expression over the kernel's params"
             raise BundleError(what, got=str(error), where=self._where) from None
 
-    def _constant(self, value: Value) -> tuple[int, int]:
-        return constant(expression_value(value), self._interner.add)
+
+def push_constant(interner: Interner, value: Value) -> tuple[int, int]:
+    """Make the instruction that pushes a value, which gets a number if a key holds one for it."""
+    return constant(expression_value(value), interner.add)
+
+
+def row_constexprs(table: KernelTable, row: int) -> dict[str, Value]:
+    """Return what each constexpr and option is for one row: what a callable grid sees of it."""
+    values: dict[str, Value] = {
+        param.name: param.default
+        for param in table.params
+        if param.constexpr and not isinstance(param.default, Missing)
+    }
+    values.update(table.configs[table.columns["config"][row]].options)
+    values.update(table.constexprs(row))
+    return values
 
 
 def row_names(table: KernelTable, row: int) -> dict[str, Value]:
     """Return what each constexpr, option and axis is for one row."""
-    meaning, config, _, _ = table.key(row)
-    values: dict[str, Value] = {}
-    for param in table.params:
-        if param.constexpr and not isinstance(param.default, Missing):
-            values[param.name] = param.default
-    for axis, place in zip(table.axes, table.meanings[meaning].values, strict=True):
-        values[axis.name] = axis.values[place]
-    values.update(table.configs[config].options)
-    values.update(table.constexprs(row))
-    return values
+    return {**table.axis_values(table.columns["meaning"][row]), **row_constexprs(table, row)}
 
 
 def row_programs(

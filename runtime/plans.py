@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from nojit.runtime import _core, expr
 from nojit.runtime.call import Argument, CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, typed
-from nojit.runtime.images import Source
-from nojit.runtime.keys import Interner, row_names, row_programs
+from nojit.runtime.images import Entry, Source
+from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
 from nojit.runtime.record import Record
 from nojit.runtime.slots import packing_of
 from nojit.runtime.table import KernelTable
@@ -46,42 +47,44 @@ def make_plan(
         DriverError: the driver refuses it.
     """
     where = source.where(table.kernel)
-    launch = table.launches[table.columns["launch"][row]]
     places = {param.name: place for place, param in enumerate(table.params)}
-    packing = packing_of(table, row, places, where)
-    names = row_names(table, row)
-    function = source.images.function(table, row, device, packing.sizes)
-    grid = row_programs(table, names, interner, source.arch, where)
+    launch = table.launches[table.columns["launch"][row]]
+    entry, facts = _core.plain_row(
+        table, row, launch, places, source.arch, partial(push_constant, interner)
+    ) or _checked_row(table, row, places, source, interner, where)
+    function = source.images.function(table, row, device, entry)
     try:
         return _core.Plan(
             label=_Label(table, row, source.images.file.id),
             function=function,
             device=device,
             arguments=arguments,
-            slots=packing.slots,
-            maps=packing.maps,
-            grid=grid,
-            meta=_without_types(table, names),
             payload=(source, row),
-            block_threads=32 * launch.num_warps,
-            num_ctas=launch.num_ctas,
-            shared_bytes=launch.shared_bytes,
-            cooperative=launch.cooperative,
-            pdl=launch.pdl,
-            global_scratch=(launch.global_scratch_bytes, launch.global_scratch_align),
-            profile_scratch=(launch.profile_scratch_bytes, launch.profile_scratch_align),
+            **facts,
         )
     except ValueError as error:
         raise BundleError(str(error), where=where) from None
 
 
-def _without_types(table: KernelTable, names: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what a callable grid sees of a row: its constexprs and options."""
-    seen = dict(names)
-    for axis in table.axes:
-        if axis.is_type:
-            seen.pop(axis.name, None)
-    return seen
+def _checked_row(
+    table: KernelTable, row: int, places: dict[str, int], source: Source, interner: Interner, where: str
+) -> tuple[Entry, dict[str, Any]]:
+    """Say what a row gives a plan as `_core.plain_row` does, of any kernel, and name the rule that is broken."""
+    packing = packing_of(table, row, places, where)
+    launch = table.launches[table.columns["launch"][row]]
+    return source.images.entry(table, row), {
+        "slots": packing.slots,
+        "maps": packing.maps,
+        "grid": row_programs(table, row_names(table, row), interner, source.arch, where),
+        "meta": row_constexprs(table, row),
+        "block_threads": 32 * launch.num_warps,
+        "num_ctas": launch.num_ctas,
+        "shared_bytes": launch.shared_bytes,
+        "cooperative": launch.cooperative,
+        "pdl": launch.pdl,
+        "global_scratch": (launch.global_scratch_bytes, launch.global_scratch_align),
+        "profile_scratch": (launch.profile_scratch_bytes, launch.profile_scratch_align),
+    }
 
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:

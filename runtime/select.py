@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nojit.runtime.call import Argument, CallFacts, accepts, expression_value
-from nojit.runtime.interests import Interests, interests
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import KernelTable
@@ -25,12 +24,10 @@ __all__ = [
     "CallFacts",
     "Choice",
     "Explanation",
-    "Interests",
     "accepts",
     "best",
     "choose",
     "explain",
-    "interests",
 ]
 
 

@@ -33,8 +33,6 @@ class Packing(Record):
 
     slots: tuple[CoreSlot, ...]
     maps: tuple[CoreMap, ...]
-    sizes: tuple[int, ...] | None
-    """Bytes of each parameter; None where they are to be found in the layout."""
 
 
 def packing_of(table: KernelTable, row: int, arguments: Mapping[str, int], where: str) -> Packing:
@@ -49,17 +47,11 @@ def packing_of(table: KernelTable, row: int, arguments: Mapping[str, int], where
     Raises:
         BundleFormatError: as `nojit.runtime.table_rules.check_row`.
     """
-    meaning, _, hint_set, _ = table.key(row)
-    names, types = table.runtime_params(), table.signatures[table.meanings[meaning].signature]
-    launch = table.launches[table.columns["launch"][row]]
-    if isinstance(launch.layout, Layout) and not launch.tensor_maps:
-        numbers = tuple([arguments[name] for name in names])
-        plain = _core.plain_slots(names, types, numbers, table.hint_sets[hint_set], launch.layout.text)
-        if plain is not None:
-            return Packing(plain[0], (), plain[1])
     check_row(table, row, where)
-    places = places_of(arguments, dict(zip(names, types, strict=True)))
-    return Packing(core_slots(launch, places), core_maps(launch.tensor_maps, places), None)
+    launch = table.launches[table.columns["launch"][row]]
+    types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
+    places = places_of(arguments, dict(zip(table.runtime_params(), types, strict=True)))
+    return Packing(core_slots(launch, places), core_maps(launch.tensor_maps, places))
 
 
 def places_of(arguments: Mapping[str, int], types: Mapping[str, str]) -> dict[str, Place]:

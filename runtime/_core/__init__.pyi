@@ -40,14 +40,9 @@ def rank_configs(
     rows: bytes, key: tuple[int, ...], costs: bytes, multiprocessors: int, /
 ) -> tuple[int, ...] | None: ...
 def read_launch(launch: bytes, /) -> tuple[Any, ...] | None: ...
-def plain_slots(
-    names: tuple[str, ...],
-    types: tuple[str, ...],
-    places: tuple[int, ...],
-    hints: tuple[tuple[str, int], ...],
-    layout: str,
-    /,
-) -> tuple[tuple[tuple[int, int, int, int, str], ...], tuple[int, ...]] | None: ...
+def plain_row(
+    table: Any, row: int, launch: Any, places: dict[str, int], arch: int, constant: Callable[[Any], tuple[int, int]], /
+) -> tuple[tuple[str, tuple[int, ...], int, int], dict[str, Any]] | None: ...
 def tuning_key(program: bytes, bucket: int, slots: tuple[tuple[int, int], ...], /) -> int: ...
 def assemble(
     text: str, values: dict[str, Any], slots: dict[str, int], constant: Callable[[Any], tuple[int, int]], /
@@ -91,11 +86,13 @@ class Plan:
 class Spec:
     def __new__(
         cls,
-        params: tuple[tuple[tuple[str, ...], bool, bool] | tuple[int, int], ...],
+        table: Any,
+        slots: dict[str, int],
+        options: int,
+        interner: Any,
         programs: tuple[bytes, ...],
         tuning: tuple[bytes, ...] | None = None,
         bucket: int = 2,
-        table: Any = ...,
         arch: int = 0,
     ) -> Self: ...
     def __len__(self) -> int: ...

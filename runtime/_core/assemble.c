@@ -47,20 +47,24 @@ static bool find_name(void *context, nj_span word, nj_instruction *push)
     return slot != NULL;
 }
 
-PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *nj_assemble_words(nj_span words, PyObject *values, PyObject *slots, PyObject *constant)
 {
-    const char *text;
-    Py_ssize_t size;
-    nj_names names;
+    nj_names names = {values, slots, constant};
     nj_assembly made;
-    if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &text, &size, &PyDict_Type, &names.values, &PyDict_Type, &names.slots,
-                          &names.constant)) {
-        return NULL;
-    }
-    nj_span words = {(const unsigned char *)text, (size_t)size};
     bool whole = nj_assemble(words, find_name, &names, SIZE_MAX, &made);
     if (PyErr_Occurred()) {
         return NULL;
     }
     return PyBytes_FromStringAndSize((const char *)made.code, whole ? (Py_ssize_t)(made.length * sizeof *made.code) : 0);
+}
+
+PyObject *nj_assemble_text(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *text;
+    Py_ssize_t size;
+    PyObject *values, *slots, *constant;
+    if (!PyArg_ParseTuple(args, "s#O!O!O:assemble", &text, &size, &PyDict_Type, &values, &PyDict_Type, &slots, &constant)) {
+        return NULL;
+    }
+    return nj_assemble_words((nj_span){(const unsigned char *)text, (size_t)size}, values, slots, constant);
 }

@@ -5,6 +5,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "span.h"
+
+/* The bytes of a program over `values` and `slots`, dicts by name; empty if the text has none. `constant` gives the instruction
+ * that pushes a value which is neither int, bool nor None. NULL with an exception raised. */
+PyObject *nj_assemble_words(nj_span words, PyObject *values, PyObject *slots, PyObject *constant);
+
 /* `assemble(text, values, slots, constant)`: the bytes of a program, empty if the text has none. */
 PyObject *nj_assemble_text(PyObject *module, PyObject *args);
 

@@ -164,9 +164,6 @@ static Py_ssize_t choose(nj_choice *choice)
 Py_ssize_t nj_choose(const nj_choosing *it)
 {
     PyObject *table = it->spec->table;
-    if (table == NULL) {
-        return NJ_UNSURE;
-    }
     nj_choice choice = {
         .it = it,
         .table = table,

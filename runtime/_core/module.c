@@ -17,7 +17,7 @@
 #include "ranking.h"
 #include "recipe.h"
 #include "scratch.h"
-#include "slots.h"
+#include "row.h"
 #include "table.h"
 #include "table_fields.h"
 #include "tuning_table.h"
@@ -199,8 +199,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("The configs of a block for a key, the best first; None if there are numbers of more than 18 digits.")},
     {"read_launch", nj_read_launch, METH_O,
      PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
-    {"plain_slots", nj_plain_slots, METH_VARARGS,
-     PyDoc_STR("What fills each parameter, and their bytes, if a layout is surely that of the types and hints; else None.")},
+    {"plain_row", nj_plain_row, METH_VARARGS,
+     PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"tuning_key", tuning_key, METH_VARARGS,

@@ -1,6 +1,7 @@
 #include "slots.h"
 
 #include "json.h"
+#include "meaning.h"
 #include "objects.h"
 #include "plan.h"
 
@@ -78,34 +79,39 @@ static bool take_scratch(nj_layout *layout)
            add_slot(layout, NJ_SOURCE_PROFILE_SCRATCH, "*i8", POINTER_BYTES);
 }
 
-static bool take_all(nj_layout *layout, PyObject *names, PyObject *types, PyObject *places)
+static bool take_all(nj_layout *layout, PyObject *params, PyObject *places, PyObject *types)
 {
-    Py_ssize_t count = PyTuple_GET_SIZE(names);
-    bool taken = PyTuple_GET_SIZE(types) == count && PyTuple_GET_SIZE(places) == count;
-    for (Py_ssize_t i = 0; taken && i < count; i++) {
-        taken = take_param(layout, PyTuple_GET_ITEM(names, i), PyTuple_GET_ITEM(types, i), PyTuple_GET_ITEM(places, i));
+    Py_ssize_t taken = 0;
+    for (Py_ssize_t i = 0; i < nj_size(params); i++) {
+        PyObject *param = nj_item(params, i);
+        if (nj_peek(param, NJ_FIELD_IS_CONSTEXPR) == Py_True) {
+            continue;
+        }
+        PyObject *name = nj_peek(param, NJ_FIELD_NAME), *type = nj_item(types, taken++);
+        PyObject *place = name == NULL || type == NULL ? NULL : PyDict_GetItemWithError(places, name);
+        if (place == NULL || !take_param(layout, name, type, place)) {
+            return false;
+        }
     }
-    return taken && take_scratch(layout) && layout->rest.at == layout->rest.end &&
-           layout->hints_met == PyTuple_GET_SIZE(layout->hints);
+    return taken == nj_size(types) && take_scratch(layout) && layout->rest.at == layout->rest.end &&
+           layout->hints_met == nj_size(layout->hints);
 }
 
-PyObject *nj_plain_slots(PyObject *Py_UNUSED(module), PyObject *args)
+bool nj_plain_slots(PyObject *params, PyObject *places, PyObject *types, PyObject *hints, PyObject *text, PyObject **slots,
+                    PyObject **sizes)
 {
-    PyObject *names, *types, *places;
-    const char *text;
-    Py_ssize_t length;
-    nj_layout layout = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!s#:plain_slots", &PyTuple_Type, &names, &PyTuple_Type, &types, &PyTuple_Type,
-                          &places, &PyTuple_Type, &layout.hints, &text, &length)) {
-        return NULL;
-    }
-    layout.rest = (nj_json){(const unsigned char *)text, (const unsigned char *)text + length};
+    Py_ssize_t length = 0;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &length);
+    nj_layout layout = {.hints = hints};
+    layout.rest = (nj_json){(const unsigned char *)bytes, (const unsigned char *)bytes + length};
     nj_items_init(&layout.slots);
     nj_items_init(&layout.sizes);
-    bool taken = take_all(&layout, names, types, places);
-    PyObject *slots = nj_items_end(&layout.slots, taken), *sizes = nj_items_end(&layout.sizes, taken);
-    PyObject *pair = slots == NULL || sizes == NULL ? NULL : PyTuple_Pack(2, slots, sizes);
-    Py_XDECREF(slots);
-    Py_XDECREF(sizes);
-    return pair != NULL || PyErr_Occurred() ? pair : Py_NewRef(Py_None);
+    bool taken = bytes != NULL && take_all(&layout, params, places, types);
+    *slots = nj_items_end(&layout.slots, taken);
+    *sizes = nj_items_end(&layout.sizes, taken);
+    if (*slots == NULL || *sizes == NULL) {
+        Py_CLEAR(*slots);
+        Py_CLEAR(*sizes);
+    }
+    return *slots != NULL;
 }

@@ -5,10 +5,12 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
 
-/* `plain_slots(names, types, places, hints, layout)`: what fills each parameter, as `Plan` takes it, and the bytes of each; None
- * where the layout is not that of the types and hints, or something is not gone into here. `names`, `types` and `places` are of the
- * runtime params: `places` their numbers among a call's arguments. `hints` are pairs of a name and 1 or 16; `layout` is text. */
-PyObject *nj_plain_slots(PyObject *module, PyObject *args);
+/* What fills each parameter, as `Plan` takes it, and the bytes of each: tuples. `params` are those of a table, `places` a dict of
+ * their numbers among a call's arguments, `types` and `hints` those of a variant, `text` its layout. False where the layout is not
+ * that of the types and hints, or something is not gone into here; then an exception is raised only if it is no fault of these. */
+bool nj_plain_slots(PyObject *params, PyObject *places, PyObject *types, PyObject *hints, PyObject *text, PyObject **slots,
+                    PyObject **sizes);
 
 #endif

@@ -1,92 +1,10 @@
 #include "spec.h"
 
+#include "spec_fields.h"
+
 PyTypeObject *nj_spec_type;
 
 #define WORD_BITS 64
-#define TYPES_MAX 60
-
-/* Whether every type is a pointer, None apart. */
-static bool takes_addresses(const nj_field *field)
-{
-    bool any = false;
-    for (int i = 0; i < field->type_count; i++) {
-        uint16_t tags = field->types[i].tags;
-        if (tags != NJ_BIT(NJ_TAG_NONE) && tags != NJ_BIT(NJ_TAG_POINTER)) {
-            return false;
-        }
-        any |= tags == NJ_BIT(NJ_TAG_POINTER);
-    }
-    return any;
-}
-
-static int read_types(nj_field *field, PyObject *types)
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(types);
-    if (count > TYPES_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d types of one param, got %zd", TYPES_MAX, count);
-        return -1;
-    }
-    field->spelled = Py_NewRef(types);
-    field->types = PyMem_Calloc((size_t)count + 1, sizeof *field->types);
-    field->pointers = PyMem_Calloc(NJ_DTYPE_COUNT, sizeof *field->pointers);
-    if (field->types == NULL || field->pointers == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(types, i));
-        if (text == NULL) {
-            return -1;
-        }
-        field->type_count++;
-        if (nj_type_read(text, &field->types[i]) < 0) {
-            return -1;
-        }
-        field->tuple |= field->types[i].tags == NJ_BIT(NJ_TAG_TUPLE);
-        if (nj_pointee(text) != NJ_DTYPE_COUNT) {
-            field->pointers[nj_pointee(text)] |= UINT64_C(1) << i;
-            field->pointers[NJ_DTYPE_NONE] |= UINT64_C(1) << i;
-        }
-    }
-    field->address = takes_addresses(field);
-    return 0;
-}
-
-static nj_field_kind kind_of(const nj_field *field)
-{
-    if (field->type_count == 1 && field->types[0].tags == NJ_BIT(NJ_TAG_INT)) {
-        return NJ_FIELD_INT;
-    }
-    return field->pointers[NJ_DTYPE_NONE] != 0 ? NJ_FIELD_POINTER : NJ_FIELD_ANY;
-}
-
-/* One of `params`: (types, whether hint 16 matters, whether hint 1 does), or (tag, bits) of a constexpr's default. */
-static int read_field(nj_field *field, PyObject *param)
-{
-    if (PyTuple_Check(param) && PyTuple_GET_SIZE(param) == 3) {
-        PyObject *types;
-        int hint_16, hint_1;
-        if (!PyArg_ParseTuple(param, "O!pp", &PyTuple_Type, &types, &hint_16, &hint_1)) {
-            return -1;
-        }
-        field->hint_16 = hint_16;
-        field->hint_1 = hint_1;
-        if (read_types(field, types) < 0) {
-            return -1;
-        }
-        field->kind = (uint8_t)kind_of(field);
-        return 0;
-    }
-    int tag;
-    long long bits;
-    if (!PyArg_ParseTuple(param, "iL", &tag, &bits)) {
-        return -1;
-    }
-    field->kind = NJ_FIELD_CONSTEXPR;
-    field->fallback = (nj_value){.tag = (uint8_t)tag, .bits = bits};
-    return 0;
-}
-
 /* Gives every field its bits, none across two words. */
 static int lay_out(nj_spec *self)
 {
@@ -153,15 +71,16 @@ static int read_tuning(nj_spec *self, PyObject *tuning, int bucket)
 
 static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"params", "programs", "tuning", "bucket", "table", "arch", NULL};
-    PyObject *params, *programs, *tuning = Py_None, *table = NULL;
+    static char *names[] = {"table", "slots", "options", "interner", "programs", "tuning", "bucket", "arch", NULL};
+    PyObject *table, *slots, *interner, *programs, *tuning = Py_None;
+    Py_ssize_t options;
     int bucket = NJ_BUCKET_EXACT;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|OiOi:Spec", names, &PyTuple_Type, &params, &PyTuple_Type,
-                                     &programs, &tuning, &bucket, &table, &self->arch)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!nOO!|Oii:Spec", names, &table, &PyDict_Type, &slots, &options, &interner,
+                                     &PyTuple_Type, &programs, &tuning, &bucket, &self->arch)) {
         return -1;
     }
-    self->table = Py_XNewRef(table);
-    self->argument_count = PyTuple_GET_SIZE(params);
+    self->table = Py_NewRef(table);
+    self->argument_count = PyDict_GET_SIZE(slots) + options;
     self->fields = PyMem_Calloc((size_t)(self->argument_count + PyTuple_GET_SIZE(programs)) + 1, sizeof *self->fields);
     self->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof *self->programs);
     if (self->fields == NULL || self->programs == NULL) {
@@ -169,15 +88,13 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
         return -1;
     }
     self->program_count = PyTuple_GET_SIZE(programs);
-    if (self->argument_count > NJ_ARGUMENTS_MAX) {
+    if (options < 0 || self->argument_count > NJ_ARGUMENTS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX,
                      self->argument_count);
         return -1;
     }
-    for (Py_ssize_t i = 0; i < self->argument_count; i++) {
-        if (read_field(&self->fields[i], PyTuple_GET_ITEM(params, i)) < 0) {
-            return -1;
-        }
+    if (nj_spec_read_fields(self, slots, interner) < 0) {
+        return -1;
     }
     for (Py_ssize_t i = 0; i < self->program_count; i++) {
         self->fields[self->argument_count + i].kind = NJ_FIELD_CONSTEXPR;

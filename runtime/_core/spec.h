@@ -62,7 +62,7 @@ typedef struct {
     nj_field *fields; /* arguments, then programs */
     nj_program *programs;
     uint32_t packed_words;
-    PyObject *table; /* that the facts are of; NULL if Python alone chooses */
+    PyObject *table; /* that the facts are of */
     int arch;        /* what ``arch`` stands for in its expressions */
     nj_cache cache;
 } nj_spec;

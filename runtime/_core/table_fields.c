@@ -39,6 +39,11 @@ int nj_table_fields_init(void)
     return found ? 0 : -1;
 }
 
+PyObject *nj_missing(void)
+{
+    return classes.missing;
+}
+
 /* Takes the name of an axis, which no other has. */
 static PyObject *read_axis_name(nj_reading *it)
 {

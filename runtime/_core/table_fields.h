@@ -7,6 +7,9 @@
 /* Finds the records that tables are made of; once, at import. */
 int nj_table_fields_init(void);
 
+/* What stands for a default that a param does not have; borrowed. */
+PyObject *nj_missing(void);
+
 PyObject *nj_table_axis(nj_reading *it);
 PyObject *nj_table_config(nj_reading *it);
 PyObject *nj_table_derived(nj_reading *it);

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from nojit.runtime import _core
 from nojit.runtime import format as layout
-from nojit.runtime.table import MISSING, Param
+from nojit.runtime.launch_codec import Layout
+from nojit.runtime.table import COLUMNS, MISSING, Config, KernelTable, Launch, Meaning, Param
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningTable
 
 from tests.support.hostile import golden_parts
@@ -59,12 +61,29 @@ def sum_groups() -> tuple[Any, ...] | None:
     return _core.sum_groups(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60)
 
 
-def plain_slots() -> tuple[Any, ...] | None:
-    names = tuple([f"x{number}" for number in range(40)])
-    text = " ".join([*[f"{name}:i32" for name in names], "$global_scratch:*i8 $profile_scratch:*i8"])
-    return _core.plain_slots(names, ("i32",) * 40, tuple(range(40)), (("x3", 16),), text)
+def plain_row() -> tuple[Any, ...] | None:
+    return _core.plain_row(wide_table, 0, wide_table.launches[0], wide_places, 90, ascii)  # type: ignore[arg-type] # never called
 
 
+wide_names = [f"x{number}" for number in range(40)]
+wide_places = {name: place for place, name in enumerate(wide_names)}
+wide_layout = " ".join([*[f"{name}:i32" for name in wide_names], "$global_scratch:*i8 $profile_scratch:*i8"])
+wide_table = KernelTable(
+    kernel="wide",
+    params=tuple([Param(name, constexpr=False) for name in wide_names]),
+    grid=(),
+    tuning=None,
+    axes=(),
+    derived=(),
+    signatures=(("i32",) * 40,),
+    meanings=(Meaning(0, ()),),
+    configs=(Config((), (("num_warps", 4),), ""),),
+    hint_sets=((("x3", 16),),),
+    derived_values=((),),
+    launches=(Launch("wide", Layout(wide_layout, ""), 4, 1, 0, 0, 1, 0, 1, cooperative=False, pdl=False),),
+    programs=(),
+    columns={name: array("I", [0]) for name in COLUMNS},
+)
 canonical_index = canonical(INDEX)
 device = {"arch": "sm_90", "memory_bytes": 1, "multiprocessors": 132, "name": "NVIDIA H200"}
 rows = [[[number, 1 << 40], [*range(40)], [*range(0, 4000, 100)]] for number in range(300, 340)]
@@ -87,7 +106,7 @@ launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
         read_index,
         read_launch,
         sum_groups,
-        plain_slots,
+        plain_row,
     ],
 )
 def test_a_reader_that_runs_out_of_memory(read: Callable[[], tuple[Any, ...] | None]) -> None:

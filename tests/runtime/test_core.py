@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core, expr
 from nojit.runtime.expr import ExpressionError, Op, Opaque, Pointer, Tag
+from nojit.runtime.keys import Interner
+from nojit.runtime.table import KernelTable, Param
 from nojit.runtime.tuning import bucket_of
 from nojit.runtime.tuning_table import BUCKETS
 
@@ -234,23 +237,31 @@ def test_the_core_compiles_without_a_warning(tmp_path: Path) -> None:
 # what the types refuse
 
 
+def spec_of(params: Sequence[Param], *rest: Any, types: Sequence[str] = ("i32",)) -> _core.Spec:
+    """Make the spec of a table without rows."""
+    signatures = tuple([(kind,) * sum(not param.constexpr for param in params) for kind in types])
+    table = KernelTable("k", tuple(params), (), None, (), (), signatures, (), (), (), (), (), (), {})
+    return _core.Spec(table, {param.name: place for place, param in enumerate(params)}, 0, Interner(), *rest)
+
+
 def test_specs_refuse_what_they_cannot_hold() -> None:
-    with pytest.raises(ValueError, match="program"):
-        _core.Spec(((("i32",), False, False),), (b"x",))
-    with pytest.raises(ValueError, match="at most 60 types"):
-        _core.Spec(((("i32",) * 61, False, False),), ())
     program = expr.compile(expr.parse("1 == 1"), {}, lambda _: 0)
-    with pytest.raises(ValueError, match="at most 2048 words of facts"):
-        _core.Spec((), (program,) * 3000)
-    with pytest.raises(ValueError, match="at most 512"):
-        _core.Spec(((0, 0),) * 513, ())
-    with pytest.raises(ValueError, match="at most 2048 words of facts"):
-        _core.Spec((), (), (program,) * 3000, 0)
+    one = [Param("x", constexpr=False)]
     with pytest.raises(ValueError, match="program"):
-        _core.Spec((), (), (program, b"x"), 0)
+        spec_of(one, (b"x",))
+    with pytest.raises(ValueError, match="at most 60 types"):
+        spec_of(one, (), types=tuple(f"*fp{bits}" for bits in range(61)))
+    with pytest.raises(ValueError, match="at most 2048 words of facts"):
+        spec_of([], (program,) * 3000)
+    with pytest.raises(ValueError, match="at most 512"):
+        spec_of([Param(f"C{place}", constexpr=True) for place in range(513)], ())
+    with pytest.raises(ValueError, match="at most 2048 words of facts"):
+        spec_of([], (), (program,) * 3000, 0)
+    with pytest.raises(ValueError, match="program"):
+        spec_of([], (), (program, b"x"), 0)
     for bucket in (-1, 4):
         with pytest.raises(ValueError, match="bucket of 0 to 3"):
-            _core.Spec((), (), (program,), bucket)
+            spec_of([], (), (program,), bucket)
 
 
 def test_dispatchers_refuse_misuse() -> None:
