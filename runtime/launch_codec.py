@@ -138,11 +138,8 @@ class Launches(_Later[Launch]):
     def _decode(self, value: bytes | Json) -> Launch:
         if not isinstance(value, bytes):
             return self._read(value)
-        read = _core.read_launch(value)
-        if read is None:
-            return self._read(parse_json(value, self._where))
-        symbol, layout, *numbers, maps = read
-        return Launch(*(symbol, self._layout(layout), *numbers, tuple(starmap(TensorMap, maps))))
+        launch: Launch | None = _core.read_launch(value, self._layout)
+        return self._read(parse_json(value, self._where)) if launch is None else launch
 
     def _read(self, value: Json) -> Launch:
         where = self._where

@@ -26,7 +26,6 @@ __all__ = [
     "load_json",
     "name",
     "name_list",
-    "need",
     "object_rows",
     "parse_json",
     "refuse",
@@ -105,16 +104,6 @@ def _no_number(text: str) -> None:
 # made once: each is slow to make with options of its own
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 _DECODER = json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
-
-
-def need(held: bool) -> None:
-    """Raise if a rule does not hold that is checked for many things at once.
-
-    Raises:
-        ValueError: it does not; whoever reads one by one says which, and where.
-    """
-    if not held:
-        raise ValueError
 
 
 def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:

@@ -96,22 +96,10 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     fields = _core.read_table(raw, rows, image_count, is_type, _tagged_value)
     if fields is None:
         return None
-    axes, batch, configs, derived, derived_values, grid, hint_sets, launches, layouts, meanings, params, *rest = fields
-    programs, signatures, tuning, types = rest
-    try:
-        tuned = None if tuning is None else tuning_codec.whole_tuning(tuning, len(meanings), len(configs))
-    except ValueError:
-        return None
-    facts = (axes, derived, signatures, meanings, configs, hint_sets, derived_values)
-    columns = _columns(memoryview(raw)[len(raw) - 4 * rows * len(COLUMNS) :], rows)
-    table = KernelTable(
-        kernel, params, grid, tuned, *facts, Launches(launches, layouts, where), programs, columns, batch
-    )
-    expressions = table.expressions()
-    if len(expressions) != len(programs):
-        return None
+    *facts, programs, columns, batch, launches, layouts, types, by_expression = fields
+    table = KernelTable(kernel, *facts, Launches(launches, layouts, where), programs, columns, batch)
     table.know_param_types(types)
-    table.know_programs(dict(zip(expressions, programs, strict=True)))
+    table.know_programs(by_expression)
     return table
 
 

@@ -1,15 +1,11 @@
-"""Encode and decode the tuning of a variant table, everything of a kind at once.
-
-`nojit.runtime.tuning_reader` goes rule by rule, and names the one that is broken.
-"""
+"""Encode the tuning of a variant table. C reads it, or `nojit.runtime.tuning_reader`, which names a rule that is broken."""
 
 from __future__ import annotations
 
 from operator import attrgetter
 
-from nojit.runtime import _core
-from nojit.runtime.strict import Json, need, parse_json
-from nojit.runtime.tuning_table import TunedDevice, Tuning, TuningBlock, TuningTable
+from nojit.runtime.strict import Json, parse_json
+from nojit.runtime.tuning_table import Tuning
 
 __all__ = [
     "BLOCK_FIELDS",
@@ -22,7 +18,6 @@ __all__ = [
     "TABLE_FIELDS",
     "Pools",
     "encode_tuning",
-    "whole_tuning",
 ]
 
 KEYS_MAX = 8
@@ -57,20 +52,3 @@ def encode_tuning(tuning: Tuning | None) -> Json:
         for table in tuning.tables
     ]
     return {"key": [*tuning.key], "bucket": tuning.bucket, "tables": tables}
-
-
-def whole_tuning(raw: bytes, meanings: int, configs: int) -> Tuning:
-    """Read the JSON of a tuning that keeps every rule, in C: there can be hundreds of rows, and a first launch waits for them.
-
-    Raises:
-        ValueError: it does not, or is spelled in a way that no build does: `nojit.runtime.tuning_reader` says which rule.
-    """
-    read = _core.read_tuning(raw, meanings, configs, TuningTable, TuningBlock, TunedDevice)
-    if read is None:
-        raise ValueError
-    bucket, key, tables = read
-    need(len(tables) < 2 or len({table.device for table in tables}) == len(tables))
-    for table in tables:
-        tuned = [meaning for block in table.blocks for meaning in block.meanings]
-        need(len({*tuned}) == len(tuned))
-    return Tuning(key, bucket, tables)

@@ -34,3 +34,30 @@ bool nj_columns_right(const unsigned char *columns, size_t rows, const size_t si
     }
     return true;
 }
+
+/* `array.array`; set once by `nj_columns_init` under the import lock, and never changed. */
+static PyObject *array;
+
+int nj_columns_init(void)
+{
+    PyObject *module = PyImport_ImportModule("array");
+    Py_XSETREF(array, module == NULL ? NULL : PyObject_GetAttrString(module, "array"));
+    Py_XDECREF(module);
+    return array == NULL ? -1 : 0;
+}
+
+PyObject *nj_columns_make(const unsigned char *columns, size_t rows)
+{
+    static const char *const names[NJ_COLUMNS] = {"meaning", "config", "hints",     "derived",
+                                                  "launch",  "image",  "registers", "spill_bytes"};
+    PyObject *made = PyDict_New();
+    size_t bytes = sizeof(uint32_t) * rows;
+    for (size_t i = 0; made != NULL && i < NJ_COLUMNS; i++) {
+        PyObject *column = PyObject_CallFunction(array, "sy#", "I", (const char *)columns + i * bytes, (Py_ssize_t)bytes);
+        if (column == NULL || PyDict_SetItemString(made, names[i], column) < 0) {
+            Py_CLEAR(made);
+        }
+        Py_XDECREF(column);
+    }
+    return made;
+}

@@ -94,6 +94,23 @@ bool nj_launch_pass(nj_json *json)
     return read_launch(json, &launch);
 }
 
+/* Set once by `nj_launch_table_init` under the import lock, and never changed. */
+static struct {
+    nj_record launch, map;
+} classes;
+
+int nj_launch_table_init(void)
+{
+    static const char *const home = "nojit.runtime.table";
+    bool found = nj_record_find(home, "Launch", 12, &classes.launch) == 0 && nj_record_find(home, "TensorMap", 6, &classes.map) == 0;
+    return found ? 0 : -1;
+}
+
+static PyObject *make_text(nj_span text)
+{
+    return PyUnicode_FromStringAndSize((const char *)text.at, (Py_ssize_t)text.size);
+}
+
 static PyObject *make_map(const nj_map_entry *map)
 {
     PyObject *block = PyTuple_New(map->rank);
@@ -105,8 +122,10 @@ static PyObject *make_map(const nj_map_entry *map)
         }
         PyTuple_SET_ITEM(block, i, size);
     }
-    return Py_BuildValue("(s#iiiNO)", (const char *)map->source.at, (Py_ssize_t)map->source.size, (int)map->swizzle,
-                         (int)map->element_bytes, (int)map->element_type, block, map->fp4_padded ? Py_True : Py_False);
+    return nj_record_make(&classes.map, (PyObject *[]){make_text(map->source), PyLong_FromLongLong(map->swizzle),
+                                                       PyLong_FromLongLong(map->element_bytes),
+                                                       PyLong_FromLongLong(map->element_type), block,
+                                                       PyBool_FromLong(map->fp4_padded)});
 }
 
 static PyObject *make_maps(nj_json json)
@@ -121,20 +140,28 @@ static PyObject *make_maps(nj_json json)
     return nj_items_end(&maps, made);
 }
 
-PyObject *nj_read_launch(PyObject *Py_UNUSED(module), PyObject *text)
+PyObject *nj_read_launch(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    char *bytes;
+    const char *bytes;
     Py_ssize_t size;
+    PyObject *layout_of;
     nj_launch_entry it;
-    if (PyBytes_AsStringAndSize(text, &bytes, &size) < 0) {
+    if (!PyArg_ParseTuple(args, "y#O:read_launch", &bytes, &size, &layout_of)) {
         return NULL;
     }
     nj_json json = {(const unsigned char *)bytes, (const unsigned char *)bytes + size};
     if (!read_launch(&json, &it) || json.at != json.end) {
         Py_RETURN_NONE;
     }
-    return Py_BuildValue("(s#iiiiiiiiOON)", (const char *)it.symbol.at, (Py_ssize_t)it.symbol.size, (int)it.layout,
-                         (int)it.num_warps, (int)it.num_ctas, (int)it.shared_bytes, (int)it.global_bytes,
-                         (int)it.global_align, (int)it.profile_bytes, (int)it.profile_align,
-                         it.cooperative ? Py_True : Py_False, it.pdl ? Py_True : Py_False, make_maps(it.maps));
+    PyObject *layout = PyObject_CallFunction(layout_of, "L", (long long)it.layout);
+    if (layout == NULL) {
+        return NULL;
+    }
+    return nj_record_make(
+        &classes.launch,
+        (PyObject *[]){make_text(it.symbol), layout,
+                       PyLong_FromLongLong(it.num_warps), PyLong_FromLongLong(it.num_ctas), PyLong_FromLongLong(it.shared_bytes),
+                       PyLong_FromLongLong(it.global_bytes), PyLong_FromLongLong(it.global_align),
+                       PyLong_FromLongLong(it.profile_bytes), PyLong_FromLongLong(it.profile_align),
+                       PyBool_FromLong(it.cooperative), PyBool_FromLong(it.pdl), make_maps(it.maps)});
 }

@@ -10,8 +10,11 @@
 /* Passes over a launch that keeps every rule, its layout apart; false if one is broken, or something is not gone into. */
 bool nj_launch_pass(nj_json *json);
 
-/* `read_launch(json)`: symbol, number of the layout, the numbers of `LAUNCH_NUMBERS`, cooperative, pdl, and what each tensor map
- * has to say, of the JSON of a launch; None if a rule is broken, or something is not gone into here. */
-PyObject *nj_read_launch(PyObject *module, PyObject *json);
+/* Finds the records that launches are made of; once, at import. */
+int nj_launch_table_init(void);
+
+/* `read_launch(json, layout_of)`: a `Launch` of its JSON, with the layout that a function gives for a number; None if a rule is
+ * broken, or something is not gone into here. */
+PyObject *nj_read_launch(PyObject *module, PyObject *args);
 
 #endif

@@ -9,6 +9,7 @@ int nj_meaning_init(void)
 {
     static const char *const spelled[NJ_FIELD_COUNT] = {
         [NJ_FIELD_AXES] = "axes",
+        [NJ_FIELD_BLOCKS] = "blocks",
         [NJ_FIELD_COLUMNS] = "columns",
         [NJ_FIELD_CONFIGS] = "configs",
         [NJ_FIELD_CONSTEXPRS] = "constexprs",
@@ -16,6 +17,8 @@ int nj_meaning_init(void)
         [NJ_FIELD_DEFAULT] = "default",
         [NJ_FIELD_DERIVED] = "derived",
         [NJ_FIELD_DERIVED_VALUES] = "derived_values",
+        [NJ_FIELD_DEVICE] = "device",
+        [NJ_FIELD_EXPRESSION] = "expression",
         [NJ_FIELD_GLOBAL_SCRATCH_ALIGN] = "global_scratch_align",
         [NJ_FIELD_GLOBAL_SCRATCH_BYTES] = "global_scratch_bytes",
         [NJ_FIELD_GRID] = "grid",

@@ -8,6 +8,7 @@
 /* The fields of records that are looked at. */
 typedef enum {
     NJ_FIELD_AXES,
+    NJ_FIELD_BLOCKS,
     NJ_FIELD_COLUMNS,
     NJ_FIELD_CONFIGS,
     NJ_FIELD_CONSTEXPRS,
@@ -15,6 +16,8 @@ typedef enum {
     NJ_FIELD_DEFAULT,
     NJ_FIELD_DERIVED,
     NJ_FIELD_DERIVED_VALUES,
+    NJ_FIELD_DEVICE,
+    NJ_FIELD_EXPRESSION,
     NJ_FIELD_GLOBAL_SCRATCH_ALIGN,
     NJ_FIELD_GLOBAL_SCRATCH_BYTES,
     NJ_FIELD_GRID,

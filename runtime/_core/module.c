@@ -1,27 +1,28 @@
 /* The module `nojit.runtime._core`. */
 #include "assemble.h"
-#include "meaning.h"
-#include "dispatcher.h"
-#include "driver.h"
+#include "columns.h"
 #include "described.h"
 #include "descriptor.h"
+#include "dispatcher.h"
+#include "driver.h"
 #include "errors.h"
 #include "hooks.h"
 #include "image.h"
 #include "index.h"
 #include "launch_table.h"
 #include "launcher.h"
+#include "meaning.h"
 #include "memo.h"
 #include "placement.h"
 #include "plain.h"
 #include "ranking.h"
 #include "recipe.h"
-#include "scratch.h"
 #include "row.h"
+#include "scratch.h"
 #include "table.h"
 #include "table_fields.h"
-#include "tuning_table.h"
 #include "tensor.h"
+#include "tuning_table.h"
 
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
@@ -190,15 +191,15 @@ static PyMethodDef functions[] = {
     {"sum_groups", nj_sum_groups, METH_VARARGS,
      PyDoc_STR("Sums over the images and the groups of a kernel, if all of them surely keep every rule; else None.")},
     {"read_table", nj_read_table, METH_VARARGS,
-     PyDoc_STR("The fields of a variant table, if it surely keeps every rule; else None.")},
+     PyDoc_STR("What a variant table is made of, if it surely keeps every rule; else None.")},
     {"read_tuning", nj_read_tuning, METH_VARARGS,
-     PyDoc_STR("The parts of the tuning of a table, if it surely keeps every rule; else None.")},
+     PyDoc_STR("The tuning of a table, if it surely keeps every rule; else None.")},
     {"tuning_columns", nj_tuning_columns, METH_O,
      PyDoc_STR("The three columns of a block's rows; None if they have numbers of more than 18 digits.")},
     {"rank_configs", nj_rank_configs, METH_VARARGS,
      PyDoc_STR("The configs of a block for a key, the best first; None if there are numbers of more than 18 digits.")},
-    {"read_launch", nj_read_launch, METH_O,
-     PyDoc_STR("What the JSON of a launch says, if it surely keeps every rule; else None.")},
+    {"read_launch", nj_read_launch, METH_VARARGS,
+     PyDoc_STR("The launch that its JSON says, if it surely keeps every rule; else None.")},
     {"plain_row", nj_plain_row, METH_VARARGS,
      PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
@@ -222,7 +223,8 @@ static int add_types(PyObject *module)
     if (nj_errors_init() < 0 || nj_tensor_init() < 0 || nj_descriptor_init() < 0 || nj_library_init(module) < 0 || nj_plan_init(module) < 0 ||
         nj_spec_init(module) < 0 || nj_launcher_init(module) < 0 ||
         nj_dispatcher_init(module) < 0 || nj_described_init(module) < 0 || nj_plain_init(module) < 0 ||
-        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_meaning_init() < 0) {
+        nj_recipe_init(module) < 0 || nj_memo_init(module) < 0 || nj_table_fields_init() < 0 || nj_launch_table_init() < 0 ||
+        nj_tuning_init() < 0 || nj_columns_init() < 0 || nj_meaning_init() < 0) {
         return -1;
     }
     if (PyModule_AddIntConstant(module, "OPAQUE_BASE", NJ_OPAQUE_BASE) < 0 ||

@@ -7,6 +7,12 @@ void nj_items_init(nj_items *items)
     items->room = NJ_FEW;
 }
 
+bool nj_set_grows(PyObject *set, PyObject *object)
+{
+    Py_ssize_t before = PySet_GET_SIZE(set);
+    return object != NULL && PySet_Add(set, object) == 0 && PySet_GET_SIZE(set) > before;
+}
+
 static int make_room(nj_items *items)
 {
     size_t size = (size_t)items->room * sizeof *items->at;
@@ -86,6 +92,15 @@ int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record)
     }
     Py_XDECREF(names);
     return taken ? 0 : -1;
+}
+
+int nj_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record)
+{
+    PyObject *home = PyImport_ImportModule(module), *type = home == NULL ? NULL : PyObject_GetAttrString(home, name);
+    int status = type == NULL ? -1 : nj_record_of(type, field_count, record);
+    Py_XDECREF(type);
+    Py_XDECREF(home);
+    return status;
 }
 
 PyObject *nj_record_make(const nj_record *record, PyObject **values)

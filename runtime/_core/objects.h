@@ -1,4 +1,4 @@
-/* Making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
+/* Sets, making tuples of unknown length and the records of runtime/record.py. Every function needs the GIL. */
 #ifndef NOJIT_OBJECTS_H
 #define NOJIT_OBJECTS_H
 
@@ -8,7 +8,7 @@
 
 enum {
     NJ_FEW = 32,
-    NJ_RECORD_FIELDS_MAX = 6,
+    NJ_RECORD_FIELDS_MAX = 12,
 };
 
 /* What a tuple will hold. */
@@ -20,6 +20,9 @@ typedef struct {
 } nj_items;
 
 void nj_items_init(nj_items *items);
+
+/* Adds an object to a set: whether it was not there before. False with an exception raised where that cannot be told. */
+bool nj_set_grows(PyObject *set, PyObject *object);
 
 /* Adds an object, which it steals; -1 where that is NULL, or with MemoryError raised. */
 int nj_items_add(nj_items *items, PyObject *object);
@@ -37,6 +40,9 @@ typedef struct {
 /* Takes the fields of a class of records, which has so many; 0, or -1 with an exception raised. */
 int nj_record_of(PyObject *type, Py_ssize_t field_count, nj_record *record);
 void nj_record_clear(nj_record *record);
+
+/* Takes the fields of a class, found by the names of its module and its own. */
+int nj_record_find(const char *module, const char *name, Py_ssize_t field_count, nj_record *record);
 
 /* Makes a record of as many values as it has fields, which it steals; NULL where one is NULL, or with an exception raised. */
 PyObject *nj_record_make(const nj_record *record, PyObject **values);

@@ -55,9 +55,8 @@ PyObject *nj_read_word(nj_reading *it, nj_span text)
 
 bool nj_add_text(PyObject *texts, const unsigned char *start, const unsigned char *end)
 {
-    Py_ssize_t before = PySet_GET_SIZE(texts);
     PyObject *text = PyBytes_FromStringAndSize((const char *)start, end - start);
-    bool added = text != NULL && PySet_Add(texts, text) == 0 && PySet_GET_SIZE(texts) > before;
+    bool added = nj_set_grows(texts, text);
     Py_XDECREF(text);
     return added;
 }

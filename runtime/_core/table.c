@@ -2,6 +2,7 @@
 
 #include "columns.h"
 #include "elf.h"
+#include "meaning.h"
 #include "objects.h"
 #include "table_checks.h"
 #include "table_fields.h"
@@ -11,7 +12,7 @@ enum {
     GRID_MAX = 3,
 };
 
-/* The fields of a table, in their order. */
+/* The fields of a table, in the order of the JSON, and what is worked out of them. */
 enum {
     AXES,
     BATCH,
@@ -27,6 +28,7 @@ enum {
     PROGRAMS,
     SIGNATURES,
     TUNING,
+    TYPES, /* of each param */
 };
 
 static const struct {
@@ -49,7 +51,12 @@ static const struct {
     [SIGNATURES] = {",\"signatures\":", nj_table_signature, NJ_POOL_MAX},
 };
 
-/* Reads the whole document: a tuple of its fields, and of the types of each param. */
+static PyObject *read_tuning(nj_reading *it, const nj_items *fields)
+{
+    return nj_table_tuning(it, PyTuple_GET_SIZE(fields->at[MEANINGS]), PyTuple_GET_SIZE(fields->at[CONFIGS]));
+}
+
+/* Reads the whole document: a tuple of the fields. */
 static PyObject *read_document(nj_reading *it)
 {
     nj_items fields;
@@ -59,7 +66,7 @@ static PyObject *read_document(nj_reading *it)
         whole = nj_json_is(&it->json, arrays[i].key) &&
                 nj_items_add(&fields, nj_read_array(it, arrays[i].most, arrays[i].read)) == 0;
     }
-    whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, nj_table_tuning(it)) == 0 &&
+    whole = whole && nj_json_is(&it->json, ",\"tuning\":") && nj_items_add(&fields, read_tuning(it, &fields)) == 0 &&
             nj_json_char(&it->json, '}') && it->json.at == it->json.end;
     whole = whole && it->signatures_named <= PyTuple_GET_SIZE(fields.at[SIGNATURES]) &&
             nj_hints_are_known(it, fields.at[HINT_SETS]) && nj_batch_is_known(it, fields.at[BATCH]) &&
@@ -101,6 +108,61 @@ static bool points_right(PyObject *fields, const unsigned char *columns, size_t 
     return nj_columns_right(columns, rows, sizes);
 }
 
+/* Gives an expression the next program; false if there are no more. */
+static bool add_program(PyObject *by_expression, PyObject *programs, Py_ssize_t *next, PyObject *expression)
+{
+    PyObject *program = nj_item(programs, (*next)++);
+    return program != NULL && expression != NULL && PyDict_SetItem(by_expression, expression, program) == 0;
+}
+
+/* The program of each expression, in the order of `KernelTable.expressions`; NULL unless there are as many of both. */
+static PyObject *programs_by_expression(PyObject *fields)
+{
+    PyObject *programs = PyTuple_GET_ITEM(fields, PROGRAMS), *grid = PyTuple_GET_ITEM(fields, GRID);
+    PyObject *derived = PyTuple_GET_ITEM(fields, DERIVED), *key = nj_peek(PyTuple_GET_ITEM(fields, TUNING), NJ_FIELD_KEY);
+    PyObject *configs = PyTuple_GET_ITEM(fields, CONFIGS), *made = PyDict_New();
+    Py_ssize_t next = 0;
+    bool whole = made != NULL;
+    for (Py_ssize_t i = 0; whole && i < nj_size(grid); i++) {
+        whole = add_program(made, programs, &next, nj_item(grid, i));
+    }
+    for (Py_ssize_t i = 0; whole && i < nj_size(derived); i++) {
+        whole = add_program(made, programs, &next, nj_peek(nj_item(derived, i), NJ_FIELD_EXPRESSION));
+    }
+    for (Py_ssize_t i = 0; whole && i < nj_size(key); i++) {
+        whole = add_program(made, programs, &next, nj_item(key, i));
+    }
+    for (Py_ssize_t i = 0; whole && i < nj_size(configs); i++) {
+        PyObject *requires = nj_peek(nj_item(configs, i), NJ_FIELD_REQUIRES);
+        whole = PyUnicode_GET_LENGTH(requires) == 0 || add_program(made, programs, &next, requires);
+    }
+    if (!whole || next != nj_size(programs)) {
+        Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* What a table is made of, in the order of `KernelTable`, but for launches; then those, the layouts, the types of each param and
+ * the programs by expression. */
+static PyObject *in_order(PyObject *fields, const unsigned char *columns, size_t rows)
+{
+    static const int order[] = {PARAMS,  GRID,    TUNING,    AXES,           DERIVED, SIGNATURES, MEANINGS,
+                                CONFIGS, HINT_SETS, DERIVED_VALUES, PROGRAMS};
+    static const int behind[] = {BATCH, LAUNCHES, LAYOUTS, TYPES};
+    nj_items made;
+    bool whole = true;
+    nj_items_init(&made);
+    for (size_t i = 0; whole && i < sizeof order / sizeof *order; i++) {
+        whole = nj_items_add(&made, Py_NewRef(PyTuple_GET_ITEM(fields, order[i]))) == 0;
+    }
+    whole = whole && nj_items_add(&made, nj_columns_make(columns, rows)) == 0;
+    for (size_t i = 0; whole && i < sizeof behind / sizeof *behind; i++) {
+        whole = nj_items_add(&made, Py_NewRef(PyTuple_GET_ITEM(fields, behind[i]))) == 0;
+    }
+    whole = whole && nj_items_add(&made, programs_by_expression(fields)) == 0;
+    return nj_items_end(&made, whole);
+}
+
 static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t image_count)
 {
     const unsigned char *columns;
@@ -116,10 +178,10 @@ static PyObject *read_table(nj_reading *it, nj_span raw, size_t rows, size_t ima
     Py_XDECREF(it->fixed);
     Py_XDECREF(it->derived_texts);
     nj_reading_end(it);
-    if (fields != NULL && !points_right(fields, columns, rows, image_count)) {
-        Py_CLEAR(fields);
-    }
-    return fields;
+    bool right = fields != NULL && points_right(fields, columns, rows, image_count);
+    PyObject *made = right ? in_order(fields, columns, rows) : NULL;
+    Py_XDECREF(fields);
+    return made;
 }
 
 PyObject *nj_read_table(PyObject *Py_UNUSED(module), PyObject *args)

@@ -2,6 +2,7 @@
 
 #include "launch_table.h"
 #include "objects.h"
+#include "tuning_table.h"
 #include "value.h"
 
 enum {
@@ -15,28 +16,17 @@ static struct {
     PyObject *missing;
 } classes;
 
-static int find_record(PyObject *module, const char *name, Py_ssize_t field_count, nj_record *record)
-{
-    PyObject *type = PyObject_GetAttrString(module, name);
-    int status = type == NULL ? -1 : nj_record_of(type, field_count, record);
-    Py_XDECREF(type);
-    return status;
-}
-
 int nj_table_fields_init(void)
 {
-    PyObject *module = PyImport_ImportModule("nojit.runtime.table");
-    if (module == NULL) {
-        return -1;
-    }
-    Py_XSETREF(classes.missing, PyObject_GetAttrString(module, "MISSING"));
-    bool found = classes.missing != NULL && find_record(module, "Param", 3, &classes.param) == 0 &&
-                 find_record(module, "Axis", 3, &classes.axis) == 0 &&
-                 find_record(module, "Derived", 2, &classes.derived) == 0 &&
-                 find_record(module, "Meaning", 2, &classes.meaning) == 0 &&
-                 find_record(module, "Config", 3, &classes.config) == 0;
-    Py_DECREF(module);
-    return found ? 0 : -1;
+    static const char *const home = "nojit.runtime.table";
+    bool found = nj_record_find(home, "Param", 3, &classes.param) == 0 && nj_record_find(home, "Axis", 3, &classes.axis) == 0 &&
+                 nj_record_find(home, "Derived", 2, &classes.derived) == 0 &&
+                 nj_record_find(home, "Meaning", 2, &classes.meaning) == 0 &&
+                 nj_record_find(home, "Config", 3, &classes.config) == 0;
+    PyObject *module = found ? PyImport_ImportModule(home) : NULL;
+    Py_XSETREF(classes.missing, module == NULL ? NULL : PyObject_GetAttrString(module, "MISSING"));
+    Py_XDECREF(module);
+    return classes.missing == NULL ? -1 : 0;
 }
 
 PyObject *nj_missing(void)
@@ -288,13 +278,11 @@ PyObject *nj_table_signature(nj_reading *it)
     return signature;
 }
 
-PyObject *nj_table_tuning(nj_reading *it)
+PyObject *nj_table_tuning(nj_reading *it, Py_ssize_t meanings, Py_ssize_t configs)
 {
     nj_span object;
     if (nj_json_is(&it->json, "null")) {
         Py_RETURN_NONE;
     }
-    return nj_json_object(&it->json, &object)
-               ? PyBytes_FromStringAndSize((const char *)object.at, (Py_ssize_t)object.size)
-               : NULL;
+    return nj_json_object(&it->json, &object) ? nj_tuning_read(object, meanings, configs) : NULL;
 }

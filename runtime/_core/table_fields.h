@@ -23,7 +23,7 @@ PyObject *nj_table_signature(nj_reading *it);
 /* The JSON of a launch. */
 PyObject *nj_table_launch(nj_reading *it);
 
-/* Its JSON, or None for null. */
-PyObject *nj_table_tuning(nj_reading *it);
+/* The tuning of a kernel of so many meanings and configs, or None for null. */
+PyObject *nj_table_tuning(nj_reading *it, Py_ssize_t meanings, Py_ssize_t configs);
 
 #endif

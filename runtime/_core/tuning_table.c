@@ -1,6 +1,7 @@
 #include "tuning_table.h"
 
 #include "costs.h"
+#include "meaning.h"
 #include "objects.h"
 #include "reading.h"
 
@@ -15,9 +16,23 @@ _Static_assert(NJ_COSTS_MAX < USE_MAX, "the costs of a block are gone into here"
 
 typedef struct {
     nj_reading reading; /* first: readers of arrays get no more */
-    nj_record table, block, device;
     Py_ssize_t meanings, configs, keys;
 } nj_tuning;
+
+/* Set once by `nj_tuning_init` under the import lock, and never changed. */
+static struct {
+    nj_record tuning, table, block, device;
+} classes;
+
+int nj_tuning_init(void)
+{
+    static const char *const home = "nojit.runtime.tuning_table";
+    bool found = nj_record_find(home, "Tuning", 3, &classes.tuning) == 0 &&
+                 nj_record_find(home, "TuningTable", 2, &classes.table) == 0 &&
+                 nj_record_find(home, "TuningBlock", 3, &classes.block) == 0 &&
+                 nj_record_find(home, "TunedDevice", 4, &classes.device) == 0;
+    return found ? 0 : -1;
+}
 
 /* Numbers of an array. */
 typedef struct {
@@ -159,7 +174,7 @@ static PyObject *read_block(nj_reading *it)
     if (values[0] != NULL && nj_json_is(&it->json, ",\"rows\":")) {
         values[1] = read_rows(it);
     }
-    return nj_read_closed(it, nj_record_make(&tuning_of(it)->block, values), '}');
+    return nj_read_closed(it, nj_record_make(&classes.block, values), '}');
 }
 
 static PyObject *read_positive(nj_reading *it)
@@ -183,7 +198,34 @@ static PyObject *read_device(nj_reading *it)
     if (values[2] != NULL && nj_json_is(&it->json, ",\"name\":")) {
         values[0] = nj_read_text(it);
     }
-    return nj_read_closed(it, nj_record_make(&tuning_of(it)->device, values), '}');
+    return nj_read_closed(it, nj_record_make(&classes.device, values), '}');
+}
+
+/* Whether no two tables are of one device. */
+static bool devices_are_apart(PyObject *tables)
+{
+    PyObject *seen = nj_size(tables) < 2 ? NULL : PySet_New(NULL);
+    bool apart = seen != NULL || nj_size(tables) < 2;
+    for (Py_ssize_t i = 0; seen != NULL && apart && i < nj_size(tables); i++) {
+        apart = nj_set_grows(seen, nj_peek(nj_item(tables, i), NJ_FIELD_DEVICE));
+    }
+    Py_XDECREF(seen);
+    return apart;
+}
+
+/* Whether no meaning is in two blocks of a table; in one block they ascend. */
+static bool meanings_are_apart(PyObject *blocks)
+{
+    PyObject *seen = nj_size(blocks) < 2 ? NULL : PySet_New(NULL);
+    bool apart = seen != NULL || nj_size(blocks) < 2;
+    for (Py_ssize_t i = 0; seen != NULL && apart && i < nj_size(blocks); i++) {
+        PyObject *meanings = nj_peek(nj_item(blocks, i), NJ_FIELD_MEANINGS);
+        for (Py_ssize_t j = 0; apart && j < nj_size(meanings); j++) {
+            apart = nj_set_grows(seen, nj_item(meanings, j));
+        }
+    }
+    Py_XDECREF(seen);
+    return apart;
 }
 
 static PyObject *read_table(nj_reading *it)
@@ -192,10 +234,10 @@ static PyObject *read_table(nj_reading *it)
     if (nj_json_is(&it->json, "{\"blocks\":")) {
         values[1] = nj_read_array(it, NJ_POOL_MAX, read_block);
     }
-    if (values[1] != NULL && nj_json_is(&it->json, ",\"device\":")) {
+    if (values[1] != NULL && meanings_are_apart(values[1]) && nj_json_is(&it->json, ",\"device\":")) {
         values[0] = read_device(it);
     }
-    return nj_read_closed(it, nj_record_make(&tuning_of(it)->table, values), '}');
+    return nj_read_closed(it, nj_record_make(&classes.table, values), '}');
 }
 
 static PyObject *read_bucket(nj_reading *it)
@@ -207,43 +249,34 @@ static PyObject *read_bucket(nj_reading *it)
     return known ? nj_read_word(it, text) : NULL;
 }
 
-static PyObject *read_tuning(nj_tuning *tuning)
+PyObject *nj_tuning_read(nj_span json, Py_ssize_t meanings, Py_ssize_t configs)
 {
-    nj_reading *it = &tuning->reading;
+    nj_tuning tuning = {.reading.json = {json.at, json.at + json.size}, .meanings = meanings, .configs = configs};
+    nj_reading *it = &tuning.reading;
     PyObject *bucket = nj_json_is(&it->json, "{\"bucket\":") ? read_bucket(it) : NULL, *key = NULL, *tables = NULL;
     if (bucket != NULL && nj_json_is(&it->json, ",\"key\":")) {
         key = nj_read_array(it, KEYS_MAX, nj_read_text);
     }
-    tuning->keys = key == NULL ? 0 : PyTuple_GET_SIZE(key);
-    if (tuning->keys > 0 && nj_json_is(&it->json, ",\"tables\":")) {
+    tuning.keys = key == NULL ? 0 : PyTuple_GET_SIZE(key);
+    if (tuning.keys > 0 && nj_json_is(&it->json, ",\"tables\":")) {
         tables = nj_read_array(it, TABLES_MAX, read_table);
     }
-    bool whole = tables != NULL && nj_json_char(&it->json, '}') && it->json.at == it->json.end;
-    PyObject *made = whole ? PyTuple_Pack(3, bucket, key, tables) : NULL;
-    Py_XDECREF(bucket);
-    Py_XDECREF(key);
-    Py_XDECREF(tables);
-    return made;
+    bool whole = tables != NULL && nj_json_char(&it->json, '}') && it->json.at == it->json.end && devices_are_apart(tables);
+    nj_reading_end(it);
+    if (!whole) {
+        Py_CLEAR(tables);
+    }
+    return nj_record_make(&classes.tuning, (PyObject *[]){key, bucket, tables});
 }
 
 PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    Py_buffer raw;
-    PyObject *table, *block, *device, *read = NULL;
-    nj_tuning tuning = {0};
-    if (!PyArg_ParseTuple(args, "y*nnOOO:read_tuning", &raw, &tuning.meanings, &tuning.configs, &table, &block, &device)) {
+    const char *text;
+    Py_ssize_t size, meanings, configs;
+    if (!PyArg_ParseTuple(args, "y#nn:read_tuning", &text, &size, &meanings, &configs)) {
         return NULL;
     }
-    if (nj_record_of(table, 2, &tuning.table) == 0 && nj_record_of(block, 3, &tuning.block) == 0 &&
-        nj_record_of(device, 4, &tuning.device) == 0) {
-        tuning.reading.json = (nj_json){raw.buf, (const unsigned char *)raw.buf + raw.len};
-        read = read_tuning(&tuning);
-    }
-    nj_reading_end(&tuning.reading);
-    nj_record_clear(&tuning.table);
-    nj_record_clear(&tuning.block);
-    nj_record_clear(&tuning.device);
-    PyBuffer_Release(&raw);
+    PyObject *read = nj_tuning_read((nj_span){(const unsigned char *)text, (size_t)size}, meanings, configs);
     return read != NULL || PyErr_Occurred() ? read : Py_NewRef(Py_None);
 }
 

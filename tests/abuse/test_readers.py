@@ -98,7 +98,7 @@ def table_readers(document: Document) -> tuple[Any, Any]:
 
 def launch_readers(launches: table_codec.Launches, document: Document) -> tuple[Any, Any]:
     spelled = canonical(document)
-    quick = _core.read_launch(spelled)
+    quick = _core.read_launch(spelled, str)
     return quick and outcome(lambda: launches._decode(spelled)), outcome(lambda: launches._read(document))
 
 
