@@ -98,12 +98,8 @@ class BundleFile:
         size = status.st_size
         header = decode_header(self._read(0, min(size, HEADER_BYTES), where), where)
         packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
-        digest = _sha256(packed)
-        if digest != header.index_sha256:
-            raise BundleIntegrityError(
-                f"expected an index with SHA-256 {header.index_sha256.hex()}", got=digest.hex(), where=where
-            )
-        self.digest = digest.hex()
+        _check_digest(packed, header.index_sha256, f"{where} index")
+        self.digest = header.index_sha256.hex()
         check = None if accept is None else accept(where, self.digest)
         raw = decompress(packed, header.index_raw_bytes, where)
         self.index: BundleIndex = decode_index(raw, f"{where} index")
@@ -197,14 +193,13 @@ class BundleFile:
     def _read_part(self, number: int) -> _KernelPart:
         entry = self.index.kernels[number]
         where = self._where(entry.name)
-        raw_table, raw_placement = self._section(number)
+        raw_table, raw_placement = self._section(number, where)
         table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
         return _KernelPart(table, decode_placement(raw_placement, entry, where), self._payload_starts[number])
 
-    def _section(self, number: int) -> tuple[bytes, bytes]:
+    def _section(self, number: int, where: str) -> tuple[bytes, bytes]:
         """Read the section of a kernel: its variant table, and where its images lie."""
         entry = self.index.kernels[number]
-        where = self._where(entry.name)
         packed = self._read(self._section_starts[number], entry.table.stored_bytes, where)
         _check_digest(packed, bytes.fromhex(entry.table.sha256), where)
         return split_section(decompress(packed, entry.table.raw_bytes, where), entry, where)
@@ -254,7 +249,7 @@ class BundleFile:
         load_json(self._index_bytes(), f"{self.path} index")
         for number, entry in enumerate(self.index.kernels):
             part, where = self._part(entry.name), self._where(entry.name)
-            check_table(self._section(number)[0], part.table, where)
+            check_table(self._section(number, where)[0], part.table, where)
             used = len(set(part.table.columns["image"]))
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
@@ -287,13 +282,9 @@ class BundleFile:
         return data
 
 
-def _sha256(content: bytes) -> bytes:
-    hasher = _HASHER.copy()
-    hasher.update(content)
-    return hasher.digest()
-
-
 def _check_digest(packed: bytes, expected: bytes, where: str) -> None:
-    digest = _sha256(packed)
+    hasher = _HASHER.copy()
+    hasher.update(packed)
+    digest = hasher.digest()
     if digest != expected:
         raise BundleIntegrityError(f"expected SHA-256 {expected.hex()}", got=digest.hex(), where=where)

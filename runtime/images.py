@@ -174,6 +174,8 @@ def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) ->
         NoMatchingVariantError: none runs there.
     """
     fitting = [source for source in sources if source.image_arch.runs_on(capability)]
+    if len(fitting) == 1:
+        return fitting[0]
     if fitting:
         return min(fitting, key=lambda source: source.image_arch.closeness(capability))
     built = sorted(sources, key=lambda source: abs(source.image_arch.number - capability))

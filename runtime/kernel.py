@@ -24,7 +24,7 @@ from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
 from nojit.runtime.select import Explanation, best, choose, explain
-from nojit.runtime.table import KernelTable, Missing
+from nojit.runtime.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
 from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
@@ -88,8 +88,10 @@ class Kernel(_core.Dispatcher):
         *,
         batch_invariant: bool = False,
     ) -> None:
-        table = _at_hand(sources).table(name)
+        at_hand = sources[0] if len(sources) == 1 else _at_hand(sources)
+        table = at_hand.table(name)
         self._sources = tuple(sources)
+        self._at_hand = (at_hand, table)
         self._overrides = dict(overrides or {})
         self._batch_invariant = batch_invariant
         self._homes: dict[int, tuple[Source, KernelTable]] = {}
@@ -101,14 +103,14 @@ class Kernel(_core.Dispatcher):
         self._stand_in: StandIn | None = None
         # a finalizer that launches may run while this thread holds it
         self._lock = threading.RLock()
-        params = tuple(
+        params = [
             (param.name, param.constexpr)
-            if param.constexpr or isinstance(param.default, Missing)
+            if param.constexpr or param.default is MISSING
             else (param.name, param.constexpr, param.default)
             for param in table.params
-        )
+        ]
         try:
-            super().__init__(name, params, self._options, self._interner.strings)
+            super().__init__(name, tuple(params), self._options, self._interner.strings)
         except ValueError as error:
             raise BundleError(str(error), where=self._sources[0].where(name)) from None
 
@@ -337,6 +339,9 @@ class Kernel(_core.Dispatcher):
         return _core.device_capability(_core.current_device() if device is None else device)
 
     def _table(self, source: Source) -> KernelTable:
+        at_hand, table = self._at_hand
+        if source is at_hand:
+            return table
         table = source.table(self.name)
         if table.params != self._params:
             raise BundleError(
@@ -375,7 +380,8 @@ class Kernel(_core.Dispatcher):
 
 def _at_hand(sources: Sequence[Source]) -> Source:
     """Return the source that a first launch will most likely read, so that it reads no other: all have the same params."""
-    if len(sources) == 1 or not (capability := _core.running_capability()):
+    capability = _core.running_capability()
+    if not capability:
         return sources[0]
     fitting = [source for source in sources if source.image_arch.runs_on(capability)]
     return min(fitting, key=lambda source: source.image_arch.closeness(capability), default=sources[0])
