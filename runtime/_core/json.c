@@ -70,13 +70,37 @@ bool nj_json_count(nj_json *json, int64_t least, int64_t most, int64_t *number)
     return nj_json_int(json, number) && *number >= least && *number <= most;
 }
 
-bool nj_json_text(nj_json *json, size_t most, nj_span *text)
+/* What a byte may be part of: of a text as it is, of a name, of its start. */
+enum { TEXT = 1, NAME = 2, START = 4 };
+
+#define LETTER (TEXT | NAME | START)
+#define INNER (TEXT | NAME)
+
+static const unsigned char kinds[256] = {
+    [' '] = TEXT,   ['!'] = TEXT,   ['#'] = TEXT,   ['$'] = TEXT,   ['%'] = TEXT,   ['&'] = TEXT,   ['\''] = TEXT,
+    ['('] = TEXT,   [')'] = TEXT,   ['*'] = TEXT,   ['+'] = TEXT,   [','] = TEXT,   ['-'] = INNER,  ['.'] = INNER,
+    ['/'] = TEXT,   ['0'] = INNER,  ['1'] = INNER,  ['2'] = INNER,  ['3'] = INNER,  ['4'] = INNER,  ['5'] = INNER,
+    ['6'] = INNER,  ['7'] = INNER,  ['8'] = INNER,  ['9'] = INNER,  [':'] = TEXT,   [';'] = TEXT,   ['<'] = TEXT,
+    ['='] = TEXT,   ['>'] = TEXT,   ['?'] = TEXT,   ['@'] = TEXT,   ['A'] = LETTER, ['B'] = LETTER, ['C'] = LETTER,
+    ['D'] = LETTER, ['E'] = LETTER, ['F'] = LETTER, ['G'] = LETTER, ['H'] = LETTER, ['I'] = LETTER, ['J'] = LETTER,
+    ['K'] = LETTER, ['L'] = LETTER, ['M'] = LETTER, ['N'] = LETTER, ['O'] = LETTER, ['P'] = LETTER, ['Q'] = LETTER,
+    ['R'] = LETTER, ['S'] = LETTER, ['T'] = LETTER, ['U'] = LETTER, ['V'] = LETTER, ['W'] = LETTER, ['X'] = LETTER,
+    ['Y'] = LETTER, ['Z'] = LETTER, ['['] = TEXT,   [']'] = TEXT,   ['^'] = TEXT,   ['_'] = LETTER, ['`'] = TEXT,
+    ['a'] = LETTER, ['b'] = LETTER, ['c'] = LETTER, ['d'] = LETTER, ['e'] = LETTER, ['f'] = LETTER, ['g'] = LETTER,
+    ['h'] = LETTER, ['i'] = LETTER, ['j'] = LETTER, ['k'] = LETTER, ['l'] = LETTER, ['m'] = LETTER, ['n'] = LETTER,
+    ['o'] = LETTER, ['p'] = LETTER, ['q'] = LETTER, ['r'] = LETTER, ['s'] = LETTER, ['t'] = LETTER, ['u'] = LETTER,
+    ['v'] = LETTER, ['w'] = LETTER, ['x'] = LETTER, ['y'] = LETTER, ['z'] = LETTER, ['{'] = TEXT,   ['|'] = TEXT,
+    ['}'] = TEXT,   ['~'] = TEXT,
+};
+
+/* Takes a text all of whose bytes are of a kind. */
+static bool take(nj_json *json, unsigned char kind, size_t most, nj_span *text)
 {
     if (!nj_json_char(json, '"')) {
         return false;
     }
     const unsigned char *at = json->at;
-    while (at < json->end && *at != '"' && *at != '\\' && *at >= ' ' && *at <= '~') {
+    while (at < json->end && (kinds[*at] & kind) != 0) {
         at++;
     }
     *text = (nj_span){json->at, (size_t)(at - json->at)};
@@ -84,23 +108,14 @@ bool nj_json_text(nj_json *json, size_t most, nj_span *text)
     return text->size <= most && nj_json_char(json, '"');
 }
 
-static bool is_letter(unsigned char c)
+bool nj_json_text(nj_json *json, size_t most, nj_span *text)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    return take(json, TEXT, most, text);
 }
 
 bool nj_json_name(nj_json *json, nj_span *name)
 {
-    if (!nj_json_text(json, NJ_NAME_MAX, name) || name->size == 0 || !is_letter(name->at[0])) {
-        return false;
-    }
-    for (size_t i = 1; i < name->size; i++) {
-        unsigned char c = name->at[i];
-        if (!is_letter(c) && !is_digit(c) && c != '.' && c != '-') {
-            return false;
-        }
-    }
-    return true;
+    return take(json, NAME, NJ_NAME_MAX, name) && name->size > 0 && (kinds[name->at[0]] & START) != 0;
 }
 
 bool nj_json_object(nj_json *json, nj_span *object)

@@ -280,9 +280,8 @@ PyObject *nj_table_signature(nj_reading *it)
 
 PyObject *nj_table_tuning(nj_reading *it, Py_ssize_t meanings, Py_ssize_t configs)
 {
-    nj_span object;
     if (nj_json_is(&it->json, "null")) {
         Py_RETURN_NONE;
     }
-    return nj_json_object(&it->json, &object) ? nj_tuning_read(object, meanings, configs) : NULL;
+    return nj_tuning_read(&it->json, meanings, configs);
 }

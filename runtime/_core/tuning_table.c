@@ -249,9 +249,9 @@ static PyObject *read_bucket(nj_reading *it)
     return known ? nj_read_word(it, text) : NULL;
 }
 
-PyObject *nj_tuning_read(nj_span json, Py_ssize_t meanings, Py_ssize_t configs)
+PyObject *nj_tuning_read(nj_json *json, Py_ssize_t meanings, Py_ssize_t configs)
 {
-    nj_tuning tuning = {.reading.json = {json.at, json.at + json.size}, .meanings = meanings, .configs = configs};
+    nj_tuning tuning = {.reading.json = *json, .meanings = meanings, .configs = configs};
     nj_reading *it = &tuning.reading;
     PyObject *bucket = nj_json_is(&it->json, "{\"bucket\":") ? read_bucket(it) : NULL, *key = NULL, *tables = NULL;
     if (bucket != NULL && nj_json_is(&it->json, ",\"key\":")) {
@@ -261,11 +261,11 @@ PyObject *nj_tuning_read(nj_span json, Py_ssize_t meanings, Py_ssize_t configs)
     if (tuning.keys > 0 && nj_json_is(&it->json, ",\"tables\":")) {
         tables = nj_read_array(it, TABLES_MAX, read_table);
     }
-    bool whole = tables != NULL && nj_json_char(&it->json, '}') && it->json.at == it->json.end && devices_are_apart(tables);
-    nj_reading_end(it);
-    if (!whole) {
+    if (tables != NULL && (!nj_json_char(&it->json, '}') || !devices_are_apart(tables))) {
         Py_CLEAR(tables);
     }
+    nj_reading_end(it);
+    *json = it->json;
     return nj_record_make(&classes.tuning, (PyObject *[]){key, bucket, tables});
 }
 
@@ -276,7 +276,11 @@ PyObject *nj_read_tuning(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "y#nn:read_tuning", &text, &size, &meanings, &configs)) {
         return NULL;
     }
-    PyObject *read = nj_tuning_read((nj_span){(const unsigned char *)text, (size_t)size}, meanings, configs);
+    nj_json json = {(const unsigned char *)text, (const unsigned char *)text + size};
+    PyObject *read = nj_tuning_read(&json, meanings, configs);
+    if (read != NULL && json.at != json.end) {
+        Py_CLEAR(read);
+    }
     return read != NULL || PyErr_Occurred() ? read : Py_NewRef(Py_None);
 }
 

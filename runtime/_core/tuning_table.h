@@ -5,16 +5,16 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "span.h"
+#include "json.h"
 
 /* Finds the records that tunings are made of; once, at import. */
 int nj_tuning_init(void);
 
-/* A `Tuning` of its JSON, for a kernel of so many meanings and configs; NULL without an exception if a rule is broken or something is
+/* Takes a `Tuning`, for a kernel of so many meanings and configs; NULL without an exception if a rule is broken or something is
  * not gone into here. */
-PyObject *nj_tuning_read(nj_span json, Py_ssize_t meanings, Py_ssize_t configs);
+PyObject *nj_tuning_read(nj_json *json, Py_ssize_t meanings, Py_ssize_t configs);
 
-/* `read_tuning(json, meanings, configs)`: the same, None for NULL. */
+/* `read_tuning(json, meanings, configs)`: the same of its JSON, None for NULL. */
 PyObject *nj_read_tuning(PyObject *module, PyObject *args);
 
 /* `tuning_columns(rows)`: what the rows of a block say, as three tuples of tuples of ints; None if something is not gone into here. */
