@@ -83,6 +83,7 @@ _counts = dict.fromkeys(_KINDS, 0)
 _times = dict.fromkeys(_KINDS, 0)
 # replaced, never changed: an event goes to the ones that it found
 _listeners: tuple[Listener, ...] = ()
+_known_logger: logging.Logger | None = None
 
 
 def counters() -> Counters:
@@ -159,12 +160,19 @@ def emit(
 
 def _logger(level: int) -> logging.Logger | None:
     """Return the logger, if the program logs and it is enabled for a level."""
-    module = sys.modules.get("logging")
-    # another thread may be importing it
-    if module is None or not hasattr(module, "getLogger"):
-        return None
-    logger: logging.Logger = module.getLogger("nojit")
-    if not logger.handlers:
-        # or Python writes warnings of libraries to standard error where nobody asked for logs
-        logger.addHandler(module.NullHandler())
+    global _known_logger  # noqa: PLW0603 - there is one of the name in a process
+    logger = _known_logger
+    if logger is None:
+        module = sys.modules.get("logging")
+        # another thread may be importing it
+        if module is None or not hasattr(module, "getLogger"):
+            return None
+        logger = module.getLogger("nojit")
+        if not logger.handlers:
+            # or Python writes warnings of libraries to standard error where nobody asked for logs
+            logger.addHandler(module.NullHandler())
+        # it remembers what it is asked: when a bundle is opened, and not at a first launch
+        for seldom in _LEVELS.values():
+            logger.isEnabledFor(seldom)
+        _known_logger = logger
     return logger if logger.isEnabledFor(level) else None
