@@ -26,7 +26,7 @@ def maps_of(
 ) -> GradientMaps | None:
     """Describe the operands to the kernel for sm_90; None where it does not run this call.
 
-    It wants what flash attention's wants, a mask that is a band or orderly intervals, the same for all heads of queries that
+    It wants what flash attention's wants, a mask whose tiles of keys can take turns, the same for all heads of queries that
     share a head of keys, and no modification that looks each score up.
     """
     q, k, v = operands
@@ -76,8 +76,7 @@ def launch_gradients_over_maps(
         maps.dk,
         maps.dv,
         room.turns,
-        *tables.by_key,
-        tables.by_query.blocks,
+        *tables.of_turns,
         *pointers,
         scale,
         left,

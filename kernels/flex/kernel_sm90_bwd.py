@@ -2,9 +2,9 @@
 
 `nojit.kernels.flash_attention.kernel_sm90_bwd` says how its parts work together, by which barriers, and who waits for whom;
 there and here they are the same. What differs is which tiles are walked (`kernel_sm90_bwd_walks`): those that see any of
-the keys, the last first; cut ones, whole ones and cut ones again, as they come, in a loop for each. A program adds to a tile
-of queries after all that own keys before its own and come there. Those have started before it; where the mask moves on with
-the keys they are ahead of it by the distance, and where it does not they walk the same tiles.
+the keys, the last first; cut ones, whole ones and cut ones again, as they come, in a loop for each, and of bitmaps all in one.
+A program adds to a tile of queries after all that own keys before its own and come there. Those have started before it; where
+the mask moves on with the keys they are ahead of it by the distance, and where it does not they walk the same tiles.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -18,7 +18,17 @@ from nojit.kernels.flash_attention.kernel_sm90_bwd import (
     store_gradients,
     tile_of,
 )
-from nojit.kernels.flex.kernel_sm90_bwd_walks import come_before, head_of, modified, table_of, viewers_of, walk_of
+from nojit.kernels.flex.kernel_sm90_bwd_walks import (
+    come_before,
+    head_of,
+    modified,
+    table_of,
+    tile_at,
+    viewers_at,
+    viewers_of,
+    walk_of,
+)
+from nojit.kernels.flex.kernel_sm90_walks import are_set
 from nojit.kernels.kernel_sm90_copies import (
     add_out,
     copy_in,
@@ -61,7 +71,8 @@ def _produce(maps, memory, barriers, tables, sizes, where, MASK: gl.constexpr):
     table = table_of(index_kb, index_kv, sizes)
     first, _, _, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
     for place in range(last - first):
-        start = (last - 1 - place) * BLOCK_M
+        tile, _ = tile_at(last - 1 - place, tables, BLOCK_M, BLOCK_N, MASK)
+        start = tile * BLOCK_M
         for member in range(sizes[1] * sizes[2]):
             index_b, index_h = head_of(member, index_kb, index_kv, sizes)
             stage = used % STAGES
@@ -93,9 +104,9 @@ def _add(
     table = table_of(index_kb, index_kv, sizes)
     first, _, _, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
     for place in range(last - first):
-        tile = last - 1 - place
+        tile, _ = tile_at(last - 1 - place, tables, BLOCK_M, BLOCK_N, MASK)
         row = tile * BLOCK_M
-        before = come_before(tables, number, tile, table, sizes, BLOCK_M, BLOCK_N, MASK)
+        before = come_before(tables, number, last - 1 - place, table, sizes, BLOCK_M, BLOCK_N, MASK)
         for member in range(sizes[1] * sizes[2]):
             index_b, index_h = head_of(member, index_kb, index_kv, sizes)
             turn = turn_ptr + (index_b * heads + index_h).to(gl.int64) * tiles + tile
@@ -118,7 +129,7 @@ def _add(
 @gluon.jit
 def _multiply(
     OWN: gl.constexpr, dk, dv, memory, barriers, used, row_start, keys, viewers, head, sizes, mods, scale,
-    MASKED: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
+    MASKED: gl.constexpr, MASK: gl.constexpr, SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
 ):  # fmt: skip
     """Take one tile of queries to all gradients; return the sums of those of keys and values."""
     k_memory, v_memory, q_memory, dout_memory, lse_memory = memory[0], memory[1], memory[2], memory[3], memory[4]
@@ -142,7 +153,8 @@ def _multiply(
     if EAGER:
         mbarrier.wait(dout_full.index(stage), phase)
         dp_token = warpgroup_mma(v, dout.permute((1, 0)), zeros, use_acc=False, is_async=True)
-    rows = row_start + gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, s_layout))
+    lanes = gl.arange(0, BLOCK_M, layout=gl.SliceLayout(0, s_layout))
+    rows = row_start + lanes
     lse = lse_memory.index(stage).reshape([1, BLOCK_M])
     if SCORE_MOD is None:
         own_lse = lse.load(s_layout)
@@ -153,7 +165,10 @@ def _multiply(
         scores, slope = modified(scores, scale, head, rows, keys, sizes, mods, SCORE_MOD)
         weights = gl.exp2(scores - lse.load(s_layout))
     if MASKED:
-        visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
+        if MASK == "bitmap":
+            visible = are_set(viewers, lanes[None, :])
+        else:
+            visible = (rows[None, :] >= viewers[0][:, None]) & (rows[None, :] < viewers[1][:, None])
         weights = gl.where(visible, weights, 0.0)
     if SCORE_MOD is None:
         # with the weights among what is waited for, they are not computed after the wait
@@ -195,28 +210,42 @@ def _differentiate(
     members = sizes[1] * sizes[2]
     table = table_of(index_kb, index_kv, sizes)
     first, full_first, full_last, last = walk_of(tables, number, table, sizes, BLOCK_M, BLOCK_N, MASK)
-    viewers = viewers_of(tables, table, keys, sizes, MASK)
-    for place in range(last - full_last):
-        for member in range(members):
-            dk, dv = _multiply(
-                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, SCORE_MOD, EAGER,
-            )  # fmt: skip
-            used += 1
-    for place in range(last - full_last, last - full_first):
-        for member in range(members):
-            dk, dv = _multiply(
-                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, False, SCORE_MOD, EAGER,
-            )  # fmt: skip
-            used += 1
-    for place in range(last - full_first, last - first):
-        for member in range(members):
-            dk, dv = _multiply(
-                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, SCORE_MOD, EAGER,
-            )  # fmt: skip
-            used += 1
+    if MASK == "bitmap":
+        # what the next tile is comes while this one is computed; there is a visit to read even where there is none to make
+        tile, bitmap = tile_at(gl.maximum(last - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
+        for place in range(last - first):
+            viewers = viewers_at(tables, tile, bitmap, keys, BLOCK_M, BLOCK_N)
+            row_start = tile * BLOCK_M
+            tile, bitmap = tile_at(gl.maximum(last - 2 - place, 0), tables, BLOCK_M, BLOCK_N, MASK)
+            for member in range(members):
+                dk, dv = _multiply(
+                    OWN, dk, dv, memory, walked, used, row_start, keys, viewers,
+                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
+                )  # fmt: skip
+                used += 1
+    else:
+        viewers = viewers_of(tables, table, keys, sizes, MASK)
+        for place in range(last - full_last):
+            for member in range(members):
+                dk, dv = _multiply(
+                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
+                )  # fmt: skip
+                used += 1
+        for place in range(last - full_last, last - full_first):
+            for member in range(members):
+                dk, dv = _multiply(
+                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, False, MASK, SCORE_MOD, EAGER,
+                )  # fmt: skip
+                used += 1
+        for place in range(last - full_first, last - first):
+            for member in range(members):
+                dk, dv = _multiply(
+                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
+                )  # fmt: skip
+                used += 1
     store_gradients(OWN, dk, dv, maps, memory, done, (index_kb, index_kv, own_start), scale)
 
 
@@ -274,8 +303,8 @@ def flex_attention_bwd_sm90_kernel(
 
     The maps describe q and dout [kv_batch * shared, kv_heads * group, q_len, dim], k, v and their gradients [kv_batch,
     kv_heads, kv_len, dim], and what flash attention's kernel before and after it writes and reads, as for its own;
-    `turn_ptr` too is as there, zeros. The mask is a band or intervals: `spans_ptr` and `key_hulls_ptr` are its tables by
-    key, `query_hulls_ptr` the hulls by query (`nojit.kernels.flex.tables`). A query that sees no key may leave its sums
+    `turn_ptr` too is as there, zeros. `spans_ptr` and `key_hulls_ptr` are the mask's tables by key, and `query_hulls_ptr` the
+    hulls by query; of bitmaps, the spans by key, visits and bits (`nojit.kernels.flex.tables`). A query that sees no key may leave its sums
     as they are. With `EAGER` the second product of a tile starts before scores are modified, which takes registers. The grid
     is ``cdiv(kv_len, 128) * kv_batch * kv_heads`` in x.
     """

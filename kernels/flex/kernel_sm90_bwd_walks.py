@@ -1,20 +1,26 @@
 """Which tiles of queries the backward kernel of flex attention for sm_90 visits, what of them is hidden, and whose turn it is.
 
-A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, the last first. In both modes
-those are neighbours, and so are the tiles of keys that come to one tile of queries (`nojit.kernels.flex.hulls`): how many have
-been there before a program follows from the first key that the queries see.
+A program owns tile `number` of the keys, and walks the tiles of queries that see any of them, the last first. In bands and
+intervals those are neighbours, and so are the tiles of keys that come to one tile of queries (`nojit.kernels.flex.hulls`): how
+many have been there before a program follows from the first key that the queries see. Bitmaps have lists of visits, which say
+it, in the order of queries: if full blocks came first, two programs could walk the same tiles in different orders, and the
+second would wait for the first at each of them.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
 
+from nojit.kernels.flex.kernel_sm90_walks import words_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 HULL = gl.constexpr(64)
 """Queries that share a hull."""
+VISIT = gl.constexpr(3)
+"""Numbers of a visit."""
+WORD = gl.constexpr(32)
 
 
 @gluon.jit
@@ -32,59 +38,85 @@ def table_of(index_kb, index_kv, sizes):
 
 
 @gluon.jit
+def tile_at(place, tables, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
+    """Return the tile of queries at a place of a walk, and the number of its bitmap, -1 if all is seen."""
+    if MASK == "bitmap":
+        parts: gl.constexpr = BLOCK_N // BLOCK_M
+        visit_ptr = tables[1] + (place // parts).to(gl.int64) * VISIT
+        return gl.load(visit_ptr) * parts + place % parts, gl.load(visit_ptr + 1)
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        return place, 0
+
+
+@gluon.jit
 def walk_of(tables, number, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
     """Find the tiles of queries that see a tile of keys.
 
     Args:
-        tables: intervals by key; hulls by key, and by query; the bounds of a band.
+        tables: intervals by key; hulls by key, and by query; the bounds of a band. Of bitmaps: spans by key, visits, bits.
         number: the tile of keys.
         table: which of the tables is that of the batch and the head.
         sizes: heads, group, shared, queries and keys, and how many tables a batch and a head are further on.
         BLOCK_M: queries of a tile.
         BLOCK_N: keys of one.
-        MASK: the mode, band or interval.
+        MASK: the mode.
 
     Returns:
-        The first tile that sees any of the keys, the first that sees all of them, and where such tiles, and all, end.
+        The first tile that sees any of the keys, the first that sees all of them, and where such tiles, and all, end. Of
+        bitmaps they are places in the list of visits, each of which is a tile or two, and all may be cut.
     """
     q_len, kv_len = sizes[3], sizes[4]
     key_start = number * BLOCK_N
-    if MASK == "interval":
-        hull_ptr = tables[1] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 4
-        first = gl.load(hull_ptr)
-        whole_first = gl.load(hull_ptr + 1)
-        whole_last = gl.load(hull_ptr + 2)
-        last = gl.load(hull_ptr + 3)
-    else:
-        first = gl.maximum(key_start - tables[4], 0)
-        whole_first = gl.maximum(key_start + BLOCK_N - 1 - tables[4], 0)
-        whole_last = gl.minimum(key_start + 1 - tables[3], q_len)
-        last = gl.minimum(gl.minimum(key_start + BLOCK_N, kv_len) - tables[3], q_len)
-    # keys past the end are hidden from every tile
-    whole_last = gl.where(key_start + BLOCK_N > kv_len, 0, whole_last)
-    begin = first // BLOCK_M
-    end = gl.maximum(gl.cdiv(gl.maximum(last, 0), BLOCK_M), begin)
-    # queries past the end weigh nothing
-    full_last = gl.where(whole_last == q_len, end, gl.maximum(whole_last, 0) // BLOCK_M)
-    full_last = gl.maximum(full_last, begin)
-    full_first = gl.minimum(gl.cdiv(whole_first, BLOCK_M), full_last)
-    return begin, full_first, full_last, end
+    if MASK == "bitmap":
+        span_ptr = tables[0] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 3
+        begin = gl.load(span_ptr) * (BLOCK_N // BLOCK_M)
+        end = begin + gl.load(span_ptr + 2) * (BLOCK_N // BLOCK_M)
+        # of the last block there may be only the first half; where there is no visit another one is read
+        tile, _ = tile_at(gl.maximum(end - 1, 0), tables, BLOCK_M, BLOCK_N, MASK)
+        end = gl.where(tile < gl.cdiv(q_len, BLOCK_M), end, gl.maximum(end - 1, begin))
+        return begin, begin, begin, end
+    else:  # noqa: RET505 - as above
+        if MASK == "interval":
+            hull_ptr = tables[1] + (table * gl.cdiv(kv_len, BLOCK_N) + number) * 4
+            first = gl.load(hull_ptr)
+            whole_first = gl.load(hull_ptr + 1)
+            whole_last = gl.load(hull_ptr + 2)
+            last = gl.load(hull_ptr + 3)
+        else:
+            first = gl.maximum(key_start - tables[4], 0)
+            whole_first = gl.maximum(key_start + BLOCK_N - 1 - tables[4], 0)
+            whole_last = gl.minimum(key_start + 1 - tables[3], q_len)
+            last = gl.minimum(gl.minimum(key_start + BLOCK_N, kv_len) - tables[3], q_len)
+        # keys past the end are hidden from every tile
+        whole_last = gl.where(key_start + BLOCK_N > kv_len, 0, whole_last)
+        begin = first // BLOCK_M
+        end = gl.maximum(gl.cdiv(gl.maximum(last, 0), BLOCK_M), begin)
+        # queries past the end weigh nothing
+        full_last = gl.where(whole_last == q_len, end, gl.maximum(whole_last, 0) // BLOCK_M)
+        full_last = gl.maximum(full_last, begin)
+        full_first = gl.minimum(gl.cdiv(whole_first, BLOCK_M), full_last)
+        return begin, full_first, full_last, end
 
 
 @gluon.jit
-def come_before(tables, number, tile, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr):
-    """Count the tiles of keys before `number` that come to a tile of queries that it comes to."""
-    if MASK == "interval":
-        hulls = gl.cdiv(sizes[3], HULL)
-        place = tile * (BLOCK_M // HULL)
-        hull_ptr = tables[2] + (table * hulls + place) * 4
-        first = gl.load(hull_ptr)
-        for part in gl.static_range(1, BLOCK_M // HULL):
-            # past the last query, the last hull counts again
-            first = gl.minimum(first, gl.load(hull_ptr + gl.minimum(part, hulls - 1 - place) * 4))
-    else:
-        first = gl.maximum(tile * BLOCK_M + tables[3], 0)
-    return number - first // BLOCK_N
+def come_before(
+    tables, number, place, table, sizes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, MASK: gl.constexpr
+):  # fmt: skip
+    """Count the tiles of keys before `number` that come to the tile of queries at a place of its walk."""
+    if MASK == "bitmap":
+        return gl.load(tables[1] + (place // (BLOCK_N // BLOCK_M)).to(gl.int64) * VISIT + 2)
+    else:  # noqa: RET505 - as above
+        if MASK == "interval":
+            hulls = gl.cdiv(sizes[3], HULL)
+            own = place * (BLOCK_M // HULL)
+            hull_ptr = tables[2] + (table * hulls + own) * 4
+            first = gl.load(hull_ptr)
+            for part in gl.static_range(1, BLOCK_M // HULL):
+                # past the last query, the last hull counts again
+                first = gl.minimum(first, gl.load(hull_ptr + gl.minimum(part, hulls - 1 - own) * 4))
+        else:
+            first = gl.maximum(place * BLOCK_M + tables[3], 0)
+        return number - first // BLOCK_N
 
 
 @gluon.jit
@@ -99,6 +131,17 @@ def viewers_of(tables, table, keys, sizes, MASK: gl.constexpr):
         first = keys - tables[4]
         end = gl.where(keys < kv_len, keys - tables[3] + 1, 0)
     return first, end
+
+
+@gluon.jit
+def viewers_at(tables, tile, bitmap, keys, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr):
+    """Load what a bitmap says of each key and the queries of a tile: a word for 32 queries."""
+    first = tile % (BLOCK_N // BLOCK_M) * (BLOCK_M // WORD)
+    words = words_of(tables[2], bitmap, keys % BLOCK_N, first, BLOCK_M // WORD, BLOCK_N)
+    seen = ()
+    for place in gl.static_range(BLOCK_M // WORD):
+        seen = seen + (words[place] | (bitmap >> (WORD - 1)),)  # noqa: RUF005 - no Gluon
+    return seen
 
 
 @gluon.jit

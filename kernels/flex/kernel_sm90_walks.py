@@ -4,7 +4,7 @@ A *walk* is a few integers that producer and consumers find alike, so that they 
 the mask cuts come first, then those that all queries of the tile see whole.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
 # (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
 # ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
 
@@ -106,16 +106,32 @@ def intervals_of(tables, table, rows, q_len, kv_len, MASK: gl.constexpr):
 
 
 @gluon.jit
+def words_of(bits_ptr, bitmap, rows, first, COUNT: gl.constexpr, BLOCK: gl.constexpr):
+    """Load the words of some rows of a bitmap, `COUNT` from `first` on; of one below 0 they are those of number 0."""
+    ptrs = bits_ptr + (gl.maximum(bitmap, 0).to(gl.int64) * (BLOCK * WORDS) + rows * WORDS + first)
+    words = (gl.load(ptrs),)
+    for place in gl.static_range(1, COUNT):
+        words = words + (gl.load(ptrs + place),)  # noqa: RUF005 - no Gluon
+    return words
+
+
+@gluon.jit
+def are_set(words, lanes):
+    """Take the bits at `lanes` [1, N] of rows of words; return bools [rows, N]."""
+    word = words[0][:, None]
+    for place in gl.static_range(1, len(words)):
+        word = gl.where(lanes >= place * WORD, words[place][:, None], word)
+    return ((word >> (lanes % WORD)) & 1) != 0
+
+
+@gluon.jit
 def hide(scores, start, bitmap, lanes, rows, row_in_block, intervals, tables, kv_len, MASK: gl.constexpr):
     """Return scores [64, BLOCK_N] with -inf for keys that the mask hides, or that do not exist."""
     if MASK == "bitmap":
         # a word of each row for every 32 keys; a thread has two rows
-        word_ptrs = tables[2] + (gl.maximum(bitmap, 0).to(gl.int64) * (scores.shape[1] * WORDS) + row_in_block * WORDS)
-        words = gl.load(word_ptrs)[:, None]
-        for place in gl.static_range(1, WORDS):
-            words = gl.where(lanes >= place * WORD, gl.load(word_ptrs + place)[:, None], words)
+        words = words_of(tables[2], bitmap, row_in_block, 0, WORDS, scores.shape[1])
         # a full block may come first, where all are masked, and so may one that is none
-        visible = (((words >> (lanes % WORD)) & 1) != 0) & (bitmap >= 0) | (bitmap == -1)
+        visible = are_set(words, lanes) & (bitmap >= 0) | (bitmap == -1)
     elif MASK == "interval":
         visible = (lanes >= (intervals[0] - start)[:, None]) & (lanes < (intervals[1] - start)[:, None])
     else:

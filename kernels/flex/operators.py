@@ -32,6 +32,7 @@ def _flex_attention(
     key_spans: Tensor,
     key_blocks: Tensor,
     bits: Tensor,
+    visits: Tensor,
     first: Tensor | None,
     second: Tensor | None,
     bias: Tensor | None,
@@ -47,7 +48,7 @@ def _flex_attention(
     del deterministic  # the backward pass asks for it
     out, lse = allocate_output(query, value)
     if out.numel():
-        tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+        tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits, visits))
         mod = rebuilt(function, numbers, values, (first, second, bias))
         chosen = {name: choice for name, choice in zip(OPTIONS, options, strict=True) if choice}
         launch_forward(query, key, value, out, lse, scale, tables, mod, chosen)
@@ -67,6 +68,7 @@ def _flex_attention_backward(
     key_spans: Tensor,
     key_blocks: Tensor,
     bits: Tensor,
+    visits: Tensor,
     first: Tensor | None,
     second: Tensor | None,
     bias: Tensor | None,
@@ -82,7 +84,7 @@ def _flex_attention_backward(
     check_gradients(query, value, dout, dlse, out, lse)
     gradients = allocate_gradients(query, key, value, wanted[:3])
     of_captured = allocate_captured(query, (first, second, bias), wanted[3:])
-    tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits))
+    tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits, visits))
     mod = rebuilt(function, numbers, values, (first, second, bias))
     given = (dout, dlse), (query, key, value), (out, lse)
     launch_backward(*given, gradients, of_captured, scale, tables, mod, deterministic)
@@ -91,20 +93,20 @@ def _flex_attention_backward(
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:11])
-    *ctx.words, _ = inputs[11:]
+    ctx.save_for_backward(*inputs[:3], *output, *inputs[3:12])
+    *ctx.words, _ = inputs[12:]
 
 
 def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
     if dout is None:
         dout = torch.zeros_like(ctx.saved_tensors[3])
-    wanted = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[8:11]]
+    wanted = [*ctx.needs_input_grad[:3], *ctx.needs_input_grad[9:12]]
     gradients = backward_op(dout, dlse, *ctx.saved_tensors, *ctx.words, wanted)
     given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
     if given[5] is not None:
         # sums are fp32, and a bias has the dtype of the queries
         given[5] = given[5].to(ctx.saved_tensors[0].dtype)
-    return (*given[:3], *(None,) * 5, *given[3:], *(None,) * 8)
+    return (*given[:3], *(None,) * 6, *given[3:], *(None,) * 8)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
@@ -112,9 +114,9 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 
 _WORDS: Final = (
-    "Tensor query_spans, Tensor query_blocks, Tensor key_spans, Tensor key_blocks, Tensor bits, Tensor? first, "
-    "Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, float scale, "
-    "bool deterministic"
+    "Tensor query_spans, Tensor query_blocks, Tensor key_spans, Tensor key_blocks, Tensor bits, Tensor visits, "
+    "Tensor? first, Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, "
+    "float scale, bool deterministic"
 )
 _LIBRARY.define(
     f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)", tags=_TAGS
@@ -138,7 +140,7 @@ def _fake_backward(
 ) -> tuple[Tensor, ...]:
     del dout, dlse
     wanted = rest[-1]
-    of_captured = allocate_captured(query, rest[7:10], wanted[3:])
+    of_captured = allocate_captured(query, rest[8:11], wanted[3:])
     return (*allocate_gradients(query, key, value, wanted[:3]), *of_captured)
 
 

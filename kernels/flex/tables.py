@@ -17,6 +17,10 @@
 A table has two sides: `by_query` lists what queries see, for the forward pass and the gradient of queries, and `by_key` what
 sees keys, for the gradients of keys and values; there rows and columns are swapped, but bitmaps are the same, with queries in
 rows. Bm and Hm are 1, if all batches or heads are alike, or the number of them. Equal bitmaps are stored once.
+
+Tiles of keys that take turns to visit tiles of queries, in blocks of 128, read `visits`, int32 [entries, 3]: the lists of
+`by_key` once more, each in the order of its queries: the block row, the number of its bitmap (-1 if it is full), and how many
+blocks of keys before this one are in that row. Bitmaps of visits have keys in rows; in `bits` they stand behind all others.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ __all__ = [
     "interval_tables",
     "no_mask",
     "packed",
+    "transposed",
 ]
 
 MODES: Final = ("band", "interval", "bitmap")
@@ -77,6 +82,7 @@ class MaskTables:
     by_query: Side
     by_key: Side
     bits: Tensor
+    visits: Tensor
 
     @property
     def is_wide(self) -> bool:
@@ -85,8 +91,15 @@ class MaskTables:
 
     @property
     def is_orderly(self) -> bool:
-        """Whether tiles of keys can take turns to visit a tile of queries: in a band, and where there are hulls by key."""
-        return self.mode == "band" or (self.mode == "interval" and self.by_key.blocks.dim() > 1)
+        """Whether tiles of keys can take turns to visit a tile of queries: all but intervals without hulls by key do."""
+        return self.is_wide and (self.mode != "interval" or self.by_key.blocks.dim() > 1)
+
+    @property
+    def of_turns(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What such tiles read: spans by key, and either hulls by key and by query, or visits and bitmaps."""
+        if self.mode == "bitmap":
+            return self.by_key.spans, self.visits, self.bits
+        return *self.by_key, self.by_query.blocks
 
     @property
     def sizes(self) -> list[int]:
@@ -95,8 +108,8 @@ class MaskTables:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """The five tensors: spans and blocks by query, spans and blocks by key, bits."""
-        return [*self.by_query, *self.by_key, self.bits]
+        """The six tensors: spans and blocks by query, spans and blocks by key, bits, visits."""
+        return [*self.by_query, *self.by_key, self.bits, self.visits]
 
 
 def no_mask(q_len: int, kv_len: int, device: torch.device) -> MaskTables:
@@ -108,7 +121,7 @@ def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
     """Return the tables of a band."""
     unread = _unread(device)
     side = Side(unread, unread)
-    return MaskTables("band", left, right, 128, 1, 1, side, side, unread)
+    return MaskTables("band", left, right, WIDE, 1, 1, side, side, unread, unread)
 
 
 def _unread(device: torch.device) -> Tensor:
@@ -133,7 +146,7 @@ def interval_tables(spans: Spans) -> MaskTables:
     if not are_orderly(query_hulls, key_hulls):
         key_hulls = unread
     by_query, by_key = Side(rows.contiguous(), query_hulls), Side(cols.contiguous(), key_hulls)
-    return MaskTables("interval", 0, 0, 128, batches, heads, by_query, by_key, unread)
+    return MaskTables("interval", 0, 0, WIDE, batches, heads, by_query, by_key, unread, unread)
 
 
 def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:
@@ -150,7 +163,11 @@ def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> 
     batches, heads = states.shape[:2]
     if not bits.numel():
         bits = bits.new_zeros(1, block, block // WORD)
-    return MaskTables("bitmap", 0, 0, block, batches, heads, by_query, by_key, bits)
+    visits = _unread(bits.device)
+    if block == WIDE:
+        visits = _visits(states, torch.where(states == FULL, -1, numbers + len(bits)))
+        bits = torch.cat([bits, transposed(bits)])
+    return MaskTables("bitmap", 0, 0, block, batches, heads, by_query, by_key, bits, visits)
 
 
 def _side(states: Tensor, numbers: Tensor) -> Side:
@@ -166,12 +183,21 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
     return Side(spans, blocks if blocks.numel() else blocks.new_zeros(1, 2))
 
 
+def _visits(states: Tensor, numbers: Tensor) -> Tensor:
+    """List the blocks of each column in the order of rows, and how many there are before them in their row."""
+    listed = (states > 0).transpose(2, 3)
+    rows = torch.arange(states.shape[2], device=states.device).expand_as(listed)
+    visits = [each[listed] for each in (rows, numbers.transpose(2, 3), listed.cumsum(2) - 1)]
+    found = torch.stack(visits, -1).to(torch.int32).contiguous()
+    return found if found.numel() else found.new_zeros(1, 3)
+
+
 def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -> MaskTables:
     """Put together what `MaskTables.mode`, `sizes` and `tensors` took apart."""
     left, right, block, batches, heads = sizes
-    query_spans, query_blocks, key_spans, key_blocks, bits = tensors
+    query_spans, query_blocks, key_spans, key_blocks, bits, visits = tensors
     sides = Side(query_spans, query_blocks), Side(key_spans, key_blocks)
-    return MaskTables(mode, left, right, block, batches, heads, *sides, bits)
+    return MaskTables(mode, left, right, block, batches, heads, *sides, bits, visits)
 
 
 def packed(seen: Tensor) -> Tensor:
@@ -179,3 +205,20 @@ def packed(seen: Tensor) -> Tensor:
     shifts = torch.arange(WORD, device=seen.device)
     words = (seen.unflatten(-1, (-1, WORD)).long() << shifts).sum(-1)
     return words.to(torch.int32)
+
+
+def transposed(bits: Tensor) -> Tensor:
+    """Swap rows and columns of bitmaps, int32 [bitmaps, block, block / 32].
+
+    Squares of 32 by 32 change places, and in each, as in Warren's Hacker's Delight (7-3), halves of halves.
+    """
+    squares = bits.unflatten(1, (-1, WORD)).permute(0, 3, 2, 1).contiguous()
+    half = WORD // 2
+    kept = (1 << half) - 1
+    while half:
+        above, below = squares.unflatten(2, (-1, 2, half)).unbind(3)
+        swapped = ((above >> half) ^ below) & kept
+        squares = torch.stack([above ^ (swapped << half), below ^ swapped], 3).flatten(2, 4)
+        half //= 2
+        kept ^= kept << half
+    return squares.flatten(1, 2)

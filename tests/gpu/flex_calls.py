@@ -47,12 +47,19 @@ def _documents(q_len: int, kv_len: int) -> Documents:
     return Documents((ids >= 40).int() + (ids >= 170).int())
 
 
+def _patches(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """Let all of some blocks be seen, a third of others, and nothing of the rest; some queries see nothing at all."""
+    kind = (q // 128 + k // 128) % 3
+    return ((kind == 1) | ((kind == 2) & ((q - k) % 3 == 0))) & (q % 11 > 0)
+
+
 # by lengths: a mask function, and how many heads differ
 MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None]]] = {
     "none": lambda q_len, kv_len: (None, None),
     "causal": lambda q_len, kv_len: (Causal(kv_len - q_len), None),
     "window": lambda q_len, kv_len: (Window(37, 20, -90), None),
     "documents": lambda q_len, kv_len: (_documents(q_len, kv_len), None),
+    "patches": lambda q_len, kv_len: (_patches, None),
     "dilated": lambda q_len, kv_len: ((lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 150)), HEADS),
 }
 MODES = ("causal", "documents", "dilated")
@@ -176,6 +183,10 @@ def cases() -> Iterator[Case]:
         yield Case(dtype, (64, 64), mask, mod, (700, 3), kv_batch=1, kv_heads=4)
         if dtype.itemsize == 2:
             yield Case(dtype, (128, 128), mask, mod, LONG)
+            if mask == "dilated":
+                # heads that differ, and share no keys
+                yield Case(dtype, (64, 64), mask, mod, LONG, kv_heads=HEADS)
+                yield Case(dtype, (128, 128), mask, mod, LONG, kv_heads=HEADS)
 
 
 def _label(what: str, case: Case) -> str:

@@ -45,6 +45,8 @@ def test_every_variant_was_launched(steered):
         Case(torch.bfloat16, (128, 128), "dilated", "chain"),
         Case(torch.bfloat16, (128, 128), "documents", "alibi", LONG),
         Case(torch.bfloat16, (64, 64), "window", lengths=LONG),
+        Case(torch.bfloat16, (64, 64), "patches", lengths=LONG),
+        Case(torch.bfloat16, (128, 128), "dilated", lengths=LONG, kv_heads=4),
         Case(torch.float32, (64, 64)),
     ],
 )

@@ -47,7 +47,16 @@ MASKS = {
     "causal documents": and_masks(Causal(), Documents(IDS)),
     "documents of batches": Documents(torch.stack([IDS, IDS.flip(0)])),
     "prefix": Prefix(torch.tensor(100)),
+    "dilated": lambda b, h, q, k: ((q - k) % 3 == 0) & (k <= q + 60),
+    "dilated by batches": lambda b, h, q, k: (q + k) % (b + 2) == 0,
+    "dilated of heads": lambda b, h, q, k: ((q + k) % (h + 2) == 0) & ((q + k) // 128 != h),
+    "blocks that are not there": lambda b, h, q, k: (
+        ((q // 128 + k // 128) % 2 == 0) | ((k < 128) & (k % 5 == 0) & (q % 7 > 0))
+    ),
+    "keys and queries that see nothing": lambda b, h, q, k: (q // 128 == 1) & (k < 128) & (k % 5 == 0),
 }
+OF_BATCHES = {"documents of batches", "dilated by batches"}
+OF_HEADS = {"dilated of heads"}
 
 
 def tilted(score, batch, head, query, key, inside, first, second, bias):  # noqa: PLR0917 - as kernels call it
@@ -132,7 +141,10 @@ def over_maps(monkeypatch):
     kernel = load(
         "flex_attention_bwd_sm90_kernel",
         KERNELS / "flash_attention/kernel_sm90_bwd.py",
-        *(KERNELS / "flex" / name for name in ("kernel_sm90_bwd_walks.py", "kernel_sm90_bwd.py")),
+        *(
+            KERNELS / "flex" / name
+            for name in ("kernel_sm90_walks.py", "kernel_sm90_bwd_walks.py", "kernel_sm90_bwd.py")
+        ),
         others=more,
     )
     asked: list[str] = []
@@ -202,12 +214,12 @@ def gradients_of(operands, grads, mask, exact, mod=None):
 def test_it_differentiates(over_maps, name, lengths, dims, shared):
     q_len, kv_len = lengths
     mask_mod = MASKS[name]
-    batches = 2 if name == "documents of batches" else None
+    batches, heads = 2 if name in OF_BATCHES else None, 4 if name in OF_HEADS else None
     kv_batch = 1 if shared and batches is None else 2
     q, dout = (torch.randn(2, 4, q_len, dim).bfloat16() for dim in dims)
-    k, v = (torch.randn(kv_batch, 2, kv_len, dim).bfloat16() for dim in dims)
+    k, v = (torch.randn(kv_batch, heads or 2, kv_len, dim).bfloat16() for dim in dims)
     dlse = torch.randn(2, 4, q_len)
-    mask = None if mask_mod is None else create_block_mask(mask_mod, batches, None, q_len, kv_len, "cpu")
+    mask = None if mask_mod is None else create_block_mask(mask_mod, batches, heads, q_len, kv_len, "cpu")
     wide = [each.double().requires_grad_() for each in (q, k, v)]
     out, lse = reference.flex_attention(*wide, None, mask_mod)
     blind = lse == float("-inf")
@@ -231,15 +243,18 @@ def test_calls_that_it_does_not_run(over_maps):
     narrow = k[:, :1], v[:, :1]
     shifted = torch.randn(1 + q.numel()).bfloat16()[1:].view(q.shape)
     wide = torch.randn(1, 2, 256, 136).bfloat16()
-    dilated = create_block_mask(lambda b, h, q, k: (q - k) % 3 == 0, None, None, 256, 256, "cpu")
+    third = lambda b, h, q, k: (q - k) % 3 == h  # noqa: E731 - a mask function
+    dilated, of_64 = (create_block_mask(third, None, 2, 256, 256, "cpu", block) for block in (128, 64))
     calls = (
         (q, k, v, dout, documents, True),
         (q, k, v, dout, of_heads, True),
         (q, *narrow, dout, of_heads, False),
         (q, *narrow, dout, documents, True),
+        (q, k, v, dout, dilated, True),
+        (q, *narrow, dout, dilated, False),
+        (q, k, v, dout, of_64, False),
         (shifted, k, v, dout, documents, False),
         (q, k, wide, wide, documents, False),
-        (q, k, v, dout, dilated, False),
         (*(each.float() for each in (q, k, v, dout)), documents, False),
     )
     for *given, grad, mask, mapped in calls:
@@ -250,6 +265,7 @@ def test_calls_that_it_does_not_run(over_maps):
         assert ("flex_attention_bwd_dkdv" in over_maps) != mapped
 
 
+@pytest.mark.parametrize("name", ["causal", "dilated of heads"])
 @pytest.mark.parametrize(
     ("mod", "mapped"),
     [
@@ -258,11 +274,12 @@ def test_calls_that_it_does_not_run(over_maps):
         (RelativeBias(torch.randn(4, 65)), False),
     ],
 )
-def test_what_is_modified(over_maps, mod, mapped):
-    q, k, v, dout = (torch.randn(1, heads, 200, 64).bfloat16() for heads in (4, 2, 2, 4))
-    mask = create_block_mask(Causal(), None, None, 200, 200, "cpu")
+def test_what_is_modified(over_maps, name, mod, mapped):
+    of_heads = name in OF_HEADS
+    q, k, v, dout = (torch.randn(1, heads, 200, 64).bfloat16() for heads in (4, *((4, 4) if of_heads else (2, 2)), 4))
+    mask = create_block_mask(MASKS[name], None, 4 if of_heads else None, 200, 200, "cpu")
     wide = [each.double().requires_grad_() for each in (q, k, v)]
-    results = reference.flex_attention(*wide, mod, Causal())
+    results = reference.flex_attention(*wide, mod, MASKS[name])
     exact = torch.autograd.grad(results[:1], wide, dout.double())
 
     found = gradients_of((q, k, v), (dout, None), mask, results, mod)

@@ -74,8 +74,10 @@ def dense(tables, q_len, kv_len):
         seen = (keys >= by_query[..., :1]) & (keys < by_query[..., 1:])
         assert torch.equal(seen, (rows >= by_key[..., :1, :]) & (rows < by_key[..., 1:, :]))
         return seen
-    one, other = (of_blocks(tables, side, q_len, kv_len) for side in (0, 1))
-    assert torch.equal(one, other)
+    one, *others = (of_blocks(tables, side, q_len, kv_len) for side in (0, 1))
+    if tables.block == 128:
+        others.append(of_visits(tables, q_len, kv_len))
+    assert all(torch.equal(one, other) for other in others)
     return one
 
 
@@ -95,6 +97,24 @@ def of_blocks(tables, side, q_len, kv_len):
             seen[batch, head, top * block : (top + 1) * block, left * block : (left + 1) * block] = bits
     assert not seen[..., q_len:, :].any()
     assert not seen[..., kv_len:].any()
+    return seen[..., :q_len, :kv_len]
+
+
+def of_visits(tables, q_len, kv_len):
+    """What the visits let through; they come in the order of queries, and count whom they find there."""
+    spans = tables.by_key.spans
+    seen = torch.zeros(tables.batches, tables.heads, q_len + 128, kv_len + 128, dtype=torch.bool)
+    for batch, head in itertools.product(*map(range, spans.shape[:2])):
+        been = [0] * (q_len // 128 + 1)
+        for key, (start, _, count) in enumerate(spans[batch, head].tolist()):
+            visits = tables.visits[start : start + count].tolist()
+            assert visits == sorted(visits)
+            for row, bitmap, before in visits:
+                assert before == been[row]
+                been[row] += 1
+                words = tables.bits[bitmap].long()[:, :, None] >> torch.arange(32)
+                bits = (words & 1).bool().flatten(1).T if bitmap >= 0 else torch.tensor(True)
+                seen[batch, head, row * 128 : row * 128 + 128, key * 128 : key * 128 + 128] = bits
     return seen[..., :q_len, :kv_len]
 
 
@@ -151,7 +171,8 @@ def test_bitmaps_that_are_equal_are_stored_once(monkeypatch):
 
     tables = tables_of(mask, 512, 512, CPU)
 
-    assert tables.bits.shape == (1, 128, 4)
+    # as it is, and with rows and columns swapped
+    assert tables.bits.shape == (2, 128, 4)
     expected = reference.seen(mask.mask_mod, 2, 2, 512, 512, CPU)
     assert torch.equal(dense(tables, 512, 512).expand_as(expected), expected)
 
