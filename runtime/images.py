@@ -43,9 +43,7 @@ class Images:
         self._libraries: dict[_Image, _core.Library] = {}
         self._functions: dict[tuple[_Image, Entry], _core.Function] = {}
 
-    def function(
-        self, table: KernelTable, row: int, device: int, entry: Entry | None = None
-    ) -> _core.Function:
+    def function(self, table: KernelTable, row: int, device: int, entry: Entry | None = None) -> _core.Function:
         """Return the kernel of a row's image, loaded and checked.
 
         Args:

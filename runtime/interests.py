@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import chain, product
+from itertools import product
 from typing import Any
 
 from nojit.runtime.expr import parse

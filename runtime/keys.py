@@ -20,7 +20,16 @@ from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
 from nojit.runtime.values import DType, FunctionRef, Value
 
-__all__ = ["UNKNOWN", "Interner", "constexpr_value", "make_spec", "push_constant", "row_constexprs", "row_names", "row_programs"]
+__all__ = [
+    "UNKNOWN",
+    "Interner",
+    "constexpr_value",
+    "make_spec",
+    "push_constant",
+    "row_constexprs",
+    "row_names",
+    "row_programs",
+]
 
 Key: TypeAlias = tuple[int, int]
 """A value as C sees it: its tag and 64 bits."""
@@ -187,7 +196,7 @@ def _choosing(
 ) -> tuple[bytes, ...]:
     """Make the programs whose results choose a variant."""
     # most kernels ask for nothing that would have to be computed
-    if not table.derived and not any([config.requires for config in table.configs]):
+    if not table.derived and not any(config.requires for config in table.configs):
         return ()
     try:
         asked = interests(table, arch)

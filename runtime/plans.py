@@ -51,7 +51,7 @@ def make_plan(
     launch = table.launches[table.columns["launch"][row]]
     entry, facts = _core.plain_row(
         table, row, launch, places, source.arch, partial(push_constant, interner)
-    ) or _checked_row(table, row, places, source, interner, where)
+    ) or _checked_row(table, row, places, source, interner)
     function = source.images.function(table, row, device, entry)
     try:
         return _core.Plan(
@@ -67,9 +67,10 @@ def make_plan(
 
 
 def _checked_row(
-    table: KernelTable, row: int, places: dict[str, int], source: Source, interner: Interner, where: str
+    table: KernelTable, row: int, places: dict[str, int], source: Source, interner: Interner
 ) -> tuple[Entry, dict[str, Any]]:
     """Say what a row gives a plan as `_core.plain_row` does, of any kernel, and name the rule that is broken."""
+    where = source.where(table.kernel)
     packing = packing_of(table, row, places, where)
     launch = table.launches[table.columns["launch"][row]]
     return source.images.entry(table, row), {

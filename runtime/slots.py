@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from nojit.runtime import _core
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.launch_codec import Layout
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Launch, Slot, TensorMap
 from nojit.runtime.table_rules import check_row

@@ -97,7 +97,7 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     if fields is None:
         return None
     *facts, programs, columns, batch, launches, layouts, types, by_expression = fields
-    table = KernelTable(kernel, *facts, Launches(launches, layouts, where), programs, columns, batch)
+    table = KernelTable(*(kernel, *facts, Launches(launches, layouts, where), programs, columns, batch))
     table.know_param_types(types)
     table.know_programs(by_expression)
     return table

@@ -163,7 +163,7 @@ def lookup_of(
     if not tables:
         return Lookup(tuning, None, "")
     place, device = 0, tables[0].device
-    if facts is not None and (len(tables) > 1 or any([block.costs for block in tables[0].blocks])):
+    if facts is not None and (len(tables) > 1 or any(block.costs for block in tables[0].blocks)):
         name, multiprocessors, memory_bytes = facts()
         device = TunedDevice(name, tables[0].device.arch, multiprocessors, memory_bytes)
         place = closest_device([table.device for table in tables], device)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nojit.runtime import expr
 from nojit.runtime.call import hint_holds
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.postfix import postfix
 from nojit.runtime.interests import interests
+from nojit.runtime.postfix import postfix
 from nojit.runtime.select import Argument, CallFacts, accepts, best, choose, explain
 from nojit.runtime.table import (
     COLUMNS,
