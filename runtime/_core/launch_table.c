@@ -1,6 +1,7 @@
 #include "launch_table.h"
 
 #include "objects.h"
+#include "reading.h"
 
 enum {
     RANK_MAX = 5,
@@ -106,11 +107,6 @@ int nj_launch_table_init(void)
     return found ? 0 : -1;
 }
 
-static PyObject *make_text(nj_span text)
-{
-    return PyUnicode_FromStringAndSize((const char *)text.at, (Py_ssize_t)text.size);
-}
-
 static PyObject *make_map(const nj_map_entry *map)
 {
     PyObject *block = PyTuple_New(map->rank);
@@ -122,7 +118,7 @@ static PyObject *make_map(const nj_map_entry *map)
         }
         PyTuple_SET_ITEM(block, i, size);
     }
-    return nj_record_make(&classes.map, (PyObject *[]){make_text(map->source), PyLong_FromLongLong(map->swizzle),
+    return nj_record_make(&classes.map, (PyObject *[]){nj_make_text(map->source), PyLong_FromLongLong(map->swizzle),
                                                        PyLong_FromLongLong(map->element_bytes),
                                                        PyLong_FromLongLong(map->element_type), block,
                                                        PyBool_FromLong(map->fp4_padded)});
@@ -159,7 +155,7 @@ PyObject *nj_read_launch(PyObject *Py_UNUSED(module), PyObject *args)
     }
     return nj_record_make(
         &classes.launch,
-        (PyObject *[]){make_text(it.symbol), layout,
+        (PyObject *[]){nj_make_text(it.symbol), layout,
                        PyLong_FromLongLong(it.num_warps), PyLong_FromLongLong(it.num_ctas), PyLong_FromLongLong(it.shared_bytes),
                        PyLong_FromLongLong(it.global_bytes), PyLong_FromLongLong(it.global_align),
                        PyLong_FromLongLong(it.profile_bytes), PyLong_FromLongLong(it.profile_align),

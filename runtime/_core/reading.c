@@ -2,7 +2,7 @@
 
 #include "objects.h"
 
-static PyObject *make_text(nj_span text)
+PyObject *nj_make_text(nj_span text)
 {
     return PyUnicode_FromStringAndSize((const char *)text.at, (Py_ssize_t)text.size);
 }
@@ -12,7 +12,7 @@ nj_word *nj_find_word(nj_reading *it, nj_span text)
     size_t mark = text.size == 0 ? 0 : text.size * 7 + text.at[0] * 3u + text.at[text.size - 1] * 5u + text.at[text.size / 2];
     nj_word *word = &it->words[mark % NJ_WORDS];
     if (word->object == NULL || !nj_span_equal(word->text, text)) {
-        PyObject *object = make_text(text);
+        PyObject *object = nj_make_text(text);
         if (object == NULL) {
             return NULL;
         }
@@ -70,7 +70,7 @@ PyObject *nj_read_name(nj_reading *it)
 PyObject *nj_read_text(nj_reading *it)
 {
     nj_span text;
-    return nj_json_text(&it->json, NJ_TEXT_MAX, &text) ? make_text(text) : NULL;
+    return nj_json_text(&it->json, NJ_TEXT_MAX, &text) ? nj_make_text(text) : NULL;
 }
 
 PyObject *nj_ask(PyObject *function, PyObject *object)

@@ -44,6 +44,9 @@ typedef PyObject *(*nj_reader)(nj_reading *it);
 
 void nj_reading_end(nj_reading *it);
 
+/* A str of a text of ASCII. */
+PyObject *nj_make_text(nj_span text);
+
 /* The place of a text, with its object made; NULL with an exception raised. */
 nj_word *nj_find_word(nj_reading *it, nj_span text);
 PyObject *nj_read_word(nj_reading *it, nj_span text);
