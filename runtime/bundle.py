@@ -18,14 +18,14 @@ from nojit.runtime.format import (
     decode_header,
     decode_index,
 )
-from nojit.runtime.payload import Group, Placement, decode_placement, split_section
+from nojit.runtime.payload import Group, Place, Placement, decode_placement, split_section
 from nojit.runtime.record import Record
 from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
 
-__all__ = ["Accept", "BundleFile", "ImagePlace"]
+__all__ = ["Accept", "BundleFile"]
 
 Accept: TypeAlias = Callable[[str, str], Callable[[BundleIndex], None]]
 """Raises if a bundle is not to be used, by its path and its digest; what it returns does by what the bundle calls itself."""
@@ -41,17 +41,6 @@ class _KernelPart(Record):
     placement: Placement
     payload_start: int
     """Where its groups start in the file."""
-
-
-class ImagePlace:
-    """Where one image lies: its kernel's group, and its bytes within the decompressed group."""
-
-    __slots__ = ("end", "group", "start")
-
-    def __init__(self, group: int, start: int, end: int) -> None:
-        self.group = group
-        self.start = start
-        self.end = end
 
 
 class BundleFile:
@@ -220,12 +209,12 @@ class BundleFile:
             BundleError: its group is not what the kernel's section pins.
         """
         part = self._part(kernel)
-        group, start, end = part.placement.place(number)
-        return self._group(kernel, part, group)[start:end]
+        place = part.placement.find(number)
+        return self._group(kernel, part, place)[place[5] : place[6]]
 
-    def place(self, kernel: str, number: int) -> ImagePlace:
+    def place(self, kernel: str, number: int) -> Place:
         """Say where an image of a kernel lies."""
-        return ImagePlace(*self._part(kernel).placement.place(number))
+        return Place(*self._part(kernel).placement.find(number))
 
     def images(self) -> Iterator[bytes]:
         """Read every image in file order, each group once."""
@@ -235,8 +224,7 @@ class BundleFile:
 
     def groups(self, kernel: str) -> tuple[Group, ...]:
         """Return the groups of a kernel in file order."""
-        placement = self._part(kernel).placement
-        return tuple([placement.group(number) for number in range(len(placement))])
+        return self._part(kernel).placement.groups()
 
     def verify(self) -> None:
         """Check everything that the file holds, down to the last byte.
@@ -253,18 +241,18 @@ class BundleFile:
             used = len(set(part.table.columns["image"]))
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
-            for group in range(entry.groups):
-                self._group(entry.name, part, group)
+            for image in range(entry.images):
+                self._group(entry.name, part, part.placement.find(image))
 
-    def _group(self, kernel: str, part: _KernelPart, number: int) -> bytes:
+    def _group(self, kernel: str, part: _KernelPart, place: tuple[int, int, int, int, bytes, int, int]) -> bytes:
+        number, stored_start, stored_bytes, raw_bytes, sha256, _, _ = place
         held, held_number, raw = self._last_group
         if held_number == number and held == kernel:
             return raw
-        group = part.placement.group(number)
         where = f"{self._where(kernel)} group {number}"
-        packed = self._read(part.payload_start + part.placement.stored_starts[number], group.stored_bytes, where)
-        _check_digest(packed, group.sha256, where)
-        raw = decompress(packed, group.raw_bytes, where)
+        packed = self._read(part.payload_start + stored_start, stored_bytes, where)
+        _check_digest(packed, sha256, where)
+        raw = decompress(packed, raw_bytes, where)
         # neighbours are often asked for one after the other; a group is small
         self._last_group = (kernel, number, raw)
         return raw

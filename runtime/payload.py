@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 
 from nojit.runtime import _core
@@ -14,7 +13,16 @@ from nojit.runtime.format import GROUP_BYTES_MAX, GROUP_RECORD_BYTES, IMAGE_BYTE
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 
-__all__ = ["Group", "Placement", "decode_placement", "encode_groups", "encode_images", "split_section", "u32_array"]
+__all__ = [
+    "Group",
+    "Place",
+    "Placement",
+    "decode_placement",
+    "encode_groups",
+    "encode_images",
+    "split_section",
+    "u32_array",
+]
 
 _GROUP = struct.Struct("<III32s")
 _LENGTH_BYTES = 4
@@ -33,36 +41,44 @@ class Group(Record):
     """SHA-256 of the compressed bytes."""
 
 
+class Place(Record):
+    """Where one image lies: its group, which it is read and checked with, and its bytes within that, decompressed."""
+
+    group: int
+    """The number of the group."""
+    stored_start: int
+    """Where the group starts in the kernel's part of the payload."""
+    stored_bytes: int
+    """Compressed length of the group."""
+    raw_bytes: int
+    """Decompressed length of the group."""
+    sha256: bytes
+    """SHA-256 of the group's compressed bytes."""
+    start: int
+    """Where the image starts in the decompressed group."""
+    end: int
+    """Where it ends there."""
+
+
 class Placement(Record):
     """The images and groups of one kernel, checked."""
 
     raw: bytes
     """As it was read: the length of each image, then each group's record."""
-    firsts: Sequence[int]
-    """The number of the first image of each group, then the count of all images."""
-    image_starts: Sequence[int]
-    """Where each image starts if all groups lay one after the other, decompressed, then where the last ends."""
-    stored_starts: Sequence[int]
-    """Where each group starts in the kernel's part of the payload, then where the last ends."""
+    images: int
+    """How many images there are."""
 
-    def __len__(self) -> int:
-        return len(self.firsts) - 1
+    def groups(self) -> tuple[Group, ...]:
+        """Return the groups in file order."""
+        return tuple([Group(*fields) for fields in _GROUP.iter_unpack(self.raw[_LENGTH_BYTES * self.images :])])
 
-    def group(self, number: int) -> Group:
-        """Return one group."""
-        return Group(*_GROUP.unpack_from(self.raw, _LENGTH_BYTES * self.firsts[-1] + _GROUP.size * number))
-
-    def place(self, image: int) -> tuple[int, int, int]:
-        """Return the group of an image, and where it starts and ends in it.
+    def find(self, image: int) -> tuple[int, int, int, int, bytes, int, int]:
+        """Return the fields of an image's `Place`.
 
         Raises:
             IndexError: there is no such image.
         """
-        if not 0 <= image < self.firsts[-1]:
-            raise IndexError(f"expected an image below {self.firsts[-1]}, got {image}")
-        group = bisect_right(self.firsts, image) - 1
-        base = self.image_starts[self.firsts[group]]
-        return group, self.image_starts[image] - base, self.image_starts[image + 1] - base
+        return _core.find_image(self.raw, self.images, image)
 
 
 def encode_images(sizes: Iterable[int]) -> bytes:
@@ -112,25 +128,20 @@ def decode_placement(raw: bytes, entry: KernelEntry, where: str) -> Placement:
         BundleFormatError: an image that is empty or past the limit, or groups that do not hold exactly the images there
             are or do not fill the kernel's part of the payload.
     """
-    sums = _core.sum_groups(raw, entry.images)
-    if sums is None:
-        _refuse_groups(raw, entry.images, where)
+    if not _core.check_groups(raw, entry.images, entry.payload_bytes):
+        _refuse_groups(raw, entry, where)
         raise refuse("groups", "expected whole images and groups", where=where)
-    firsts, image_starts, stored_starts = [memoryview(numbers).cast("Q") for numbers in sums]
-    if stored_starts[-1] != entry.payload_bytes:
-        what = f"expected groups of {entry.payload_bytes} bytes in all"
-        raise refuse("groups", what, got=stored_starts[-1], where=where)
-    return Placement(raw, firsts, image_starts, stored_starts)
+    return Placement(raw, entry.images)
 
 
-def _refuse_groups(raw: bytes, images: int, where: str) -> None:
+def _refuse_groups(raw: bytes, entry: KernelEntry, where: str) -> None:
     """Go through images and groups one by one, to name what is wrong.
 
     Raises:
         BundleFormatError: what is wrong.
     """
     words = u32_array(raw)
-    sizes, words = words[:images], words[images:]
+    sizes, words = words[: entry.images], words[entry.images :]
     if sizes and not 0 < min(sizes) <= max(sizes) <= IMAGE_BYTES_MAX:
         what, got = f"expected images of 1 to {IMAGE_BYTES_MAX} bytes", f"{min(sizes)} to {max(sizes)}"
         raise refuse("size", what, got=got, where=where)
@@ -146,3 +157,6 @@ def _refuse_groups(raw: bytes, images: int, where: str) -> None:
         if said != holds or max(holds, packed) > GROUP_BYTES_MAX:
             what = f"expected {holds} raw bytes, neither they nor the stored ones above {GROUP_BYTES_MAX}"
             raise refuse("groups", what, got=f"{said} raw, {packed} stored", where=f"{where} group {number}")
+    if sum(stored) != entry.payload_bytes:
+        what = f"expected groups of {entry.payload_bytes} bytes in all"
+        raise refuse("groups", what, got=sum(stored), where=where)

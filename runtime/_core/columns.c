@@ -50,14 +50,17 @@ PyObject *nj_columns_make(const unsigned char *columns, size_t rows)
 {
     static const char *const names[NJ_COLUMNS] = {"meaning", "config", "hints",     "derived",
                                                   "launch",  "image",  "registers", "spill_bytes"};
-    PyObject *made = PyDict_New();
-    size_t bytes = sizeof(uint32_t) * rows;
-    for (size_t i = 0; made != NULL && i < NJ_COLUMNS; i++) {
-        PyObject *column = PyObject_CallFunction(array, "sy#", "I", (const char *)columns + i * bytes, (Py_ssize_t)bytes);
+    Py_ssize_t size = (Py_ssize_t)(sizeof(uint32_t) * rows * NJ_COLUMNS);
+    /* an array out of bytes takes longer to make than the slices of one */
+    PyObject *all = PyObject_CallFunction(array, "sy#", "I", (const char *)columns, size);
+    PyObject *made = all == NULL ? NULL : PyDict_New();
+    for (Py_ssize_t i = 0; made != NULL && i < NJ_COLUMNS; i++) {
+        PyObject *column = PySequence_GetSlice(all, i * (Py_ssize_t)rows, (i + 1) * (Py_ssize_t)rows);
         if (column == NULL || PyDict_SetItemString(made, names[i], column) < 0) {
             Py_CLEAR(made);
         }
         Py_XDECREF(column);
     }
+    Py_XDECREF(all);
     return made;
 }

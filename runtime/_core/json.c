@@ -20,16 +20,6 @@ bool nj_json_modest(const nj_json *json)
     return commas <= COMMAS_MAX;
 }
 
-bool nj_json_is(nj_json *json, const char *expected)
-{
-    size_t length = strlen(expected);
-    if ((size_t)(json->end - json->at) < length || memcmp(json->at, expected, length) != 0) {
-        return false;
-    }
-    json->at += length;
-    return true;
-}
-
 int nj_json_item(nj_json *json, bool first)
 {
     if (nj_json_char(json, ']')) {
@@ -52,13 +42,14 @@ static bool is_digit(unsigned char c)
 bool nj_json_int(nj_json *json, int64_t *number)
 {
     bool negative = nj_json_char(json, '-');
-    const unsigned char *start = json->at;
+    const unsigned char *start = json->at, *at = start, *end = json->end;
     int64_t value = 0;
-    while (json->at < json->end && is_digit(*json->at) && json->at - start < DIGITS_MAX) {
-        value = 10 * value + (*json->at++ - '0');
+    while (at < end && is_digit(*at) && at - start < DIGITS_MAX) {
+        value = 10 * value + (*at++ - '0');
     }
-    ptrdiff_t digits = json->at - start;
-    if (digits == 0 || (json->at < json->end && is_digit(*json->at)) || (*start == '0' && (digits > 1 || negative))) {
+    ptrdiff_t digits = at - start;
+    json->at = at;
+    if (digits == 0 || (at < end && is_digit(*at)) || (*start == '0' && (digits > 1 || negative))) {
         return false;
     }
     *number = negative ? -value : value;

@@ -30,8 +30,16 @@ static inline bool nj_json_char(nj_json *json, char expected)
     return true;
 }
 
-/* Takes exactly these characters: brackets, keys and all. */
-bool nj_json_is(nj_json *json, const char *expected);
+/* Takes exactly these characters, a literal: brackets, keys and all. */
+static inline bool nj_json_is(nj_json *json, const char *expected)
+{
+    size_t length = strlen(expected);
+    if ((size_t)(json->end - json->at) < length || memcmp(json->at, expected, length) != 0) {
+        return false;
+    }
+    json->at += length;
+    return true;
+}
 
 /* Goes on in an array whose `[` is taken: 1 before an item, 0 behind the `]`, -1 if neither follows. */
 int nj_json_item(nj_json *json, bool first);

@@ -1,90 +1,125 @@
 #include "placement.h"
 
 #include "elf.h"
+#include "span.h"
 
 enum {
     LENGTH_BYTES = 4,
     RECORD_BYTES = 44,
+    DIGEST_BYTES = 32,
     BYTES_MAX = 64 << 20, /* of an image; of a group, stored or raw */
 };
 
-/* What images and groups add up to, written behind a first 0. */
+/* The lengths of images, and the record of each group. */
 typedef struct {
-    uint64_t *images, *bytes, *stored;
-} nj_sums;
+    const unsigned char *lengths, *records;
+    size_t images, groups;
+} nj_placement;
 
-/* Whether each image has a length that it may have. */
-static bool sum_images(nj_span lengths, uint64_t *bytes)
+/* A group, as its record has it. */
+typedef struct {
+    uint32_t images, stored_bytes, raw_bytes;
+    const unsigned char *sha256;
+} nj_group;
+
+/* Takes bytes apart; false if there are not whole records behind so many lengths. */
+static bool split(const Py_buffer *raw, Py_ssize_t images, nj_placement *it)
 {
-    size_t count = lengths.size / LENGTH_BYTES;
-    bytes[0] = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t length = nj_u32(lengths.at + i * LENGTH_BYTES);
+    if (images < 0 || images > raw->len / LENGTH_BYTES) {
+        return false;
+    }
+    size_t length = (size_t)images * LENGTH_BYTES, rest = (size_t)raw->len - length;
+    *it = (nj_placement){raw->buf, (const unsigned char *)raw->buf + length, (size_t)images, rest / RECORD_BYTES};
+    return rest % RECORD_BYTES == 0;
+}
+
+static nj_group group_at(const nj_placement *it, size_t number)
+{
+    const unsigned char *record = it->records + number * RECORD_BYTES;
+    return (nj_group){nj_u32(record), nj_u32(record + 4), nj_u32(record + 8), record + 12};
+}
+
+/* How long images are together; false if one is longer than it may be, or empty. */
+static bool sum_lengths(const nj_placement *it, size_t first, size_t count, uint64_t *bytes)
+{
+    *bytes = 0;
+    for (size_t i = first; i < first + count; i++) {
+        uint32_t length = nj_u32(it->lengths + i * LENGTH_BYTES);
         if (length == 0 || length > BYTES_MAX) {
             return false;
         }
-        bytes[i + 1] = bytes[i] + length;
+        *bytes += length;
     }
     return true;
 }
 
-/* Whether the groups hold all images, each as many bytes as it says. */
-static bool sum_records(nj_span records, uint64_t image_count, nj_sums *sums)
+/* Whether the groups hold all images, each as many bytes as it says, and are so many bytes in all. */
+static bool groups_are_right(const nj_placement *it, uint64_t payload_bytes)
 {
-    size_t count = records.size / RECORD_BYTES;
-    sums->images[0] = sums->stored[0] = 0;
-    for (size_t i = 0; i < count; i++) {
-        const unsigned char *record = records.at + i * RECORD_BYTES;
-        uint32_t images = nj_u32(record), stored = nj_u32(record + 4), raw = nj_u32(record + 8);
-        uint64_t first = sums->images[i];
-        if (images == 0 || images > image_count - first || stored > BYTES_MAX || raw > BYTES_MAX ||
-            sums->bytes[first + images] - sums->bytes[first] != raw) {
+    uint64_t raw_bytes, stored = 0;
+    size_t first = 0;
+    for (size_t i = 0; i < it->groups; i++) {
+        nj_group group = group_at(it, i);
+        if (group.images == 0 || group.images > it->images - first || group.stored_bytes > BYTES_MAX ||
+            group.raw_bytes > BYTES_MAX || !sum_lengths(it, first, group.images, &raw_bytes) || raw_bytes != group.raw_bytes) {
             return false;
         }
-        sums->images[i + 1] = first + images;
-        sums->stored[i + 1] = sums->stored[i] + stored;
+        first += group.images;
+        stored += group.stored_bytes;
     }
-    return records.size % RECORD_BYTES == 0 && sums->images[count] == image_count;
+    return first == it->images && stored == payload_bytes;
 }
 
-static PyObject *make_sums(size_t count, uint64_t **numbers)
-{
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((count + 1) * sizeof(uint64_t)));
-    *numbers = bytes == NULL ? NULL : (uint64_t *)PyBytes_AS_STRING(bytes);
-    return bytes;
-}
-
-static PyObject *sum_groups(nj_span images, nj_span groups)
-{
-    nj_sums sums;
-    size_t image_count = images.size / LENGTH_BYTES, group_count = groups.size / RECORD_BYTES;
-    PyObject *firsts = make_sums(group_count, &sums.images);
-    PyObject *starts = make_sums(image_count, &sums.bytes);
-    PyObject *stored = make_sums(group_count, &sums.stored);
-    PyObject *made = NULL;
-    if (firsts != NULL && starts != NULL && stored != NULL) {
-        bool right = sum_images(images, sums.bytes) && sum_records(groups, image_count, &sums);
-        made = right ? PyTuple_Pack(3, firsts, starts, stored) : NULL;
-    }
-    Py_XDECREF(firsts);
-    Py_XDECREF(starts);
-    Py_XDECREF(stored);
-    return made;
-}
-
-PyObject *nj_sum_groups(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *nj_check_groups(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
     Py_ssize_t images;
-    PyObject *sums = NULL;
-    if (!PyArg_ParseTuple(args, "y*n:sum_groups", &raw, &images)) {
+    unsigned long long payload_bytes;
+    nj_placement it;
+    if (!PyArg_ParseTuple(args, "y*nK:check_groups", &raw, &images, &payload_bytes)) {
         return NULL;
     }
-    if (images >= 0 && images <= raw.len / LENGTH_BYTES) {
-        size_t length = (size_t)images * LENGTH_BYTES;
-        const unsigned char *at = raw.buf;
-        sums = sum_groups((nj_span){at, length}, (nj_span){at + length, (size_t)raw.len - length});
+    bool right = split(&raw, images, &it) && groups_are_right(&it, payload_bytes);
+    PyBuffer_Release(&raw);
+    return PyBool_FromLong(right);
+}
+
+/* Finds the group of an image: NULL with an exception raised, which there is not where groups were checked. */
+static PyObject *find_image(const nj_placement *it, size_t image)
+{
+    uint64_t stored_start = 0, before, length;
+    size_t first = 0;
+    for (size_t i = 0; i < it->groups; i++) {
+        nj_group group = group_at(it, i);
+        if (image - first >= group.images) {
+            first += group.images;
+            stored_start += group.stored_bytes;
+        } else if (sum_lengths(it, first, image - first, &before) && sum_lengths(it, image, 1, &length)) {
+            return Py_BuildValue("(nKIIy#KK)", (Py_ssize_t)i, (unsigned long long)stored_start, group.stored_bytes,
+                                 group.raw_bytes, (const char *)group.sha256, (Py_ssize_t)DIGEST_BYTES,
+                                 (unsigned long long)before, (unsigned long long)(before + length));
+        }
+    }
+    PyErr_SetString(PyExc_ValueError, "expected groups that were checked");
+    return NULL;
+}
+
+PyObject *nj_find_image(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer raw;
+    Py_ssize_t images, image;
+    nj_placement it;
+    PyObject *place = NULL;
+    if (!PyArg_ParseTuple(args, "y*nn:find_image", &raw, &images, &image)) {
+        return NULL;
+    }
+    if (image < 0 || image >= images) {
+        PyErr_Format(PyExc_IndexError, "expected an image below %zd, got %zd", images, image);
+    } else if (!split(&raw, images, &it)) {
+        PyErr_SetString(PyExc_ValueError, "expected groups that were checked");
+    } else {
+        place = find_image(&it, (size_t)image);
     }
     PyBuffer_Release(&raw);
-    return sums != NULL || PyErr_Occurred() ? sums : Py_NewRef(Py_None);
+    return place;
 }

@@ -57,8 +57,8 @@ def read_launch() -> Launch | None:
     return _core.read_launch(launch_json, ascii)  # type: ignore[no-any-return] # which is all that it returns
 
 
-def sum_groups() -> tuple[Any, ...] | None:
-    return _core.sum_groups(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60)
+def find_image() -> tuple[Any, ...] | None:
+    return _core.find_image(b"\1\0\0\0" * 60 + (b"\6\0\0\0\0\0\0\0\6\0\0\0" + bytes(32)) * 10, 60, 33)
 
 
 def plain_row() -> tuple[Any, ...] | None:
@@ -105,7 +105,7 @@ launch_json = canonical(json.loads(split_table(TABLE)[0])["launches"][0])
         rank_configs_by_cost,
         read_index,
         read_launch,
-        sum_groups,
+        find_image,
         plain_row,
     ],
 )

@@ -1,4 +1,4 @@
-"""Where a kernel's images lie: the sums over them in C, held against the rules as the specification states them."""
+"""Where a kernel's images lie: what C says of them, held against the rules as the specification states them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.format import GROUP_BYTES_MAX, IMAGE_BYTES_MAX, KernelEntry, Section
-from nojit.runtime.payload import Placement, _refuse_groups, decode_placement, split_section
+from nojit.runtime.payload import Place, Placement, _refuse_groups, decode_placement, split_section
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import Parts, kernel
@@ -38,17 +38,16 @@ def count(sizes: Sizes) -> int:
     return sum(map(len, sizes))
 
 
-def sums(raw: bytes, images: int) -> list[list[int]] | None:
-    told = _core.sum_groups(raw, images)
-    return None if told is None else [memoryview(numbers).cast("Q").tolist() for numbers in told]
-
-
-def refused(raw: bytes, images: int) -> bool:
+def refused(raw: bytes, images: int, payload_bytes: int) -> bool:
     try:
-        _refuse_groups(raw, images, "here")
+        _refuse_groups(raw, entry(images, 0, payload_bytes), "here")
     except BundleFormatError:
         return True
     return False
+
+
+def entry(images: int, groups: int, payload_bytes: int) -> KernelEntry:
+    return KernelEntry("add", 1, images, groups, payload_bytes, Section(0, 0, ""))
 
 
 image_sizes = st.integers(1, 1 << 20)
@@ -56,33 +55,36 @@ kernels = st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.i
 
 
 @given(kernels)
-def test_sums_are_those_of_the_lengths(groups: list[tuple[list[int], int]]) -> None:
-    sizes, stored = [sizes for sizes, _ in groups], [packed for _, packed in groups]
-    flat = [size for group in sizes for size in group]
-    expected = [[*accumulate(numbers, initial=0)] for numbers in ([*map(len, sizes)], flat, stored)]
-    assert sums(placement(sizes, stored), len(flat)) == expected
-    assert not refused(placement(sizes, stored), len(flat))
+def test_every_image_is_found(groups: list[tuple[list[int], int]]) -> None:
+    raw = placement([sizes for sizes, _ in groups], [packed for _, packed in groups])
+    images, image, stored = sum(len(sizes) for sizes, _ in groups), 0, 0
+    assert _core.check_groups(raw, images, sum(packed for _, packed in groups))
+    for number, (sizes, packed) in enumerate(groups):
+        for start, end in pairwise(accumulate(sizes, initial=0)):
+            assert _core.find_image(raw, images, image) == (number, stored, packed, sum(sizes), bytes(32), start, end)
+            image += 1
+        stored += packed
 
 
 @settings(max_examples=300)
 @given(kernels.filter(bool), st.data())
 def test_what_is_passed_is_what_python_passes(groups: list[tuple[list[int], int]], data: st.DataObject) -> None:
-    sizes = [sizes for sizes, _ in groups]
+    sizes, payload_bytes = [sizes for sizes, _ in groups], sum(packed for _, packed in groups)
     raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes)
     place = data.draw(st.integers(0, len(raw) // 4 - 1)) * 4
     word = data.draw(st.sampled_from([0, 1, 2, IMAGE_BYTES_MAX, IMAGE_BYTES_MAX + 1, (1 << 32) - 1]))
     changed = raw[:place] + struct.pack("<I", word) + raw[place + 4 :]
-    assert (sums(changed, images) is None) == refused(changed, images)
+    assert _core.check_groups(changed, images, payload_bytes) != refused(changed, images, payload_bytes)
 
 
 @settings(max_examples=300)
 @given(kernels.filter(bool), st.integers(-3, 3))
 def test_so_it_is_if_records_are_read_as_lengths(groups: list[tuple[list[int], int]], more: int) -> None:
     # eleven lengths are as long as a record
-    sizes = [sizes for sizes, _ in groups]
+    sizes, payload_bytes = [sizes for sizes, _ in groups], sum(packed for _, packed in groups)
     raw, images = placement(sizes, [packed for _, packed in groups]), count(sizes) + 11 * more
     if 0 <= 4 * images <= len(raw):
-        assert (sums(raw, images) is None) == refused(raw, images)
+        assert _core.check_groups(raw, images, payload_bytes) != refused(raw, images, payload_bytes)
 
 
 @pytest.mark.parametrize(
@@ -97,39 +99,41 @@ def test_so_it_is_if_records_are_read_as_lengths(groups: list[tuple[list[int], i
 )
 def test_each_rule_is_kept(sizes: Sizes, stored: list[int]) -> None:
     raw, images = placement(sizes, stored), count(sizes)
-    assert sums(raw, images) is None
-    assert refused(raw, images)
+    assert not _core.check_groups(raw, images, sum(stored))
+    assert refused(raw, images, sum(stored))
 
 
-def test_the_longest_are_summed() -> None:
+def test_the_longest_are_found() -> None:
     raw = placement([[IMAGE_BYTES_MAX]] * 3, [GROUP_BYTES_MAX] * 3)
-    longest = [0, IMAGE_BYTES_MAX, 2 * IMAGE_BYTES_MAX, 3 * IMAGE_BYTES_MAX]
-    assert sums(raw, 3) == [[0, 1, 2, 3], longest, longest]
+    assert _core.check_groups(raw, 3, 3 * GROUP_BYTES_MAX)
+    assert _core.find_image(raw, 3, 2)[:4] == (2, 2 * GROUP_BYTES_MAX, GROUP_BYTES_MAX, IMAGE_BYTES_MAX)
 
 
 def test_parts_of_entries_are_refused() -> None:
     raw = placement([[1, 2], [3]], [1, 1])
     for changed in (raw[:-1], raw + b"\0", raw[1:], raw[:12]):
-        assert sums(changed, 3) is None
+        assert not _core.check_groups(changed, 3, 2)
     for images in (-1, 2, 4, len(raw) // 4 + 1, 1 << 62):
-        assert sums(raw, images) is None
-    assert sums(b"", 0) == [[0], [0], [0]]
+        assert not _core.check_groups(raw, images, 2)
+    assert _core.check_groups(b"", 0, 0)
 
 
-def entry(images: int, groups: int, payload_bytes: int) -> KernelEntry:
-    return KernelEntry("add", 1, images, groups, payload_bytes, Section(0, 0, ""))
+def test_bytes_that_were_not_checked_are_not_read_past_their_end() -> None:
+    raw = placement([[1, 2], [3]], [1, 1])
+    for changed, images in ((raw[:-1], 3), (raw[:12], 3), (b"", 3), (raw, 1 << 62), (bytes(len(raw)), 3)):
+        with pytest.raises(ValueError, match="expected groups that were checked"):
+            _core.find_image(changed, images, 2)
 
 
 def test_images_are_found_in_their_groups() -> None:
     raw = placement([[5, 7], [11], [13, 17, 19]], [100, 200, 300])
     told = decode_placement(raw, entry(6, 3, 600), "here")
-    places = [told.place(image) for image in range(6)]
+    places = [(place.group, place.start, place.end) for place in (Place(*told.find(image)) for image in range(6))]
     assert places == [(0, 0, 5), (0, 5, 12), (1, 0, 11), (2, 0, 13), (2, 13, 30), (2, 30, 49)]
-    assert [told.group(number).raw_bytes for number in range(len(told))] == [12, 11, 49]
-    assert [*told.stored_starts] == [0, 100, 300, 600]
+    assert [group.raw_bytes for group in told.groups()] == [12, 11, 49]
     for image in (-1, 6):
         with pytest.raises(IndexError, match="expected an image below 6"):
-            told.place(image)
+            told.find(image)
 
 
 def rule_of(read: Callable[[], Placement | tuple[bytes, bytes]]) -> str:
