@@ -20,16 +20,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nojit import runtime
+from nojit.runtime.elf import read_elf
 
 REPORT = re.compile(
     r"Race reported between (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)[^\n]*\n"
     r"=========\s+and (?:Write|Read) access at (\w+)\+0x([0-9a-f]+)"
 )
-INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);")
+INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(.*?);")
 MEETING = re.compile(r"BAR\.SYNC\S* 0x1\b")
 # instructions between the access and the barrier
 NEAR = 6
@@ -47,13 +48,15 @@ def reports(text: str) -> Iterator[Report]:
         yield (one if one == other else f"{one} and {other}"), int(first, 16), int(second, 16)
 
 
-def disassemble(image: bytes, nvdisasm: str) -> Code:
-    """Return the instructions of an image."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(image)
+def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[bytes, str]:
+    """Spell instructions of an arch such as ``sm_90a``, each as if it stood alone."""
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(b"".join(words))
         file.flush()
-        done = subprocess.run([nvdisasm, "-c", file.name], capture_output=True, text=True, check=True)
-    return {int(place, 16): words for place, words in INSTRUCTION.findall(done.stdout)}
+        command = [nvdisasm, "-c", "-b", arch.replace("sm_", "SM"), file.name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    spelled = {int(place, 16): instruction for place, instruction in INSTRUCTION.findall(done.stdout)}
+    return {word: spelled[BYTES * number] for number, word in enumerate(words)}
 
 
 def is_handed_over(code: Code, write: int, read: int) -> bool:
@@ -65,32 +68,66 @@ def is_handed_over(code: Code, write: int, read: int) -> bool:
     return any(map(MEETING.search, behind)) and any(map(MEETING.search, before))
 
 
-def images_of(bundle: runtime.Bundle) -> Mapping[str, list[bytes]]:
-    """Return the images of each symbol that kernels of a bundle launch."""
-    found: dict[str, list[bytes]] = collections.defaultdict(list)
+def codes_of(bundle: runtime.Bundle, symbols: Collection[str]) -> Mapping[str, list[tuple[str, bytes]]]:
+    """Return the machine code of some symbols in each image of kernels that launch them, and its arch; read no other image."""
+    found: dict[str, list[tuple[str, bytes]]] = collections.defaultdict(list)
     for file in bundle.files:
         for kernel in file.kernels:
             table = file.table(kernel)
-            symbols = {
+            launched = {
                 table.columns["image"][row]: table.launches[table.columns["launch"][row]].symbol
                 for row in range(len(table))
             }
-            for image, symbol in symbols.items():
-                found[symbol].append(bytes(file.image(kernel, image)))
+            for image, symbol in launched.items():
+                if symbol in symbols:
+                    code = code_of(file.image(kernel, image), symbol)
+                    found[symbol].append((file.index.target.image_arch, code))
     return found
 
 
+def code_of(image: bytes, symbol: str) -> bytes:
+    """Return the machine code of a symbol of an image."""
+    section = read_elf(image).section(f".text.{symbol}".encode())
+    return b"" if section is None else image[section.offset : section.offset + section.size]
+
+
+def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:
+    """Return the instructions at and around some addresses, by address, as far as the code goes."""
+    near = {place + BYTES * step for place in places for step in range(1 - NEAR, NEAR)}
+    return {place: code[place : place + BYTES] for place in near if 0 <= place <= len(code) - BYTES}
+
+
+def is_explained(
+    report: Report, codes: Mapping[str, list[tuple[str, bytes]]], spelled: Mapping[str, Mapping[bytes, str]]
+) -> bool:
+    """Say whether a report is of a hand-over in some image.
+
+    Args:
+        report: a hazard.
+        codes: as `codes_of` gives them.
+        spelled: the instructions near both accesses, by arch.
+    """
+    symbol, one, other = report
+    for arch, code in codes.get(symbol, ()):
+        near = {place: spelled[arch][word] for place, word in words_near(code, one, other).items()}
+        if is_handed_over(near, one, other) or is_handed_over(near, other, one):
+            return True
+    return False
+
+
 def unexplained(found: Sequence[Report], bundle: runtime.Bundle, nvdisasm: str) -> list[Report]:
-    """Return the reports that are of no hand-over."""
-    left = []
-    images, codes = images_of(bundle), {}
+    """Return the reports that are of no hand-over.
+
+    Only instructions near the accesses are disassembled, all in one go: some kernels have hundreds of images, and to
+    disassemble them whole takes minutes.
+    """
+    codes = codes_of(bundle, {symbol for symbol, _, _ in found})
+    words: dict[str, set[bytes]] = collections.defaultdict(set)
     for symbol, one, other in found:
-        if symbol not in codes:
-            codes[symbol] = [disassemble(image, nvdisasm) for image in images.get(symbol, ())]
-        pairs = ((one, other), (other, one))
-        if not any(is_handed_over(code, *pair) for code in codes[symbol] for pair in pairs):
-            left.append((symbol, one, other))
-    return left
+        for arch, code in codes.get(symbol, ()):
+            words[arch].update(words_near(code, one, other).values())
+    spelled = {arch: disassemble(sorted(some), arch, nvdisasm) for arch, some in words.items() if some}
+    return [report for report in found if not is_explained(report, codes, spelled)]
 
 
 def main() -> int:

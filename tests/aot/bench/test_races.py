@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+from nojit import runtime
+from nojit.runtime.bundle import BundleFile
 
 from tests.aot.bench.conftest import load_script
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.cubins import CubinSpec, build_cubin
 
 WRITE, READ = 0x100, 0x200
 HANDED_OVER = {
@@ -57,3 +65,103 @@ def test_a_byte_behind_a_barrier_of_all_is_handed_over(races: ModuleType) -> Non
 )
 def test_anything_else_is_not(races: ModuleType, change: dict[int, str]) -> None:
     assert not races.is_handed_over(HANDED_OVER | change, WRITE, READ)
+
+
+# one barrier stands between the two
+HAND_OVER = ("STS [UR4], R2", "BAR.SYNC.DEFER_BLOCKING 0x1", "LDS.U8 R4, [UR4]")
+NO_BARRIER = ("STS [UR4], R2", "NOP", "LDS.U8 R4, [UR4]")
+REPORTED = ("scale", 0x0, 0x20)
+
+
+def words_of(code: Sequence[str]) -> bytes:
+    """Stand for machine code: the first letters of each instruction."""
+    return b"".join([instruction.encode().ljust(16)[:16] for instruction in code])
+
+
+def synthetic(symbol: str, *codes: Sequence[str]) -> SyntheticKernel:
+    """A kernel with an image of each code."""
+    one = kernel(symbol, {"x_ptr": "*fp32"}, configs=[{"num_warps": 4, "num_stages": n} for n in range(len(codes))])
+    images = [build_cubin(CubinSpec(symbol, (8, 8, 8), code=words_of(code))) for code in codes]
+    return replace(one, images=tuple(images))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Iterator[runtime.Bundle]:
+    scale = synthetic("scale", NO_BARRIER, HAND_OVER)
+    copy = synthetic("copy", (*HAND_OVER, "EXIT"), (*NO_BARRIER, "RET"))
+    with runtime.load(make_bundle(tmp_path / "test.nojit", scale, copy)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def spelled(races: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Have instructions be words of themselves; return those that are disassembled, as they come."""
+    seen: list[bytes] = []
+
+    def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[bytes, str]:
+        assert (arch, nvdisasm) == ("sm_90a", "nvdisasm")
+        seen.extend(words)
+        known = {words_of([one]): one for one in (*HAND_OVER, *NO_BARRIER)}
+        return {word: known.get(word, "") for word in words}
+
+    monkeypatch.setattr(races, "disassemble", disassemble)
+    return seen
+
+
+def test_a_hand_over_of_one_image_explains_a_report(
+    races: ModuleType, bundle: runtime.Bundle, spelled: list[bytes]
+) -> None:
+    other, unknown = ("scale", 0x10, 0x20), ("gone", 0x0, 0x20)
+    assert races.unexplained([REPORTED, other, unknown], bundle, "nvdisasm") == [other, unknown]
+    assert races.unexplained([("scale", 0x20, 0x0)], bundle, "nvdisasm") == []
+    assert races.unexplained([("scale", 0x0, 0x2000)], bundle, "nvdisasm") == [("scale", 0x0, 0x2000)]
+
+
+def test_images_that_no_report_names_are_neither_read_nor_disassembled(
+    races: ModuleType, bundle: runtime.Bundle, spelled: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[str, int]] = []
+    image = BundleFile.image
+
+    def noted(file: BundleFile, name: str, number: int) -> bytes:
+        read.append((name, number))
+        return image(file, name, number)
+
+    monkeypatch.setattr(BundleFile, "image", noted)
+    races.unexplained([REPORTED], bundle, "nvdisasm")
+    assert read == [("scale", 0), ("scale", 1)]
+    assert sorted(spelled) == sorted({words_of([one]) for one in (*HAND_OVER, *NO_BARRIER)})
+
+
+def test_each_instruction_is_disassembled_once(races: ModuleType, bundle: runtime.Bundle, spelled: list[bytes]) -> None:
+    races.unexplained([REPORTED, ("scale", 0x10, 0x20), ("copy", 0x0, 0x30)], bundle, "nvdisasm")
+    assert len(spelled) == len(set(spelled)) == 6
+
+
+def test_nothing_is_disassembled_where_nothing_is_reported(
+    races: ModuleType, bundle: runtime.Bundle, spelled: list[bytes]
+) -> None:
+    assert races.unexplained([], bundle, "nvdisasm") == []
+    assert races.unexplained([("gone", 0x0, 0x20)], bundle, "nvdisasm") == [("gone", 0x0, 0x20)]
+    assert spelled == []
+
+
+def test_accesses_behind_the_code_of_all_images_are_unexplained(races: ModuleType, bundle: runtime.Bundle) -> None:
+    behind = ("scale", 0x2000, 0x2010)
+    assert races.unexplained([behind], bundle, "no such program") == [behind]
+
+
+def test_instructions_are_spelled_by_nvdisasm(races: ModuleType, tmp_path: Path) -> None:
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(
+        '#!/bin/sh\nif [ "$1 $2 $3" != "-c -b SM90a" ]; then exit 2; fi\n'
+        'echo "        /*0000*/                   STS [UR4], R2 ;  /* 0x0 */"\n'
+        'echo ".L_x_0:"\n'
+        'echo "        /*0010*/              @!P0 BRA 0x5b0 ;"\n'
+    )
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    known = races.disassemble([b"a" * 16, b"b" * 16], "sm_90a", str(tool))
+    assert {word: text.strip() for word, text in known.items()} == {
+        b"a" * 16: "STS [UR4], R2",
+        b"b" * 16: "@!P0 BRA 0x5b0",
+    }
