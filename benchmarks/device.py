@@ -7,7 +7,8 @@ BUNDLES holds the full profile for this GPU. Tests run side by side in several p
 too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
 ``--budget`` of all: what is cut short or left out counts as failed. Each run's output is in FOLDER/logs.zip, and how each
 ended in FOLDER/results.json, both written as runs end. The table says how each ended, how long it took, its last line,
-and which tests failed. Exits 1 if one failed.
+and which tests failed. Tests that were all skipped, such as those of two devices where there is one, are neither done nor
+failed. Exits 1 if a run failed, or none was done.
 
 Where one call does not have the time for everything, a second goes on: with the first one's results as ``--earlier``, what
 is done is not run again, as long as bundles and sources are the same; the rest goes longest first, as it took then.
@@ -54,6 +55,9 @@ SHARES = {
     "test_attention": 1,
 }
 JUDGE = "test_every_variant_was_launched"
+# pytest's last line where it ran none of the tests that it found; its exit status is 5 if their module itself was skipped
+ALL_SKIPPED = re.compile(r"\d+ skipped(?:, \d+ (?:deselected|warnings?))* in ")
+ALL_SKIPPED_STATUSES = (0, 5)
 # with less left, nothing is begun
 LEAST_SECONDS = 10.0
 # how many failed tests of a run the table names
@@ -111,17 +115,30 @@ class Outcome:
     """The last line that it printed."""
     failed: tuple[str, ...] = ()
     """The tests that failed, a line each."""
+    skipped: bool = False
+    """Whether it ran tests, and they were all skipped."""
 
     @property
     def good(self) -> bool:
-        """Whether it did what it should; a module of tests that are all skipped did not."""
-        return self.status == 0
+        """Whether it did what it should."""
+        return self.status == 0 and not self.skipped
+
+    @property
+    def bad(self) -> bool:
+        """Whether it did what it should not, or did not end."""
+        return not self.good and not self.skipped
+
+    @property
+    def ended(self) -> str:
+        """In words."""
+        if self.status is None:
+            return "cut short"
+        return "skipped" if self.skipped else "done" if self.good else f"exit {self.status}"
 
     def line(self) -> str:
         """Say it in a line, and in one for each of some tests that failed."""
-        ended = "cut short" if self.status is None else "done" if self.good else f"exit {self.status}"
         more = [f"    and {len(self.failed) - NAMED} more"] if len(self.failed) > NAMED else []
-        words = f"{self.name:<32} {ended:<10} {self.seconds:>6.0f} s  {self.last}"
+        words = f"{self.name:<32} {self.ended:<10} {self.seconds:>6.0f} s  {self.last}"
         return "\n".join([words, *(f"    {test[:200]}" for test in self.failed[:NAMED]), *more])
 
 
@@ -276,7 +293,8 @@ def follow(run: Run, record: Record, limits: Limits) -> None:
         text = path.read_text(errors="replace")
         last = next((line for line in reversed(text.split("\n")) if line.strip()), "")
         failed = tuple(re.findall(r"^(?:FAILED|ERROR) (\S.*)$", text, re.MULTILINE))
-        record.add(Outcome(run.name, status, time.monotonic() - started, last[:120], failed), path)
+        skipped = status in ALL_SKIPPED_STATUSES and ALL_SKIPPED.match(last) is not None
+        record.add(Outcome(run.name, status, time.monotonic() - started, last[:120], failed, skipped), path)
 
 
 def _status(run: Run, log: TextIO, seconds: float) -> int | None:
@@ -328,9 +346,12 @@ def main(words: Sequence[str] | None = None) -> int:
     for step, listed, processes in (("equality", equality, 3), ("check", check, 2), ("bench", bench, 1)):
         if step in asked:
             side_by_side(listed(bundles), record, limits, processes)
-    bad = [outcome.name for outcome in record.outcomes.values() if not outcome.good]
-    print(f"{len(record.outcomes)} runs; failed: {', '.join(bad) or 'none'}")
-    return 1 if bad else 0
+    outcomes = record.outcomes.values()
+    bad = [outcome.name for outcome in outcomes if outcome.bad]
+    skipped = [outcome.name for outcome in outcomes if outcome.skipped]
+    print(f"{len(outcomes)} runs; skipped: {', '.join(skipped) or 'none'}; failed: {', '.join(bad) or 'none'}")
+    # where there is no device at all, tests are skipped too
+    return 0 if not bad and any(outcome.good for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

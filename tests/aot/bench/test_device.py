@@ -67,7 +67,7 @@ def test_how_each_run_ended(scripted, bundles, capsys, device, monkeypatch):
     ]
     printed = capsys.readouterr().out
     assert "    tests/gpu/test_a.py::test_b - boom" in printed
-    assert printed.endswith("3 runs; failed: bad, slow\n")
+    assert printed.endswith("3 runs; skipped: none; failed: bad, slow\n")
     with zipfile.ZipFile(bundles / "out/logs.zip") as archive:
         assert archive.namelist() == ["good.log", "bad.log", "slow.log"]
         assert archive.read("good.log") == b"fine\n"
@@ -85,6 +85,76 @@ def test_a_later_call_goes_on_where_an_earlier_one_ended(scripted, bundles, tmp_
     code, began = scripted({"quick": "pass", "bad": "pass", "long": "pass", "new": "pass"}, "--earlier", str(earlier))
     assert (code, began) == (0, ["long", "bad", "new"])
     assert {name: run["status"] for name, run in results(bundles).items()} == dict.fromkeys(("quick", *began), 0)
+
+
+def skips(status: int) -> str:
+    """Spell a program that ends as tests do which are all skipped."""
+    return f"print('SKIPPED [2] ...'); print('2 skipped, 1 deselected in 0.02s'); raise SystemExit({status})"
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_tests_that_are_all_skipped_are_neither_done_nor_failed(scripted, bundles, capsys, status):
+    code, began = scripted({"good": "print('2 passed, 1 skipped in 0.1s')", "left": skips(status)})
+    assert (code, began) == (0, ["good", "left"])
+    assert {name: (run["status"], run["skipped"]) for name, run in results(bundles).items()} == {
+        "good": (0, False),
+        "left": (status, True),
+    }
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in printed[:2]] == [["good", "done"], ["left", "skipped"]]
+    assert printed[2] == "2 runs; skipped: left; failed: none"
+
+
+def test_a_failure_beside_skipped_tests_is_one(scripted):
+    assert scripted({"good": "pass", "bad": FAILS, "none": skips(5)})[0] == 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        skips(1),
+        "print('3 deselected in 0.02s'); raise SystemExit(5)",
+        "print('no tests ran in 0.02s'); raise SystemExit(5)",
+        "print('1 skipped, 1 error in 0.02s'); raise SystemExit(5)",
+        "raise SystemExit(5)",
+    ],
+)
+def test_what_ran_no_tests_for_another_reason_failed(scripted, bundles, program):
+    assert scripted({"good": "pass", "none": program})[0] == 1
+    assert not results(bundles)["none"]["skipped"]
+
+
+def test_where_all_is_skipped_nothing_was_shown(scripted, capsys):
+    assert scripted({"one": skips(5), "two": skips(0)})[0] == 1
+    assert capsys.readouterr().out.endswith("2 runs; skipped: one, two; failed: none\n")
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_skipped_tests_run_again_in_a_later_call(scripted, bundles, tmp_path, status):
+    earlier = tmp_path / "earlier.json"
+    scripted({"good": "pass", "none": skips(status)})
+    (bundles / "out/results.json").rename(earlier)
+    assert scripted({"good": "pass", "none": "pass"}, "--earlier", str(earlier)) == (0, ["none"])
+    assert {name: run["skipped"] for name, run in results(bundles).items()} == {"good": False, "none": False}
+
+
+@pytest.mark.parametrize(
+    ("module", "ended"),
+    [
+        ("import pytest\npytest.skip('no', allow_module_level=True)\n", "skipped"),
+        ("import pytest\n@pytest.mark.skip(reason='no')\ndef test_a(): pass\n", "skipped"),
+        ("import pytest\n@pytest.mark.skip(reason='no')\ndef test_a(): pass\ndef test_b(): pass\n", "done"),
+        ("", "exit 5"),
+    ],
+    ids=["module", "tests", "some", "none"],
+)
+def test_pytest_says_so(device, tmp_path, module, ended):
+    (tmp_path / "test_it.py").write_text(module)
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir")
+    run = device.Run("it", (*command, str(tmp_path), str(tmp_path / "test_it.py")))
+    record = device.Record(tmp_path, "", launched=tmp_path)
+    device.follow(run, record, device.Limits(60, float("inf")))
+    assert record.outcomes["it"].ended == ended
 
 
 def test_other_bundles_make_everything_run_again(scripted, bundles, tmp_path, capsys):
