@@ -75,11 +75,8 @@ FAMILIES = (
     "flex_decoding",
 )
 
-# how many parts racecheck takes, which slows kernels down most
-RACES = 6
-
-# of `tests/gpu/test_jit_equality.py`
-EQUAL = (
+# of `tests/gpu/families.py`
+TESTED = (
     "attention",
     "b2b_gemm",
     "block_sparse",
@@ -236,7 +233,7 @@ def equality(bundles: Path) -> list[Run]:
     """List the comparisons with Triton's launcher, a family each."""
     given = (*_bundles(bundles), ("NOJIT_TEST_PROFILE", "core"))
     test = "tests/gpu/test_jit_equality.py::test_launches_equal_those_of_tritons_own_launcher"
-    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), given) for family in EQUAL]
+    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), given) for family in TESTED]
 
 
 def check(bundles: Path) -> list[Run]:
@@ -246,10 +243,12 @@ def check(bundles: Path) -> list[Run]:
     # the runtime asks the driver for a parameter behind the last, to see that there is none
     sanitizer = ("compute-sanitizer", "--report-api-errors", "no", "--tool")
     # what is no hazard is left out of what it reports
-    judged = (sys.executable, "benchmarks/races.py", str(bundles), "--run", *sanitizer, "racecheck", *sample, "--share")
+    judged = (sys.executable, "benchmarks/races.py", str(bundles), "--run", *sanitizer, "racecheck", *sample)
+    checked = (*sanitizer, "memcheck", "--error-exitcode", "9", *sample)
     return [
-        Run("memcheck", (*sanitizer, "memcheck", "--error-exitcode", "9", *sample), given),
-        *(Run(f"racecheck {part}", (*judged, part), given) for part in (f"{n}/{RACES}" for n in range(1, RACES + 1))),
+        Run(f"{tool} {family}", (*command, "--families", family), given)
+        for tool, command in (("memcheck", checked), ("racecheck", judged))
+        for family in TESTED
     ]
 
 

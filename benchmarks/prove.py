@@ -13,7 +13,7 @@ What launches cost is measured by `launch.py` and `cold_start.py`.
 A sample of the launches under a checker, with torch's cache of memory off so that it sees each tensor by itself::
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --report-api-errors no \
-        python benchmarks/prove.py BUNDLES --part sample
+        python benchmarks/prove.py BUNDLES --part sample [--families flex,flex_decoding]
 
 (The runtime asks the driver for a parameter behind the last of a kernel, to see that there is none.)
 """
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -85,11 +85,12 @@ def without_triton(bundles: str) -> int:
     return wrong
 
 
-def sample(bundles: str, first: int, parts: int) -> int:
+def sample(bundles: str, families: Collection[str], first: int, parts: int) -> int:
     """Launch some calls of every family, every config that serves each, and compare nothing: for compute-sanitizer.
 
     Args:
         bundles: a folder of them.
+        families: whose; of all if there are none.
         first: which part of these calls to launch, from 0.
         parts: of how many.
     """
@@ -100,11 +101,13 @@ def sample(bundles: str, first: int, parts: int) -> int:
     from tests.gpu.families import FAMILIES
     from tests.gpu.replay import Steered
 
+    if unknown := [name for name in families if name not in FAMILIES]:
+        raise SystemExit(f"--families: expected some of {', '.join(FAMILIES)}, got {', '.join(unknown)}")
     steered = Steered(runtime.load(bundles))
     with library.override(steered, devices=frozenset({"cuda"})):
-        for name, family in FAMILIES.items():
+        for name in families or FAMILIES:
             print(name, flush=True)
-            listed = list(family.calls())
+            listed = list(FAMILIES[name].calls())
             for call in listed[:: max(len(listed) // SAMPLE, 1)][first::parts]:
                 for _ in steered.rounds():
                     call.run()
@@ -153,6 +156,7 @@ def main() -> None:
     parser.add_argument("bundles")
     parser.add_argument("--skip-jit", action="store_true", help="leave out the comparison with Triton")
     parser.add_argument("--part", choices=["no-triton", "jit", "sample"], help=argparse.SUPPRESS)
+    parser.add_argument("--families", default="", help="of --part sample: flex,flex_decoding say; all by default")
     parser.add_argument("--share", default="1/1", help="of --part sample, the second of four parts: 2/4")
     given = parser.parse_args()
     if given.part == "no-triton":
@@ -161,7 +165,8 @@ def main() -> None:
         first, parts = map(int, given.share.split("/"))
         if not 1 <= first <= parts:
             parser.error(f"--share: expected a part of some, 2/4 say, got {given.share}")
-        sys.exit(sample(given.bundles, first - 1, parts))
+        families = [name for name in given.families.split(",") if name]
+        sys.exit(sample(given.bundles, families, first - 1, parts))
     if given.part == "jit":
         sys.exit(1 if against_triton() else 0)
     failed = []
