@@ -1,0 +1,240 @@
+"""What the core tells of plain rows, held against the rules in Python: a plan is made of either, and must not show which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nojit.aot.bench.cases import CASES
+from nojit.runtime import _core
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.images import Images, Source
+from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
+from nojit.runtime.plans import _checked_row
+from nojit.runtime.table import KernelTable
+from nojit.runtime.table_codec import decode_table, encode_table
+from nojit.runtime.type_names import is_descriptor, is_tuple
+from nojit.runtime.values import DType, FunctionRef, Value, identity
+
+from tests.runtime.conftest import VECTOR_ADD
+from tests.support.bundles import SyntheticKernel, kernel, make_bundle, target
+from tests.support.instructions import launch_kernel
+
+BUNDLES = sorted((Path(__file__).resolve().parents[2] / "artifacts").glob("*.nojit"))
+
+VALUES: tuple[Value, ...] = (
+    *(True, False, 1, 0, -3, 1 << 40, -(1 << 63), 1.0, 0.1, -0.0, math.nan, math.inf, None),
+    *(
+        "",
+        "fp16",
+        "é",
+        DType("fp16"),
+        DType("bf16"),
+        FunctionRef("ops:gelu"),
+        (),
+        (1, (2.5, "a")),
+        (DType("fp16"), None),
+    ),
+)
+# more than an instruction holds
+WIDE = 1 << 63
+
+Interned = tuple[dict[str, int], dict[Any, int]]
+
+
+def interned(interner: Interner) -> Interned:
+    return interner.strings, interner._numbers
+
+
+def by_type(values: dict[str, Value]) -> dict[str, tuple[Any, ...]]:
+    """Make ``True``, ``1`` and ``1.0`` three values."""
+    return {name: identity(value) for name, value in values.items()}
+
+
+def by_c(source: Source, table: KernelTable, row: int) -> tuple[Any, Interned]:
+    """Return what the core tells of a row, None if nothing, and what it had numbered for it."""
+    interner = Interner()
+    places = {param.name: place for place, param in enumerate(table.params)}
+    launch = table.launches[table.columns["launch"][row]]
+    told = _core.plain_row(table, row, launch, places, source.arch, partial(push_constant, interner))
+    return told, interned(interner)
+
+
+def is_told_alike(source: Source, table: KernelTable, row: int) -> bool:
+    """Say whether the core tells anything of a row; it must be what the rules say."""
+    told, numbered = by_c(source, table, row)
+    if told is None:
+        return False
+    entry, facts = told
+    interner = Interner()
+    assert entry == source.images.entry(table, row)
+    assert by_type(facts["meta"]) == by_type(row_constexprs(table, row))
+    assert facts["grid"] == row_programs(table, row_names(table, row), interner, source.arch, "here")
+    assert numbered == interned(interner)
+    places = {param.name: place for place, param in enumerate(table.params)}
+    _, checked = _checked_row(table, row, places, source, Interner())
+    assert facts.keys() == checked.keys()
+    rest = facts.keys() - {"meta", "grid"}
+    assert {name: facts[name] for name in rest} == {name: checked[name] for name in rest}
+    assert {type(facts["cooperative"]), type(facts["pdl"])} == {bool}
+    return True
+
+
+SCALE = {"x_ptr": "*fp32", "n": "i32", "A": "constexpr"}
+SCRATCH = {
+    "global_scratch_bytes": 640,
+    "global_scratch_align": 128,
+    "profile_scratch_bytes": 48,
+    "profile_scratch_align": 16,
+}
+
+PLAIN = (
+    *map(launch_kernel, CASES.values()),
+    kernel("vector_add", **VECTOR_ADD),
+    kernel("nothing", {}, grid=["1", "2", "3"]),
+    kernel("callers_grid", SCALE, matrix={"A": VALUES}),
+    # each value is pushed by some program, compared with another
+    kernel(
+        "values", SCALE | {"B": "constexpr"}, matrix={"A": VALUES}, configs=[{"B": value} for value in VALUES],
+        grid=["A == B", "n == A or B == none"],
+    ),
+    kernel(
+        "types",
+        {"x_ptr": "*{dtype}", "y_ptr": "*k{dtype}?", "n": "{index}", "m": "u8?", "s": "fp64", "b": "u1"},
+        matrix={"dtype": ["fp16", "fp8e4nv", "i1"], "index": ["i32", "i64"]},
+        hints=[{"n": 16}, {"n": 1}, {"x_ptr": 16, "n": 1, "m": 16}],
+        grid=["cdiv(n, 64)", "(dtype == index) == (dtype == m)"],
+    ),
+    # what has the last word: a default, an option, an axis, a config, what is derived
+    kernel(
+        "order",
+        {"x_ptr": "*fp32", "n": "i32", **dict.fromkeys(("A", "B", "C", "D", "E"), "constexpr")},
+        matrix={"B": [2, True]},
+        configs=[{"A": 5, "C": 1.0, "num_warps": 8}, {"A": None, "C": DType("fp16"), "num_stages": 1}],
+        derived={"D": "n % 16 == 0", "E": "n < A"},
+        defaults={"A": 1, "B": 1, "C": 1, "D": 1, "E": 1, "n": 7},
+        grid=["n * A + num_warps * num_stages", "min(n, B) // num_ctas", "C == none or D and E"],
+    ),
+    kernel("defaulted", SCALE | {"B": "constexpr"}, configs=[{"A": 1}], defaults={"A": 2, "B": None}, grid=["A", "B == none"]),
+    # the arch goes before a constexpr of that name, and a constexpr before an axis
+    kernel("archs", SCALE | {"arch": "constexpr"}, matrix={"A": [1]}, configs=[{"arch": 7}], grid=["n * arch + A"]),
+    kernel(
+        "shadowed", {"x_ptr": "*{dtype}", "n": "i32", "dtype": "constexpr"}, matrix={"dtype": ["fp16", "bf16"]},
+        configs=[{"dtype": 3}], grid=["n // dtype"],
+    ),
+    *(
+        kernel(f"launch_of_{name}", SCALE, configs=[{"A": 1, "num_warps": 2, "num_ctas": 2}], launch=facts, grid=["n"])
+        for name, facts in {
+            "shared": {"shared_bytes": 232_448, "num_warps": 12},
+            "scratch": SCRATCH,
+            "cooperative": {"cooperative": True},
+            "pdl": {"pdl": True},
+        }.items()
+    ),
+)  # fmt: skip
+OTHER = (
+    kernel("strings", SCALE, configs=[{"A": "a"}], grid=["n + 1", "A == 'a'"]),
+    kernel("tuples", {"pair": "(*fp16,i32)", "n": "i32"}, grid=["n"]),
+    kernel("descriptors", {"desc": "tensordesc<fp16[64,64]>", "n": "i32"}, grid=["n"]),
+    kernel("wide", SCALE, configs=[{"A": WIDE}], grid=["A"]),
+)
+
+
+@pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+    path = tmp_path_factory.mktemp("rows") / f"{request.param}.nojit"
+    with BundleFile(make_bundle(path, *PLAIN, *OTHER, on=target(request.param))) as file:
+        yield Source.of(Images(file))
+
+
+@pytest.mark.parametrize("one", PLAIN, ids=lambda one: one.table.kernel)
+def test_plain_rows_are_told_alike(source: Source, one: SyntheticKernel) -> None:
+    table = source.table(one.table.kernel)
+    assert len(table) > 0
+    for row in range(len(table)):
+        assert is_told_alike(source, table, row), table.label(row)
+
+
+@pytest.mark.parametrize("one", OTHER, ids=lambda one: one.table.kernel)
+def test_other_rows_are_left_to_python(source: Source, one: SyntheticKernel) -> None:
+    table = source.table(one.table.kernel)
+    assert [by_c(source, table, row)[0] for row in range(len(table))] == [None] * len(table)
+
+
+@pytest.mark.parametrize("path", BUNDLES, ids=lambda path: path.name)
+def test_rows_of_bundles_that_were_built_are_told_alike(path: Path) -> None:
+    with BundleFile(path) as file:
+        source = Source.of(Images(file))
+        for table in map(source.table, file.kernels):
+            for row in range(len(table)):
+                types = table.signatures[table.meanings[table.columns["meaning"][row]].signature]
+                plain = not any(is_tuple(kind) or is_descriptor(kind) for kind in types)
+                assert is_told_alike(source, table, row) == plain, table.label(row)
+
+
+NAMES = ("n", "m", "s", *"ABCDE", "dtype", "arch", "num_warps", "num_stages", "0", "2", "true", "none")
+# the last two have no program
+EXPRESSIONS = st.recursive(
+    st.sampled_from((*NAMES, "'a'", "stranger")),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "*", "//", "<", "==", "and", "or"]), inner).map(
+            "({0[0]} {0[1]} {0[2]})".format
+        ),
+        st.tuples(inner, inner).map("cdiv({0[0]}, {0[1]})".format),
+        inner.map("(not {})".format),
+    ),
+    max_leaves=6,
+)
+CONSTEXPRS = st.sampled_from((*VALUES, WIDE))
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> SyntheticKernel:
+    """Draw a kernel each of whose constexprs has a value: of an axis, of a config, derived or by default."""
+    types = st.sampled_from(["*{dtype}", "*fp32?", "i32", "u64?", "fp16", "i1"])
+    runtime = draw(st.dictionaries(st.sampled_from(["x_ptr", "n", "m", "s"]), types, max_size=3))
+    params = dict(draw(st.permutations([*runtime.items(), *dict.fromkeys("ABCDE", "constexpr").items()])))
+    given_by = {name: draw(st.sampled_from(["axis", "config", "derived", "default"])) for name in "ABCD"} | {
+        "E": "default"
+    }
+    defaulted = {name for name in params if given_by.get(name) == "default" or draw(st.booleans())}
+    options = {"num_warps": st.sampled_from([2, 8]), "num_stages": st.integers(1, 4)}
+    values = {name: CONSTEXPRS for name, place in given_by.items() if place == "config"}
+    axes = {"dtype": ["fp16", "fp32"]} if "*{dtype}" in runtime.values() else {}
+    several = st.lists(CONSTEXPRS, min_size=1, max_size=2, unique_by=identity)
+    return kernel(
+        "drawn",
+        params,
+        matrix=axes | {name: draw(several) for name, place in given_by.items() if place == "axis"},
+        configs=draw(st.lists(st.fixed_dictionaries(values, optional=options), min_size=1, max_size=2)),
+        hints=[{name: draw(st.sampled_from([1, 16]))} for name in runtime],
+        derived={name: draw(EXPRESSIONS) for name, place in given_by.items() if place == "derived"},
+        defaults={name: draw(CONSTEXPRS) for name in params if name in defaulted},
+        grid=draw(st.lists(EXPRESSIONS, max_size=3)),
+        launch={
+            "cooperative": draw(st.booleans()),
+            "pdl": draw(st.booleans()),
+            "shared_bytes": draw(st.integers(0, 9)),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def any_source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+    path = make_bundle(tmp_path_factory.mktemp("rows") / "any.nojit", PLAIN[0])
+    with BundleFile(path) as file:
+        yield Source.of(Images(file))
+
+
+@settings(deadline=None)
+@given(one=kernels())
+def test_whatever_is_told_is_what_the_rules_say(any_source: Source, one: SyntheticKernel) -> None:
+    table = decode_table(encode_table(one.table), "drawn", len(one.table), len(one.images), "here")
+    for row in range(len(table)):
+        is_told_alike(any_source, table, row)
