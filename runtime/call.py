@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
-from nojit.runtime import expr
 from nojit.runtime.errors import shown, typed
+from nojit.runtime.expr_ops import MISSING, Pointer
+from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.record import Record
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
 from nojit.runtime.values import DType, FunctionRef, Value
@@ -192,10 +193,10 @@ def hint_holds(argument: Argument, hint: int) -> bool:
     return argument.value % hint == 0
 
 
-def expression_value(value: Argument | Value) -> expr.Value:
+def expression_value(value: Argument | Value) -> Operand:
     """Turn an argument or a constexpr into what a name stands for in an expression."""
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):
-            return expr.Pointer(value.value)
-        return expr.MISSING if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
+            return Pointer(value.value)
+        return MISSING if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
     return value.name if isinstance(value, DType | FunctionRef) else value

@@ -6,6 +6,7 @@ core computes the same: 64-bit signed integers with Python's floor meaning, and 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
@@ -15,6 +16,7 @@ from nojit.runtime.record import Record
 from nojit.runtime.values import identity
 
 __all__ = [
+    "INSTRUCTION",
     "INT64_MAX",
     "INT64_MIN",
     "MISSING",
@@ -26,11 +28,14 @@ __all__ = [
     "Tag",
     "Value",
     "apply",
+    "constant",
     "describe",
     "identity",
     "same",
 ]
 
+INSTRUCTION: Final = struct.Struct("<B7xq")
+"""An `Op` and its operand."""
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -130,6 +135,17 @@ class Tag(IntEnum):
     INT = 3
     OPAQUE = 4
     POINTER = 5
+
+
+def constant(value: Value, intern: Callable[[Value], int]) -> tuple[Op, int]:
+    """Return the instruction that pushes a constant, which is no pointer."""
+    if isinstance(value, bool):
+        return Op.CONST_BOOL, int(value)
+    if type(value) is int:
+        return Op.CONST_INT, value
+    if value is None:
+        return Op.CONST_NONE, 0
+    return Op.CONST_OPAQUE, intern(value)
 
 
 def describe(value: Value) -> str:

@@ -18,19 +18,29 @@ The one value left at the end is the result; a pointer is an error. `run` is the
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nojit.runtime.expr_ops import INT64_MAX, INT64_MIN, MISSING, ExpressionError, Op, Opaque, Pointer, Value, apply
+from nojit.runtime.expr_ops import (
+    INSTRUCTION,
+    INT64_MAX,
+    INT64_MIN,
+    MISSING,
+    ExpressionError,
+    Op,
+    Opaque,
+    Pointer,
+    Value,
+    apply,
+    constant,
+)
 from nojit.runtime.expr_tree import Literal, Logic, Name, Node, Operation, is_boolean
 
 if TYPE_CHECKING:
     from nojit.runtime.expr import Expression
 
-__all__ = ["INSTRUCTION", "INSTRUCTION_BYTES", "MAX_INSTRUCTIONS", "MAX_STACK", "UNARY", "compile", "constant", "run"]
+__all__ = ["INSTRUCTION_BYTES", "MAX_INSTRUCTIONS", "MAX_STACK", "UNARY", "compile", "run"]
 
-INSTRUCTION: Final = struct.Struct("<B7xq")
 INSTRUCTION_BYTES: Final = INSTRUCTION.size
 MAX_INSTRUCTIONS: Final = 256
 MAX_STACK: Final = 32
@@ -59,17 +69,6 @@ def compile(  # noqa: A001 - the verb that fits, always used as expr.compile
     if len(emitter.code) > MAX_INSTRUCTIONS:
         raise ExpressionError(f"more than {MAX_INSTRUCTIONS} instructions", expression.text)
     return b"".join(INSTRUCTION.pack(op, operand) for op, operand in emitter.code)
-
-
-def constant(value: Value, intern: Callable[[Value], int]) -> tuple[Op, int]:
-    """Return the instruction that pushes a constant, which is no pointer."""
-    if isinstance(value, bool):
-        return Op.CONST_BOOL, int(value)
-    if type(value) is int:
-        return Op.CONST_INT, value
-    if value is None:
-        return Op.CONST_NONE, 0
-    return Op.CONST_OPAQUE, intern(value)
 
 
 class _Emitter:

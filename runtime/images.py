@@ -11,6 +11,7 @@ from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, DriverError, NoMatchingVariantError
 from nojit.runtime.events import emit
+from nojit.runtime.launch_codec import param_sizes
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_cuda
@@ -80,7 +81,7 @@ class Images:
         """
         launch = table.launches[table.columns["launch"][row]]
         try:
-            sizes = tuple([slot.size_bytes for slot in launch.layout])
+            sizes = param_sizes(launch.layout)
         except BundleError:
             raise
         except ValueError as error:

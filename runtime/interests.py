@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from nojit.runtime.expr import parse
 from nojit.runtime.record import Record
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import Value, identity
@@ -47,7 +46,7 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
     for config in table.configs:
         for text in (config.requires, *derived) if config.requires else derived:
             if text not in names:
-                names[text] = frozenset(programs.get(text, "").split(" ")) if programs.get(text) else parse(text).names
+                names[text] = _names_of(text, programs.get(text))
             if names[text].isdisjoint(runtime):
                 continue
             values = {**defaults, **dict(config.constexprs + config.options), **given}
@@ -58,6 +57,15 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
                 for point in _type_points(table, names[text]):
                     # a config's own value comes before that of an axis of the same name
                     yield Grounded(text, point | asked)
+
+
+def _names_of(text: str, program: str | None) -> frozenset[str]:
+    """Return the names of an expression, by its program if there is one; operations and numbers are among those, too."""
+    if program:
+        return frozenset(program.split(" "))
+    from nojit.runtime.expr import parse  # noqa: PLC0415 - most expressions have a program
+
+    return parse(text).names
 
 
 def _defaults(table: KernelTable) -> dict[str, Value]:

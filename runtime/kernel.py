@@ -16,14 +16,12 @@ from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.events import emit
-from nojit.runtime.expr import parse
 from nojit.runtime.facts import Facts, call_facts, stand_in
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
 from nojit.runtime.loading import Only, check_only, rows_to_load
 from nojit.runtime.plans import grid_error, make_plan
 from nojit.runtime.record import Record
-from nojit.runtime.select import Explanation, best, choose, explain
 from nojit.runtime.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch
 from nojit.runtime.tuning import Lookup, key_values, lookup_of
@@ -31,6 +29,7 @@ from nojit.runtime.tuning import Lookup, key_values, lookup_of
 if TYPE_CHECKING:
     # a call that nothing serves is rare, and NOJIT_TUNING seldom set
     from nojit.runtime.jit_call import StandIn
+    from nojit.runtime.select import Explanation
     from nojit.runtime.tuning_source import TuningSource
 
 T = TypeVar("T")
@@ -127,6 +126,8 @@ class Kernel(_core.Dispatcher):
                 the first in the bundle stands for it.
             kwargs: as in a call.
         """
+        from nojit.runtime.select import explain  # noqa: PLC0415 - launches ask for no reasons
+
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
         source = self._source_for(self._capability(arch, ordinal))
@@ -147,6 +148,8 @@ class Kernel(_core.Dispatcher):
             ArgumentError: as a call.
             NoMatchingVariantError: as a call.
         """
+        from nojit.runtime.select import choose  # noqa: PLC0415 - tuners ask
+
         there, facts = self._facts(*args, **kwargs)
         source = self._source_for(self._capability(arch, there if device is None else device))
         table, call = self._table(source), self._call_facts(source, facts)
@@ -233,6 +236,8 @@ class Kernel(_core.Dispatcher):
         return self._plan_of(device, self._or_miss(device, lambda: self._best(device, facts)))
 
     def _best(self, device: int, facts: Facts) -> int:
+        from nojit.runtime.select import best  # noqa: PLC0415 - the core chooses for most calls
+
         source, table = self._home(device)
         call = call_facts(facts, table, source.arch)
         # the reasons of a kind of call were told when the JIT made the first one
@@ -398,5 +403,7 @@ def _option_names(table: KernelTable) -> tuple[str, ...]:
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
+    from nojit.runtime.expr import parse  # noqa: PLC0415 - tuners ask
+
     names = {name: expression_value(argument) for name, argument in call.arguments.items()}
     return dict(zip(table.tuning.key, key_values(tuple(map(parse, table.tuning.key)), names), strict=True))

@@ -10,15 +10,15 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, TypeAlias
 
-from nojit.runtime import _core, expr
+from nojit.runtime import _core
 from nojit.runtime.call import expression_value
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.expr import ExpressionError, Op, Tag
-from nojit.runtime.expr_program import INSTRUCTION, constant
+from nojit.runtime.expr_ops import INSTRUCTION, INT64_MAX, INT64_MIN, ExpressionError, Op, Tag, constant
+from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.interests import interests
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
-from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 __all__ = [
     "UNKNOWN",
@@ -58,7 +58,7 @@ class Interner:
         self.strings: dict[str, int] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def add(self, value: expr.Value) -> int:
+    def add(self, value: Operand) -> int:
         """Return the 64 bits that stand for a float, or for anything else that is neither int, bool nor None."""
         bits = self._find(value)
         if bits is not None:
@@ -77,7 +77,7 @@ class Interner:
         if value is None:
             return Tag.NONE, 0
         if isinstance(value, int):
-            return (Tag.INT, value) if expr.INT64_MIN <= value <= expr.INT64_MAX else UNKNOWN
+            return (Tag.INT, value) if INT64_MIN <= value <= INT64_MAX else UNKNOWN
         bits = self._find(value)
         return UNKNOWN if bits is None else (Tag.OPAQUE, bits)
 
@@ -88,7 +88,7 @@ class Interner:
             return self.key(seen)
         return Tag.OPAQUE, self.add(seen)
 
-    def _find(self, value: expr.Value) -> int | None:
+    def _find(self, value: Operand) -> int | None:
         if isinstance(value, float):
             (bits,) = struct.unpack("<q", struct.pack("<d", math.nan if math.isnan(value) else value))
             return int(bits)
@@ -97,14 +97,14 @@ class Interner:
         return None if number is None else _core.OPAQUE_BASE + (kind << _core.OPAQUE_KIND_SHIFT) + number
 
 
-def _name_and_kind(value: expr.Value) -> tuple[Hashable, _Kind]:
+def _name_and_kind(value: Operand) -> tuple[Hashable, _Kind]:
     if isinstance(value, str):
         return value, _Kind.TEXT
     if isinstance(value, DType):
         return value.name, _Kind.DTYPE
     if isinstance(value, FunctionRef):
         return value.name, _Kind.FUNCTION
-    return (None, expr.identity(value)), _Kind.OTHER
+    return (None, identity(value)), _Kind.OTHER
 
 
 def constexpr_value(value: Any, name: str, kernel: str) -> Value:
@@ -232,6 +232,8 @@ class _Programs:
         program = _core.assemble(words, values, self._slots, self._constant) if words else b""
         if program:
             return program
+        from nojit.runtime import expr  # noqa: PLC0415 - most expressions have a program
+
         try:
             known = {name: expression_value(value) for name, value in values.items()}
             return expr.compile(expr.substitute(expr.parse(text), known), self._slots, self._interner.add)

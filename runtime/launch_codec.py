@@ -14,7 +14,7 @@ from nojit.runtime.strict import POOL_MAX, Json, count, fields, flag, items, lin
 from nojit.runtime.table import Launch, Slot, TensorMap
 from nojit.runtime.type_names import RANK_MAX
 
-__all__ = ["LAUNCH_NUMBERS", "Launches", "Layout", "encode_launches"]
+__all__ = ["LAUNCH_NUMBERS", "Launches", "Layout", "encode_launches", "param_sizes"]
 
 _Item = TypeVar("_Item")
 
@@ -65,12 +65,19 @@ class Layout(_Later[Slot]):
         where: the bundle and kernel, for errors.
     """
 
-    __slots__ = ("_slots", "_where", "text")
+    __slots__ = ("_sizes", "_slots", "_where", "text")
 
     def __init__(self, text: str, where: str) -> None:
         self.text = text
         self._where = where
         self._slots: tuple[Slot, ...] | None = None
+        self._sizes: tuple[int, ...] | None = None
+
+    def sizes(self) -> tuple[int, ...]:
+        """Return what `param_sizes` is to return, worked out once."""
+        if self._sizes is None:
+            self._sizes = tuple([slot.size_bytes for slot in self._all()])
+        return self._sizes
 
     def __len__(self) -> int:
         return len(self._all())
@@ -86,6 +93,16 @@ class Layout(_Later[Slot]):
         if self._slots is None:
             self._slots = _slots(self.text, self._where)
         return self._slots
+
+
+def param_sizes(layout: Sequence[Slot]) -> tuple[int, ...]:
+    """Return the bytes that each param of a layout takes.
+
+    Raises:
+        BundleFormatError: the layout is spelled wrong.
+        ValueError: a type that is passed in no single param.
+    """
+    return layout.sizes() if isinstance(layout, Layout) else tuple([slot.size_bytes for slot in layout])
 
 
 class Launches(_Later[Launch]):

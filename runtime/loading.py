@@ -17,7 +17,7 @@ Only: TypeAlias = Mapping[str, Any]
 
 
 def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
-    """List rows that hold each image and launch of the variants to load, one row each.
+    """List rows that hold each image and launch of the variants to load, one row each, in the order of images.
 
     Args:
         table: variants of a kernel.
@@ -30,7 +30,8 @@ def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
     used: dict[tuple[int, int], int] = {}
     for row in rows:
         used.setdefault((table.columns["image"][row], table.columns["launch"][row]), row)
-    return list(used.values())
+    # as they lie in groups, each of which is then decompressed once
+    return [used[place] for place in sorted(used)]
 
 
 def check_only(tables: Sequence[KernelTable], only: Only, where: str) -> None:

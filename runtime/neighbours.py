@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from math import exp, floor, log2
 
 from nojit.runtime import _core
-from nojit.runtime.expr import INT64_MAX, ExpressionError, run
+from nojit.runtime.expr_ops import INT64_MAX, ExpressionError
 from nojit.runtime.tuning_table import TuningBlock
 
 __all__ = ["REACH", "behind_in_sum", "cost_words", "estimates", "is_cost", "nearest", "ranked", "ranked_one_by_one"]
@@ -128,6 +128,8 @@ def _names(keys: int) -> dict[str, int]:
 
 
 def _estimate(words: str, facts: dict[str, int]) -> int | None:
+    from nojit.runtime.expr_program import run  # noqa: PLC0415 - the core estimates for calls
+
     try:
         cost = run(_core.assemble(words, facts, {}, _no_constant), ())
     except ExpressionError:

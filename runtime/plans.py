@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from nojit.runtime import _core, expr
+from nojit.runtime import _core
 from nojit.runtime.call import Argument, CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, typed
 from nojit.runtime.images import Entry, Source
 from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
 from nojit.runtime.record import Record
-from nojit.runtime.slots import packing_of
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import Value
 
@@ -70,6 +69,8 @@ def _checked_row(
     table: KernelTable, row: int, places: dict[str, int], source: Source, interner: Interner
 ) -> tuple[Entry, dict[str, Any]]:
     """Say what a row gives a plan as `_core.plain_row` does, of any kernel, and name the rule that is broken."""
+    from nojit.runtime.slots import packing_of  # noqa: PLC0415 - most rows are plain
+
     where = source.where(table.kernel)
     packing = packing_of(table, row, places, where)
     launch = table.launches[table.columns["launch"][row]]
@@ -90,6 +91,8 @@ def _checked_row(
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:
     """Make the error for a call of a row where the bundle's grid comes to no int."""
+    from nojit.runtime import expr  # noqa: PLC0415 - for an error alone
+
     names: dict[str, Argument | Value] = {**row_names(table, row), **call.arguments, "arch": call.arch}
     text = table.grid[dimension]
     try:

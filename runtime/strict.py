@@ -5,13 +5,17 @@ The index and the tables of a bundle are read with these. Nothing here knows wha
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nojit.runtime.errors import BundleFormatError
+
+if TYPE_CHECKING:
+    # the core reads what a launch waits for
+    import json
 
 __all__ = [
     "Json",
@@ -51,7 +55,7 @@ def refuse(rule: str, what: str, *, got: object = "", where: str = "") -> Bundle
 
 def canonical_json(value: Json) -> bytes:
     """Encode with sorted keys and no spaces, ASCII only: one value, one byte string."""
-    return _ENCODER.encode(value).encode("ascii")
+    return _encoder().encode(value).encode("ascii")
 
 
 def load_json(raw: bytes, where: str) -> Json:
@@ -80,7 +84,7 @@ def parse_json(raw: bytes, where: str) -> Json:
         what = f"expected JSON of at most {JSON_BYTES_MAX} bytes and {JSON_COMMAS_MAX} commas"
         raise refuse("size", what, got=f"{len(raw)} bytes, {raw.count(b',')} commas", where=where)
     try:
-        value: Json = _DECODER.decode(raw.decode("ascii"))
+        value: Json = _decoder().decode(raw.decode("ascii"))
     except RecursionError:
         raise refuse("json-depth", "expected JSON of a modest depth", where=where) from None
     except ValueError as error:
@@ -91,6 +95,8 @@ def parse_json(raw: bytes, where: str) -> Json:
 
 
 def _check_surrogates(value: Json, where: str) -> None:
+    import json  # noqa: PLC0415 - as above
+
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -102,8 +108,18 @@ def _no_number(text: str) -> None:
 
 
 # made once: each is slow to make with options of its own
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-_DECODER = json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
+@lru_cache(maxsize=1)
+def _encoder() -> json.JSONEncoder:
+    import json  # noqa: PLC0415 - as above
+
+    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+@lru_cache(maxsize=1)
+def _decoder() -> json.JSONDecoder:
+    import json  # noqa: PLC0415 - as above
+
+    return json.JSONDecoder(parse_float=_no_number, parse_constant=_no_number)
 
 
 def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:

@@ -21,7 +21,6 @@ from nojit.runtime.table import (
     Param,
     config_json,
 )
-from nojit.runtime.table_rules import check_expressions, check_rows
 from nojit.runtime.type_names import is_type
 from nojit.runtime.values import Value, decode_value, encode_value
 
@@ -114,6 +113,8 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
     Raises:
         BundleFormatError: a broken rule.
     """
+    from nojit.runtime.table_rules import check_expressions, check_rows  # noqa: PLC0415 - to launch checks no more
+
     load_json(_split(raw, len(table), where)[0], where)
     if isinstance(table.launches, Launches):
         table.launches.check()

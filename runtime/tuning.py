@@ -11,7 +11,7 @@ from math import inf, log2
 from typing import TYPE_CHECKING
 
 from nojit.runtime.errors import TuningError, did_you_mean
-from nojit.runtime.expr import Expression, ExpressionError, parse
+from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.neighbours import cost_words, estimates, nearest, ranked
 from nojit.runtime.record import Record
 from nojit.runtime.table import Config, KernelTable
@@ -19,6 +19,7 @@ from nojit.runtime.tuning_table import BEHIND_MAX, TunedDevice, Tuning, TuningBl
 from nojit.runtime.values import Value, identity, spell
 
 if TYPE_CHECKING:
+    from nojit.runtime.expr import Expression
     from nojit.runtime.expr_ops import Value as Operand
     from nojit.runtime.preference import Preference
     from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
@@ -124,6 +125,8 @@ class Lookup(Record):
 
     def key(self, names: Mapping[str, Operand]) -> tuple[int, ...]:
         """Compute the key of a call from what the names in expressions stand for."""
+        from nojit.runtime.expr import parse  # noqa: PLC0415 - the core computes the keys of most calls
+
         return key_values(tuple(map(parse, self.tuning.key)), names)
 
     def order(self, meaning: int, rounded: tuple[int, ...]) -> Sequence[int]:
@@ -242,6 +245,8 @@ def _behind(row: TunedRow) -> list[int]:
 
 def _check_key(tuned: TunedTable, table: KernelTable) -> str:
     """Check a tuned table's key against the kernel's, and return the bucket to use."""
+    from nojit.runtime.expr import parse  # noqa: PLC0415 - tables of a bundle are checked when it is built
+
     where = f"{tuned.path} $.key"
     runtime = table.runtime_params()
     for text in tuned.key:

@@ -17,6 +17,7 @@ from nojit.runtime.errors import (
     BundleIntegrityError,
     DriverError,
 )
+from nojit.runtime.loading import rows_to_load
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
@@ -160,3 +161,10 @@ def test_a_graph_capture_survives_preloaded_launches(
         gc.collect()
         assert fakecuda.capture_status(stream) == 1
     assert fakecuda.launch_count() == 1
+
+
+def test_images_are_loaded_in_the_order_of_their_groups() -> None:
+    table = kernel("add", {"n": "i32"}, configs=[{"num_warps": 1 << place} for place in range(5)]).table
+    # two variants share image 2, and launch alike
+    columns = {**table.columns, "image": array("I", [4, 2, 0, 2, 1]), "launch": array("I", [0, 1, 2, 1, 3])}
+    assert rows_to_load(replace(table, columns=columns)) == [2, 4, 1, 0]

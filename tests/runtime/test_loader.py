@@ -171,6 +171,21 @@ def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
     assert not {"importlib.metadata", "nojit.runtime.discover", "pathlib"} & brought
 
 
+def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(
+        tmp_path / "a.nojit", kernel("add", {"n": "i32", "BLOCK": "constexpr"}, grid=["cdiv(n, BLOCK)"], configs=[{"BLOCK": 64}])
+    )
+    code = (
+        "import sys; before = set(sys.modules); from nojit import runtime; "
+        "runtime.load(sys.argv[1]).kernel('add')(7); print(*(set(sys.modules) - before))"
+    )
+    brought = set(run(code, path).split())
+    assert "nojit.runtime.plans" in brought
+    # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
+    others = ("expr", "expr_parser", "select", "selection", "refusals", "slots", "table_rules", "cubin", "index_rules")
+    assert not {"json", *(f"nojit.runtime.{name}" for name in others)} & brought
+
+
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -286,8 +301,11 @@ def test_expressions_that_no_call_can_feed_are_a_bundle_error(tmp_path: Path, fa
 # what importing costs and brings
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+def run(code: str, *arguments: object) -> str:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("statement", ["import nojit.runtime", "from nojit.runtime import load, Kernel, healthy"])

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.runtime import _core, expr
 from nojit.runtime.call import expression_value
-from nojit.runtime.expr_program import INSTRUCTION_BYTES, constant
+from nojit.runtime.expr_ops import constant
+from nojit.runtime.expr_program import INSTRUCTION_BYTES
 from nojit.runtime.postfix import postfix
 
 SLOTS = {"n": 1, "m": 2, "x_ptr": 0}
