@@ -166,16 +166,16 @@ def flex_attention_bwd_captured_kernel(
         grad = weights * (dweights - delta[:, None])
         # rows past the end weigh nothing, but a weight of 0 times what is not there need not be 0
         grad = tl.where(inside, grad, 0.0)
-        weights = tl.where(inside, weights, 0.0)
         distances = (keys[None, :] - rows[:, None]).to(tl.float32)
         rest += tl.sum(grad, 1)
-        second_pull += tl.sum(weights * distances, 1)
+        # hidden after they are multiplied: fused into the sum, lanes that hold the same one would differ in its last bit
+        second_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dsecond, dbias)
         if second_kind == 3:
             bent = scores * (LN_2 / second_value)
             grad *= 1.0 - bent * bent
             weights *= 1.0 - bent * bent
-        first_pull += tl.sum(weights * distances, 1)
+        first_pull += tl.sum(tl.where(inside, weights * distances, 0.0), 1)
         add_gradient(grad, index_b, index_h, rows[:, None], keys[None, :], inside, dfirst, dbias)
     subtract_unbalanced(rest, second_pull, index_b, index_h, dsecond)
     subtract_unbalanced(rest, first_pull, index_b, index_h, dfirst)
