@@ -173,7 +173,8 @@ def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
 
 def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda: FakeCuda) -> None:
     path = make_bundle(
-        tmp_path / "a.nojit", kernel("add", {"n": "i32", "BLOCK": "constexpr"}, grid=["cdiv(n, BLOCK)"], configs=[{"BLOCK": 64}])
+        tmp_path / "a.nojit",
+        kernel("add", {"n": "i32", "BLOCK": "constexpr"}, grid=["cdiv(n, BLOCK)"], configs=[{"BLOCK": 64}]),
     )
     code = (
         "import sys; before = set(sys.modules); from nojit import runtime; "
