@@ -1,5 +1,12 @@
 #include "eligible.h"
 
+/* Whether an argument says all that decides: no member of a tuple does, nor an address that may point to several types. */
+static bool is_plain(const nj_value *value, const nj_field *field)
+{
+    bool open = value->tag == NJ_TAG_POINTER && value->dtype == NJ_DTYPE_NONE && field->type_count != 1;
+    return value->tag <= NJ_TAG_UINT && !open;
+}
+
 bool nj_is_common(const nj_choice *choice)
 {
     const nj_signature *signature = choice->it->signature;
@@ -11,9 +18,8 @@ bool nj_is_common(const nj_choice *choice)
     }
     Py_ssize_t constexprs = 0, meant = 0;
     for (Py_ssize_t i = 0; i < signature->param_count; i++) {
-        const nj_value *value = &call->values[i];
         constexprs += signature->constexprs[i] && call->objects[i] != NULL;
-        if (!signature->constexprs[i] && (value->tag > NJ_TAG_UINT || (value->tag == NJ_TAG_POINTER && value->dtype == NJ_DTYPE_NONE))) {
+        if (!signature->constexprs[i] && !is_plain(&call->values[i], &choice->it->spec->fields[i])) {
             return false;
         }
     }

@@ -96,20 +96,20 @@ class Chooser(_core.Dispatcher):
 
 @pytest.mark.usefixtures("fakecuda")
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(table=tables(), facts=calls(), orders=ORDERS)
+@given(table=tables(), facts=calls(), orders=ORDERS, by_address=st.booleans())
 def test_the_core_chooses_as_python_does(
-    faketorch: ModuleType, table: KernelTable, facts: CallFacts, orders: list[list[int]]
+    faketorch: ModuleType, table: KernelTable, facts: CallFacts, orders: list[list[int]], *, by_address: bool
 ) -> None:
     orders = [[number for number in order if number < len(table.configs)] for order in orders]
     lookup = preferring(*(orders[meaning % len(orders)] for meaning in range(len(table.meanings)))) if orders else None
     chooser = Chooser(table, lookup)
     p, n = facts.arguments["p"], facts.arguments["n"].value
-    tensor = None if p.kind == "none" else faketorch.Tensor(p.value, DTYPES[p.dtype], (4,))
+    tensor = None if p.kind == "none" else p.value if by_address else faketorch.Tensor(p.value, DTYPES[p.dtype], (4,))
     expected = chooser.best(tensor, n, **facts.constexprs, **facts.options)
     row = chooser.row(tensor, n, **facts.constexprs, **facts.options)
     if row is None:
         # a config of the caller's, or nothing that serves the call
-        assert expected is None or "BLOCK" in facts.constexprs or facts.options
+        assert expected is None or "BLOCK" in facts.constexprs or facts.options or by_address
     else:
         assert row == expected
 
@@ -167,7 +167,6 @@ def test_what_is_rare_is_left_to_python(make: Callable[..., Chooser], faketorch:
     assert [chooser.row(x, 100, MODE=mode) is None for mode in (1, 2.5, "a", True, 1.0, "b", 3)] == [False] * 3 + [
         True
     ] * 4
-    assert chooser.row(0x4000, 100, MODE=1) is None
     assert chooser.row(x, 100, MODE=1, BLOCK=16) is None
     assert chooser.row(x, 100, MODE=1, num_warps=4) is None
     assert chooser.row(x, 1 << 40, MODE=1) is None
@@ -175,6 +174,18 @@ def test_what_is_rare_is_left_to_python(make: Callable[..., Chooser], faketorch:
     tuples = make({"x": "(*fp16,i32)", "BLOCK": "constexpr"}, configs=[{"BLOCK": 1}])
     assert tuples.row((x, 3)) is None
     assert tuples.best((x, 3)) == 0
+
+
+def test_an_address_decides_where_it_can_point_to_one_type(make: Callable[..., Chooser], faketorch: ModuleType) -> None:
+    params = {"x": "*{dtype}", "n": "i32", "BLOCK": "constexpr"}
+    x = faketorch.Tensor(0x4010, "float16", (4,))
+    one = make(params, matrix={"dtype": ["fp16"]}, hints=[{"x": 16}])
+    for n in (64, 100):
+        assert one.row(0x4010, n) == one.row(x, n) == one.best(0x4010, n)
+        assert one.row(0x4011, n) == one.best(0x4011, n) != one.row(x, n)
+    two = make(params, matrix={"dtype": ["fp16", "bf16"]})
+    assert (two.row(0x4010, 64), two.best(0x4010, 64)) == (None, None)
+    assert two.row(x, 64) is not None
 
 
 def test_a_table_with_more_axes_than_are_looked_at(make: Callable[..., Chooser]) -> None:
