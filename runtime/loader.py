@@ -124,7 +124,7 @@ class Bundle:
                 kernel = self._kernels.setdefault(name, made)
         return kernel
 
-    def _sources_of(self, name: str) -> list[Source]:
+    def _sources_of(self, name: str) -> tuple[Source, ...]:
         sources = self._sources.get(name)
         if sources is None:
             where = ", ".join(file.path for file in self.files)
@@ -221,25 +221,30 @@ def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str
 
 def _merge(
     files: tuple[BundleFile, ...], *, first_wins: bool
-) -> tuple[dict[str, list[Source]], tuple[tuple[str, str], ...]]:
+) -> tuple[dict[str, tuple[Source, ...]], tuple[tuple[str, str], ...]]:
     """List the sources of each kernel, by its name, and the files of which some kernels are passed over, with reasons."""
-    sources: dict[str, list[Source]] = {}
+    sources: dict[str, tuple[Source, ...]] = {}
     # by the file that is passed over and the one that is used instead
     beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
         source = Source.of(Images(file))
+        if not sources:
+            # one tuple for all: what the garbage collector counts is few before a first launch
+            sources = dict.fromkeys(file.kernels, (source,))
+            continue
+        alone = (source,)
         for kernel in file.kernels:
             known = sources.get(kernel)
             if known is None:
-                sources[kernel] = [source]
+                sources[kernel] = alone
                 continue
             rival = next((other for other in known if other.image_arch == source.image_arch), None)
             if rival is None:
-                known.append(source)
+                sources[kernel] = (*known, source)
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)
             else:
                 what = f"expected kernel {kernel} once for {source.image_arch}"
                 raise BundleError(what, got=f"{rival.images.file.path} and {file.path}")
     passed_over = tuple([(path, f"{', '.join(names)} of {used} comes first") for (path, used), names in beaten.items()])
-    return dict(sorted(sources.items())), passed_over
+    return sources if len(files) == 1 else dict(sorted(sources.items())), passed_over
