@@ -228,10 +228,7 @@ def _merge(
     beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
         source = Source.of(Images(file))
-        if not sources:
-            # one tuple for all: what the garbage collector counts is few before a first launch
-            sources = dict.fromkeys(file.kernels, (source,))
-            continue
+        # one for all its kernels: what the garbage collector counts is few before a first launch
         alone = (source,)
         for kernel in file.kernels:
             known = sources.get(kernel)
