@@ -135,6 +135,8 @@ def _of_triton(value: Any) -> tuple[Value] | None:
     kind = type(value)
     if not kind.__module__.startswith("triton."):
         return None
+    if kind.__name__ == "constexpr":
+        return (constexpr_value(value.value, "", ""),)
     if kind.__name__ == "dtype":
         return (DType(str(value.name)),)
     if kind.__name__ in ("JITFunction", "GluonJITFunction"):

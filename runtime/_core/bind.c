@@ -131,7 +131,7 @@ static int read_stream(PyObject *object, void **stream)
 int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream)
 {
     PyObject *given = call->objects[NJ_ARGUMENTS_MAX];
-    *stream = NULL;
+    *stream = call->stream;
     if (given == NULL || given == Py_None) {
         return call->api == NULL ? 0 : call->api->current_work_stream(kDLCUDA, call->device, stream);
     }

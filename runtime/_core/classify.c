@@ -32,6 +32,9 @@ static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *o
     if (call->api == NULL) {
         call->api = tensor->api;
     }
+    if (tensor->kind == NJ_KIND_OTHER && call->stream == NULL) {
+        call->stream = tensor->stream;
+    }
     if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
         return 0;
     }
@@ -241,6 +244,7 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
     call->device = NJ_DEVICE_ANY;
     call->device_from = -1;
     call->api = NULL;
+    call->stream = NULL;
     call->leaf_count = 0;
     call->descriptor_count = 0;
     for (Py_ssize_t i = 0; i < signature->count; i++) {

@@ -44,7 +44,7 @@ void nj_raise_forked(PyObject *where)
 /* Errors after which the context is lost (cuda.h: "the process must be terminated and relaunched"). */
 static bool is_sticky(CUresult code)
 {
-    return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
+    return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT || code == CUDA_ERROR_ASSERT ||
            (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
 }
 

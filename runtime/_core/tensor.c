@@ -12,6 +12,9 @@ static struct {
     PyObject *dtype;
     PyObject *device;
     PyObject *typestr;
+    PyObject *shape;
+    PyObject *mask;
+    PyObject *stream;
 } names;
 
 int nj_tensor_init(void)
@@ -29,6 +32,9 @@ int nj_tensor_init(void)
         {&names.dtype, "dtype"},
         {&names.device, "device"},
         {&names.typestr, "typestr"},
+        {&names.shape, "shape"},
+        {&names.mask, "mask"},
+        {&names.stream, "stream"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
@@ -171,6 +177,44 @@ static int read_dtype(PyObject *object, nj_tensor *tensor)
     return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
+/* An entry of an interface, new; NULL where it is not there, or None. */
+static PyObject *entry_of(PyObject *interface, PyObject *name)
+{
+    PyObject *value = nj_dict_get(interface, name);
+    if (value == Py_None) {
+        Py_CLEAR(value);
+    }
+    return value;
+}
+
+/* Whether a shape says that there are elements. */
+static bool has_elements(PyObject *shape)
+{
+    bool some = shape != NULL && PyTuple_Check(shape);
+    for (Py_ssize_t i = 0; some && i < PyTuple_GET_SIZE(shape); i++) {
+        some = PyObject_IsTrue(PyTuple_GET_ITEM(shape, i)) == 1;
+    }
+    return some;
+}
+
+/* Reads what an interface says of how its data may be used: 1, or -1 with an exception. */
+static int read_terms(PyObject *interface, nj_tensor *tensor)
+{
+    PyObject *mask = entry_of(interface, names.mask), *stream = entry_of(interface, names.stream);
+    PyObject *shape = tensor->value.bits == 0 ? entry_of(interface, names.shape) : NULL;
+    unsigned long long handle = stream == NULL ? 0 : PyLong_AsUnsignedLongLong(stream);
+    if (mask != NULL) {
+        PyErr_SetString(PyExc_ValueError, "expected an array without a mask");
+    } else if (has_elements(shape)) {
+        PyErr_SetString(PyExc_ValueError, "expected an array with memory, got address 0");
+    }
+    tensor->stream = (void *)(uintptr_t)handle;
+    Py_XDECREF(mask);
+    Py_XDECREF(stream);
+    Py_XDECREF(shape);
+    return PyErr_Occurred() ? -1 : 1;
+}
+
 /* `__cuda_array_interface__`: 1 if it says all we need, 0 if there is none or it does not, -1 with an exception. */
 static int read_array_interface(PyObject *object, nj_tensor *tensor)
 {
@@ -189,8 +233,8 @@ static int read_array_interface(PyObject *object, nj_tensor *tensor)
         PyObject *typestr = data == NULL ? NULL : nj_dict_get(interface, names.typestr);
         if (typestr != NULL && PyTuple_Check(data) && PyTuple_GET_SIZE(data) > 0) {
             status = read_dtype(typestr, tensor);
-            if (status > 0 && read_address(PyTuple_GET_ITEM(data, 0), tensor) < 0) {
-                status = -1;
+            if (status > 0) {
+                status = read_address(PyTuple_GET_ITEM(data, 0), tensor) < 0 ? -1 : read_terms(interface, tensor);
             }
         }
         Py_XDECREF(data);
@@ -297,6 +341,7 @@ static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kern
                                                 nj_tensor *tensor)
 {
     tensor->value = (nj_value){0};
+    tensor->stream = NULL;
     int status = look_again(object, NJ_KIND_DESCRIPTOR, &tensor->kind);
     if (status == 0 && tensor->kind == NJ_KIND_DESCRIPTOR) {
         return 0;

@@ -26,6 +26,7 @@ typedef struct {
     int device; /* an ordinal, or one of the above */
     nj_kind kind; /* set for what is no tensor too */
     const DLPackExchangeAPI *api; /* of the framework; NULL if it has none */
+    void *stream; /* of what has none: the stream that it says its data is in use on, or NULL */
 } nj_tensor;
 
 /* Tensors that were read a moment ago, by whom a call is made with them: what holds of them need not be asked again. */

@@ -74,6 +74,9 @@ NO_TENSORS: dict[str, tuple[Callable[[], Any], str]] = {
     "interface without data": (interface, "got Holder"),
     "interface of no dict": (lambda: Holder(__cuda_array_interface__=5), "got Holder"),
     "interface of no dtype": (lambda: interface(data=(16, False), typestr="<c8"), "got Holder"),
+    "interface at address 0": (lambda: interface(data=(0, False), shape=(4, 1)), "with memory, got address 0"),
+    "masked interface": (lambda: interface(data=(16, False), mask=object()), "an array without a mask"),
+    "interface on a str": (lambda: interface(data=(16, False), stream="x"), "an integer is required"),
     "interface to nowhere": (lambda: interface(data=(0x7000_0000, False)), "got address 0x70000000"),
 }
 

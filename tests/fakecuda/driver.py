@@ -131,7 +131,7 @@ class FakeCuda:
     def fail(self, function: str, code: int, *, call: int | None = None) -> None:
         """Make calls of `function` return `code`: the next one for ``call=0``, the one after for 1, all for None.
 
-        ``*`` stands for all functions together: ``call=3`` is the fourth driver call from here, whichever it is. The sticky codes (700, 702, 714 to 719) make every later call fail too, as on a device.
+        ``*`` stands for all functions together: ``call=3`` is the fourth driver call from here, whichever it is. The sticky codes (700, 702, 710, 714 to 719) make every later call fail too, as on a device.
         """
         known = self.library.fake_fail(function.encode(), ctypes.c_int64(-1 if call is None else call), code)
         assert known >= 0, f"the fake has no {function}"

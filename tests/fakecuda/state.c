@@ -33,7 +33,7 @@ static struct log_entry journal[LOG_ENTRIES];
 static uint64_t logged;
 static uint64_t noise = 88172645463325252u;
 
-static int is_sticky(CUresult code) { return code == 700 || code == 702 || (code >= 714 && code <= 719); }
+static int is_sticky(CUresult code) { return code == 700 || code == 702 || code == 710 || (code >= 714 && code <= 719); }
 
 /* The functions that answer whatever state the process is in. */
 static int needs_init(enum fake_function function) {

@@ -215,9 +215,14 @@ def test_constexprs_of_other_makes_are_taken_for_what_they_stand_for(make: Make,
     add = make(
         {"n": "i32", "BLOCK": "constexpr"}, configs=[{"BLOCK": 32, "num_warps": 1}, {"BLOCK": 64, "num_warps": 2}]
     )
-    for value in (64, np.int64(64), Mode.FAST):
+    # as `tl.constexpr` is, of whose module and name it goes by
+    tl_constexpr = type("constexpr", (), {"__module__": "triton.language.core", "value": 64})
+    for value in (64, np.int64(64), Mode.FAST, tl_constexpr()):
         add[(1,)](5, BLOCK=value)
         assert fakecuda.last_launch().block == (64, 1, 1)
+    tl_constexpr.value = 2  # type: ignore[attr-defined]
+    add[(1,)](5, num_warps=tl_constexpr())
+    assert fakecuda.last_launch().block == (64, 1, 1)
     with pytest.raises(ArgumentError, match="a dtype or a jit function, got object - at constexpr BLOCK of kernel add"):
         add[(1,)](5, BLOCK=object())
 

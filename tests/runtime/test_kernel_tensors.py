@@ -43,6 +43,29 @@ def test_tensors_of_any_make_are_pointers(make: Make, fakecuda: FakeCuda, which:
         assert fakecuda.last_launch().ints()[0] == 0x4000_0010
 
 
+def test_an_array_is_launched_on_the_stream_that_it_names(
+    make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
+) -> None:
+    fakecuda.add_memory(0x4000_0000, 4096)
+    first, second, given, current = (fakecuda.stream() for _ in range(4))
+    faketorch.set_stream(0, current)
+    add = make({"x": "*fp16", "y": "*fp16?"})
+    silent, x, y = (InterfaceTensor(0x4000_0000, stream=stream) for stream in (None, first, second))
+    for bound in (add[(1,)], add.bind((1,))):
+        for arguments, named, expected in [
+            ((silent, None), {}, 0),
+            ((x, None), {}, first),
+            ((silent, x), {}, first),
+            ((x, y), {}, first),
+            ((0x4000_0000, y), {}, second),
+            ((x, tensor(0x1000)), {}, current),
+            ((x, y), {"stream": given}, given),
+            ((silent, silent), {}, 0),
+        ]:
+            bound(*arguments, **named)
+            assert fakecuda.last_launch().stream == expected
+
+
 def test_an_address_needs_a_param_of_one_dtype(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
     add = make({"x": "*{a}", "y": "*{b}"}, matrix={"a": ["fp16", "fp32"], "b": ["i32"]})
     add[(1,)](tensor(0x1000), 2**64 - 16)
