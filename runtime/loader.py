@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, KernelNotFoundError, did_you_mean
+from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, did_you_mean
 from nojit.runtime.events import emit
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
@@ -149,11 +149,13 @@ class Bundle:
             How many images these kernels have there.
 
         Raises:
-            ArgumentError: `only` names what no variant of these kernels has.
+            ArgumentError: `only` names what no variant of these kernels has, or `kernels` is no collection of names.
             NoMatchingVariantError: one of `kernels` has nothing for the device, or none of all kernels has.
             BundleError: an image is not what was built.
             DriverError: the driver refuses one.
         """
+        if isinstance(kernels, str):
+            raise ArgumentError("expected the names of kernels", got=f"a name: {kernels!r}", argument="kernels")
         if kernels is None:
             known = [self.kernel(name) for name in self.kernels]
             # where nothing fits, the first says so: whoever preloads relies on launches that load nothing

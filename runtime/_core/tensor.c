@@ -12,6 +12,7 @@ static struct {
     PyObject *dtype;
     PyObject *device;
     PyObject *typestr;
+    PyObject *numel;
     PyObject *shape;
     PyObject *mask;
     PyObject *stream;
@@ -32,6 +33,7 @@ int nj_tensor_init(void)
         {&names.dtype, "dtype"},
         {&names.device, "device"},
         {&names.typestr, "typestr"},
+        {&names.numel, "numel"},
         {&names.shape, "shape"},
         {&names.mask, "mask"},
         {&names.stream, "stream"},
@@ -279,6 +281,19 @@ static int read_device(PyObject *object, nj_tensor *tensor)
     return utf8 == NULL ? -1 : 1;
 }
 
+/* Requires of what lies at address 0 that it has no elements, if it can count them: 0, or -1 with an exception. */
+static int check_empty(PyObject *object)
+{
+    PyObject *numel = nj_optional_attribute(object, names.numel);
+    PyObject *count = numel == NULL ? NULL : PyObject_CallNoArgs(numel);
+    if (count != NULL && PyObject_IsTrue(count) == 1) {
+        PyErr_SetString(PyExc_ValueError, "expected a tensor with memory, got address 0");
+    }
+    Py_XDECREF(numel);
+    Py_XDECREF(count);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* ``data_ptr()``, ``dtype`` and ``device``: torch before 2.10, Triton's TensorWrapper. As `read_array_interface`. */
 static int read_data_ptr(PyObject *object, nj_tensor *tensor)
 {
@@ -290,6 +305,9 @@ static int read_data_ptr(PyObject *object, nj_tensor *tensor)
     Py_DECREF(data_ptr);
     int status = address == NULL ? -1 : read_address(address, tensor);
     Py_XDECREF(address);
+    if (status == 0 && tensor->value.bits == 0) {
+        status = check_empty(object);
+    }
     PyObject *dtype = status < 0 ? NULL : PyObject_GetAttr(object, names.dtype);
     if (dtype == NULL) {
         return -1;

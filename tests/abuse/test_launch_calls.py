@@ -65,6 +65,8 @@ NO_TENSORS: dict[str, tuple[Callable[[], Any], str]] = {
     "pointer on the host": (lambda: pointer(16, device="cpu"), "in host memory"),
     "pointer without dtype": (lambda: Holder(data_ptr=lambda: 16), "no attribute 'dtype'"),
     "pointer of str": (lambda: pointer("x"), "an integer is required"),
+    "pointer at address 0": (lambda: pointer(0, numel=lambda: 4), "with memory, got address 0"),
+    "pointer that cannot count": (lambda: pointer(0, numel=lambda _: 4), "missing 1 required"),
     "negative pointer": (lambda: pointer(-5), "can't convert negative int"),
     "large pointer": (lambda: pointer(2**70), "too big"),
     "pointer of no dtype": (lambda: pointer(16, dtype="quaternion"), "Triton has no dtype quaternion"),

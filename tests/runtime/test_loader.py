@@ -242,6 +242,8 @@ def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) 
         bundle.preload(["old"])
     with pytest.raises(KernelNotFoundError):
         bundle.preload(["none"])
+    with pytest.raises(ArgumentError, match="expected the names of kernels, got a name: 'mul'"):
+        bundle.preload("mul")
 
 
 def test_preload_refuses_a_device_that_nothing_fits(tmp_path: Path, fakecuda: FakeCuda) -> None:
