@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError
 from nojit.runtime.record import Record
 
 __all__ = ["Handle", "Hook", "LaunchInfo", "Metadata", "add", "add_ranges", "add_triton", "remove"]
@@ -66,7 +67,11 @@ def add(enter: Hook | None = None, leave: Hook | None = None) -> Handle:
 
     Returns:
         What `remove` takes.
+
+    Raises:
+        ArgumentError: a hook that cannot be called.
     """
+    _check(enter=enter, leave=leave)
     handle = Handle(enter, leave)
     _replace(lambda handles: (*handles, handle))
     return handle
@@ -93,7 +98,11 @@ def add_ranges(push: Callable[[str], object], pop: Callable[[], object]) -> Hand
     Args:
         push: opens a range: ``torch.cuda.nvtx.range_push``, ``nvtx.push_range``.
         pop: closes the innermost: ``torch.cuda.nvtx.range_pop``, ``nvtx.pop_range``.
+
+    Raises:
+        ArgumentError: one that cannot be called.
     """
+    _check(push=push, pop=pop, needed=True)
     return add(lambda info: push(info.kernel), lambda _: pop())
 
 
@@ -128,8 +137,20 @@ def add_triton(enter: Callable[[Any], object], leave: Callable[[Any], object]) -
     Args:
         enter: ``triton.knobs.runtime.launch_enter_hook``, or any function that takes Triton's launch metadata.
         leave: likewise.
+
+    Raises:
+        ArgumentError: one that cannot be called.
     """
+    _check(enter=enter, leave=leave, needed=True)
     return add(lambda info: enter(Metadata(info)), lambda info: leave(Metadata(info)))
+
+
+def _check(*, needed: bool = False, **functions: object) -> None:
+    """Require functions, or None unless they are needed: a launch would find out too late."""
+    for name, function in functions.items():
+        if not callable(function) and (needed or function is not None):
+            what = "expected a function" if needed else "expected a function or None"
+            raise ArgumentError(what, got=repr(function), where="a launch hook", argument=name)
 
 
 def _replace(change: Callable[[tuple[Handle, ...]], tuple[Handle, ...]]) -> None:
