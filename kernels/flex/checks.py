@@ -19,7 +19,7 @@ from nojit.kernels.arguments import (
 )
 from nojit.kernels.flash_attention.checks import MAX_HEAD_DIM, MAX_HEAD_DIM_FP32, MAX_LEN
 from nojit.kernels.flex.call import Modification
-from nojit.kernels.flex.mods import CustomMod, ScoreMod, is_listed
+from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.errors import did_you_mean
 from torch import Tensor
 
@@ -102,13 +102,25 @@ def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> 
             refuse_type("score_mod", f"a table on {query.device} as query is", table.device)
         last = sum((size - 1) * stride for size, stride in zip(table.shape, table.stride(), strict=True))
         needed = max(batch - 1, 0) * slot.stride_batch + max(heads - 1, 0) * slot.stride_head + 2 * slot.reach
-        if not table.numel() or needed > last:
+        if not table.numel() or needed > last or not _has_rows(slot, batch, heads):
             refuse_value("score_mod", f"a table for {batch} batches and {heads} heads", f"shape {tuple(table.shape)}")
     if mod.bias is not None:
         check_like("score_mod", mod.bias, "query", query)
         shape = (batch, heads, q_len, kv_len)
         if any(own not in {1, size} for own, size in zip(mod.bias.shape, shape, strict=True)):
             refuse_value("score_mod", f"a bias of {shape} [B, H, M, N], or 1 for some", tuple(mod.bias.shape))
+
+
+def _has_rows(slot: Slot, batch: int, heads: int) -> bool:
+    """Say whether a table of the library has a row for each head, and each batch if it has rows by batch."""
+    sizes: tuple[int, ...] = () if slot.table is None else tuple(slot.table.shape)
+    if slot.kind == RELATIVE:
+        sizes = sizes[:-1]
+    elif slot.kind != ALIBI:
+        # how a user's own function reads its table is its own affair
+        return True
+    is_shared = slot.kind == RELATIVE and sizes[-1] == 1
+    return (is_shared or sizes[-1] >= heads) and (len(sizes) == 1 or sizes[0] >= batch)
 
 
 def check_options(options: object) -> dict[str, int]:

@@ -281,15 +281,31 @@ class CustomMod:
     """The function of kernels."""
 
     def __post_init__(self) -> None:
-        for place, slot in enumerate(self.slots):
-            if slot.table is not None:
-                _check_table(f"slots[{place}].table", slot.table, (1, 2, 3))
-            check_int(f"slots[{place}].reach", slot.reach)
+        if ":" not in str(self.source):
+            refuse_value("source", "module:function or file.py:function", repr(self.source))
+        if not callable(self.twin):
+            refuse_type("twin", "a function of torch", type(self.twin).__name__)
+        if [type(slot) for slot in self.slots] != [Slot, Slot]:
+            refuse_type("slots", "a tuple of two Slots (NO_SLOT where there is none)", repr(self.slots))
+        if self.bias is not None:
+            # of the same kind, and checked alike
+            DenseBias(self.bias)
+        slots = tuple(_checked(f"slots[{place}]", slot) for place, slot in enumerate(self.slots))
+        object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "function", FunctionRef(self.source))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
         """Modify a score, in torch."""
         return self.twin(score, batch, head, q_idx, k_idx)
+
+
+def _checked(argument: str, slot: Slot) -> Slot:
+    """Return a user's slot with its number as a float."""
+    if slot.table is not None:
+        _check_table(f"{argument}.table", slot.table, (1, 2, 3))
+    for name in ("stride_batch", "stride_head", "reach"):
+        check_int(f"{argument}.{name}", getattr(slot, name))
+    return slot._replace(value=float(check_number(f"{argument}.value", slot.value)))
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:

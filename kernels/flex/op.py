@@ -81,6 +81,9 @@ def flex_attention(
         ValueError: a shape, stride, length or word that does not fit.
         NotImplementedError: what a modification captures requires a gradient that there is not.
     """
+    if deterministic is not True and deterministic is not False:
+        # whatever a call is remembered by, or decoded
+        check_flags(deterministic=deterministic)  # type: ignore[unreachable] # a caller may not heed types
     if not torch.compiler.is_dynamo_compiling():
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:

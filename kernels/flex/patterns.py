@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
-from nojit.kernels.arguments import check_tensors, refuse_type, refuse_value
+from nojit.kernels.arguments import check_int, check_tensors, refuse_type, refuse_value
 from nojit.kernels.flex.evaluation import MaskMod
 from nojit.kernels.flex.intervals import Spans, clip, intersect
 from torch import Tensor
@@ -47,6 +47,11 @@ class Window:
     left: int | None
     right: int | None
     shift: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("left", self.left), ("right", self.right), ("shift", self.shift)):
+            if value is not None or name == "shift":
+                check_int(name, value)
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
         """Say whether a query sees a key."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -458,6 +459,23 @@ def test_every_manifest_of_the_project_expands_for_every_arch_it_can(path):
             assert bool(full) == any(arch in config.get("archs", [arch]) for config in entry.configs)
         for arch in ARCHS:
             expand_kernel(entry, arch, str(path))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", ["flex", "flex_decoding"])
+def test_a_score_modification_of_ones_own_is_built_wherever_those_of_the_library_are(name, arch):
+    mine = FunctionRef("mine.py:my_mod")
+    for entry in load_manifest(ROOT / f"manifests/{name}.toml").kernel:
+        if "SCORE_MOD" not in entry.matrix:
+            continue
+        axis = [*entry.matrix["SCORE_MOD"], {"function": mine.name}]
+        added = msgspec.structs.replace(entry, matrix={**entry.matrix, "SCORE_MOD": axis})
+        meanings = {True: set(), False: set()}
+        for variant in expand_kernel(added, arch, name).variants:
+            constexprs = dict(variant.constexprs)
+            others = [(key, constexprs[key]) for key in entry.matrix if key in constexprs and key != "SCORE_MOD"]
+            meanings[constexprs["SCORE_MOD"] == mine].add((variant.signature, tuple(others)))
+        assert meanings[True] == meanings[False], entry.name
 
 
 # -- an independent count --------------------------------------------------------------------------------------------

@@ -422,7 +422,31 @@ Q, K, V = (torch.zeros(2, 4, 8, 16) for _ in range(3))
             "(?s)score_mod: .*SCORE_MOD.*CustomMod",
         ),
         (lambda: flex_attention(Q, K, V, "alibi"), ArgumentError, "score_mod: expected a modification"),
-        (lambda: flex_attention(Q, K, V, Alibi(torch.zeros(3))), ValueError, "a table for 2 batches and 4 heads"),
+        *[
+            (lambda mod=mod: flex_attention(Q, K, V, mod), ValueError, "a table for 2 batches and 4 heads, got shape")
+            for mod in [
+                Alibi(torch.zeros(3)),
+                Alibi(torch.zeros(3, 2)),
+                Alibi(torch.zeros(1, 4)),
+                RelativeBias(torch.zeros(2, 5)),
+                RelativeBias(torch.zeros(8, 2, 5)),
+                RelativeBias(torch.zeros(1, 4, 5)),
+                Chain(SoftCap(1.0), Alibi(torch.zeros(2, 3))),
+            ]
+        ],
+        (lambda: flex_attention(Q, K, V, deterministic="x"), ArgumentError, "deterministic: expected a bool, got str"),
+        (lambda: CustomMod("mine", abs), ValueError, "source: expected module:function or file.py:function"),
+        (lambda: CustomMod("mine.py:mod", 3), ArgumentError, "twin: expected a function of torch, got int"),
+        (lambda: CustomMod("mine.py:mod", abs, (NO_SLOT,)), ArgumentError, "slots: expected a tuple of two Slots"),
+        (
+            lambda: CustomMod("mine.py:mod", abs, (Slot(0, value="a"), NO_SLOT)),
+            ArgumentError,
+            r"slots\[0\].value: expected a number, got str",
+        ),
+        (lambda: CustomMod("mine.py:mod", abs, bias=Q[0]), ValueError, "values: expected 4 dimensions"),
+        (lambda: Window(1.5, 2), ArgumentError, "left: expected an int, got float"),
+        (lambda: Window(None, "2"), ArgumentError, "right: expected an int, got str"),
+        (lambda: Causal(None), ArgumentError, "shift: expected an int, got NoneType"),
         (
             lambda: flex_attention(Q, K, V, Alibi(torch.zeros(4).requires_grad_())),
             NotImplementedError,
