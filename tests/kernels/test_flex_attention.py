@@ -27,6 +27,7 @@ from nojit.kernels.flex import (
     reference,
 )
 from nojit.kernels.flex.mods import LIGHT, NO_SLOT, Slot
+from nojit.kernels.flex_decoding import flex_decoding
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -94,11 +95,16 @@ def test_attends_and_differentiates(mod, mask, lengths):
     block_mask, function = mask_of(mask, lengths)
     # one batch of keys for all, or flash attention's kernels differentiate what is no more than a band
     kv_batch = 1 if mod in {"none", "alibi"} else 2
-    inputs = [each.requires_grad_() for each in operands(kv_batch=kv_batch, lengths=lengths)]
+    hold(operands(kv_batch=kv_batch, lengths=lengths), MODS[mod], block_mask, function)
+
+
+def hold(inputs, mod, block_mask, function):
+    """Hold results and gradients, of log-sums too, to the exact ones."""
+    inputs = [each.requires_grad_() for each in inputs]
     wide = [each.detach().double().requires_grad_() for each in inputs]
 
-    out, lse = flex_attention(*inputs, MODS[mod], block_mask, enable_gqa=True, return_lse=True)
-    exact, exact_lse = reference.flex_attention(*wide, MODS[mod], function)
+    out, lse = flex_attention(*inputs, mod, block_mask, enable_gqa=True, return_lse=True)
+    exact, exact_lse = reference.flex_attention(*wide, mod, function)
     grads = torch.randn_like(out), torch.randn_like(lse).masked_fill(lse == -math.inf, 0.0)
     found = torch.autograd.grad((out, lse), inputs, grads)
     expected = torch.autograd.grad((exact, exact_lse), wide, [each.double() for each in grads])
@@ -106,6 +112,36 @@ def test_attends_and_differentiates(mod, mask, lengths):
     for ours, theirs in zip((out, lse, *found), (exact, exact_lse, *expected), strict=True):
         assert ours.dtype == torch.float32
         torch.testing.assert_close(ours.double(), theirs, atol=3e-5, rtol=3e-5)
+
+
+# masks that differ by batch: the function, and how many heads differ
+BY_BATCH = {
+    "intervals": (Prefix(torch.tensor([5, 15])), None),
+    "bitmaps": (lambda b, h, q, k: (q - k) % (2 + b) == 0, None),
+    "bitmaps of heads": (lambda b, h, q, k: (q - k) % (2 + b) == h % 2, HEADS),
+}
+
+
+@pytest.mark.parametrize("name", BY_BATCH)
+def test_masks_may_differ_by_batch(name):
+    function, heads = BY_BATCH[name]
+    block_mask = create_block_mask(function, 2, heads, Q_LEN, KV_LEN, "cpu")
+    hold(operands(), None, block_mask, function)
+    q, k, v = operands(v_dim=24, lengths=(3, KV_LEN))
+    block_mask = create_block_mask(function, 2, heads, 3, KV_LEN, "cpu")
+    decoded = flex_decoding(q, k, v, None, block_mask, enable_gqa=True)
+    torch.testing.assert_close(decoded, reference.flex_attention(q, k, v, None, function)[0])
+
+
+@pytest.mark.parametrize("heads", [(6, 2), (5, 1), (3, 3)], ids=str)
+@pytest.mark.parametrize("mask", ["causal", "a bitmap"])
+def test_any_number_of_queries_heads_may_share_one_of_keys(heads, mask):
+    block_mask, function = mask_of(mask, (Q_LEN, KV_LEN))
+    q, k, v = (
+        torch.randn(1, count, length, 16)
+        for count, length in zip((heads[0], heads[1], heads[1]), (Q_LEN, KV_LEN, KV_LEN), strict=True)
+    )
+    hold((q, k, v), SoftCap(1.5), block_mask, function)
 
 
 def capturing(name, dtype):
@@ -385,6 +421,40 @@ def test_a_function_of_ones_own(tmp_path):
     torch.testing.assert_close(out, exact, atol=1e-5, rtol=1e-4)
     for ours, theirs in zip(found, torch.autograd.grad(exact.sum(), inputs), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_a_function_of_ones_own_with_masks_in_sixteen_bits(tmp_path):
+    shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
+    listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
+    for name in ("flex", "flex_decoding"):
+        text = (ROOT / f"manifests/{name}.toml").read_text()
+        (tmp_path / f"{name}.toml").write_text(text.replace(listed, f'{listed}, {{ function = "mine.py:my_mod" }}'))
+    (tmp_path / "mine.py").write_text(MINE)
+    table = torch.randn(HEADS)
+    captured = Slot(0, table, value=0.5), NO_SLOT
+    mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h].to(s.dtype), captured)
+    interpreter = Interpreter(Path(tmp_path))
+    with library.override(interpreter):
+        for dim, mask in itertools.product((64, 128), ("causal", "prefix", "a bitmap", "a bitmap for each head")):
+            block_mask, function = mask_of(mask, (Q_LEN, KV_LEN))
+            inputs = [each.requires_grad_() for each in operands(torch.float16, dim, dim)]
+            out = flex_attention(*inputs, mine, block_mask, enable_gqa=True)
+            grad = torch.randn_like(out)
+            found = out.detach(), *torch.autograd.grad(out, inputs, grad)
+            results = []
+            for kind in (torch.float64, torch.float16):
+                own = [each.detach().to(kind).requires_grad_() for each in inputs]
+                theirs = reference.flex_attention(*own, mine, function)[0]
+                results.append((theirs.detach(), *torch.autograd.grad(theirs, own, grad.to(kind))))
+            for factor, ours, exact, torchs in zip((2, 3, 3, 3), found, *results, strict=True):
+                assert_accurate(ours, exact, torchs, factor)
+        q, k, v = operands(torch.float16, 64, 64, lengths=(3, KV_LEN))
+        for mask in (None, "a bitmap"):
+            block_mask, function = mask_of(mask, (3, KV_LEN)) if mask else (None, None)
+            exact = reference.flex_attention(q.double(), k.double(), v.double(), mine, function)[0]
+            torchs = reference.flex_attention(q, k, v, mine, function)[0]
+            assert_accurate(flex_decoding(q, k, v, mine, block_mask, enable_gqa=True), exact, torchs)
+    interpreter.close()
 
 
 def test_torchs_function_takes_the_same_mask_and_modification():
