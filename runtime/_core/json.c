@@ -3,7 +3,6 @@
 enum {
     BYTES_MAX = 16 << 20,
     COMMAS_MAX = 1 << 20,
-    DIGITS_MAX = 18, /* no int of so many overflows 64 bits */
     DEPTH_MAX = 32,  /* more than any document may nest */
 };
 
@@ -44,7 +43,7 @@ bool nj_json_int(nj_json *json, int64_t *number)
     bool negative = nj_json_char(json, '-');
     const unsigned char *start = json->at, *at = start, *end = json->end;
     int64_t value = 0;
-    while (at < end && is_digit(*at) && at - start < DIGITS_MAX) {
+    while (at < end && is_digit(*at) && at - start < NJ_JSON_DIGITS) {
         value = 10 * value + (*at++ - '0');
     }
     ptrdiff_t digits = at - start;

@@ -11,6 +11,7 @@
 #define NJ_TEXT_MAX 8192
 #define NJ_NAME_MAX 200
 #define NJ_POOL_MAX 1000000
+#define NJ_JSON_DIGITS 18 /* no int of so many overflows 64 bits */
 
 typedef struct {
     const unsigned char *at;

@@ -143,8 +143,10 @@ static PyObject *read_hint(nj_reading *it)
     PyObject *leaf = nj_json_char(&it->json, '[') ? nj_read_name(it) : NULL;
     bool right = leaf != NULL && nj_json_char(&it->json, ',') && nj_json_int(&it->json, &hint) &&
                  (hint == 1 || hint == 16) && nj_json_char(&it->json, ']');
-    PyObject *pair = right ? Py_BuildValue("(Oi)", leaf, (int)hint) : NULL;
+    PyObject *number = right ? PyLong_FromLongLong(hint) : NULL;
+    PyObject *pair = number == NULL ? NULL : PyTuple_Pack(2, leaf, number);
     Py_XDECREF(leaf);
+    Py_XDECREF(number);
     return pair;
 }
 
