@@ -8,6 +8,7 @@ No more than a few million pairs of a query and a key are looked at at once, how
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ from nojit.kernels.flex.intervals import PARTIAL, Spans, clip
 from nojit.kernels.flex.tables import packed
 from torch import Tensor
 
-__all__ = ["Evaluated", "MaskMod", "evaluate", "evaluate_states"]
+__all__ = ["Evaluated", "MaskMod", "evaluate", "evaluate_states", "explained"]
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Says whether a query sees a key: of batch, head, query and key, all of them numbers, a bool; torch's `mask_mod`."""
@@ -132,10 +133,24 @@ def _strips(
     height = max(_PAIRS // (max(len(keys), 1) * block), 1) * block
     for start in range(0, q_len, height):
         queries = torch.arange(start, min(start + height, q_len), device=keys.device)
-        seen = over_both(batch, head, queries, keys)
+        with explained(place):
+            seen = over_both(batch, head, queries, keys)
         if seen.dtype != torch.bool:
             refuse_type("mask_mod", "a function that returns bools", f"one that returns {seen.dtype}")
         yield start, seen.expand(len(queries), len(keys))
+
+
+@contextmanager
+def explained(place: tuple[int, int]) -> Iterator[None]:
+    """Note on an error of a mask's function what it was asked for, and what it may be."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(
+            f"mask_mod: raised for batch {place[0]}, head {place[1]}; it takes the numbers b, h, q_idx and kv_idx as tensors, runs "
+            "under torch.vmap, which takes no branches on them, and returns a bool as a tensor"
+        )
+        raise
 
 
 def _padded(seen: Tensor, block: int) -> Tensor:

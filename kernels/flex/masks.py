@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels.arguments import check_int, refuse_type, refuse_value
 from nojit.kernels.dispatch import is_real
-from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states
+from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states, explained
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
 from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
@@ -140,7 +140,10 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
     """Return the intervals of a mask that knows them: rows [Bm, M, 2] and columns [Bm, N, 2]."""
     if not knows_intervals(mask_mod):
         return None
-    found = [mask_mod.spans(batch, *lengths, device) for batch in range(batches)]
+    found = []
+    for batch in range(batches):
+        with explained((batch, 0)):
+            found.append(mask_mod.spans(batch, *lengths, device))
     known = [each for each in found if each is not None]
     for each in known:
         _check_spans(each, lengths)

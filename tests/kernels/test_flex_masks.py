@@ -337,3 +337,22 @@ def test_a_mask_whose_tables_cannot_last_is_not_remembered_as_none(monkeypatch):
     tables_of(mask, 128, 128, torch.device("cpu"))
     assert op._memo_of(mask) is None
     assert op._memo_of(None) is op._UNMASKED
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "batch"),
+    [
+        (lambda q, k: q >= k, TypeError, 0),
+        (lambda b, h, q, k: True, ValueError, 0),
+        (lambda b, h, q, k: q >= k if q < 2 else k >= q, RuntimeError, 0),
+        (lambda b, h, q, k: torch.zeros(1, dtype=torch.bool)[b], IndexError, 1),
+        (Prefix(torch.tensor([3])), IndexError, 1),
+        (Documents(torch.zeros(1, 8, dtype=torch.int64)), IndexError, 1),
+    ],
+    ids=["two arguments", "no tensor", "a branch", "too short a table", "too few prefixes", "too few documents"],
+)
+def test_errors_of_a_masks_function_say_what_was_asked(mask, kind, batch):
+    with pytest.raises(kind) as caught:
+        create_block_mask(mask, 2, None, 8, 8, "cpu")
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"mask_mod: raised for batch {batch}, head 0; it takes the numbers b, h, q_idx and kv_idx")
