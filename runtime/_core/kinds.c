@@ -7,7 +7,8 @@ static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_nam
 
 /* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
  * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
-#define KNOWN_MAX 256
+#define KNOWN_BITS 10
+#define KNOWN_MAX (1 << KNOWN_BITS)
 #define KNOWN_PROBES 8
 typedef struct {
     PyTypeObject *type;
@@ -16,6 +17,12 @@ typedef struct {
 } known_type;
 
 static _Atomic(known_type *) known_types[KNOWN_MAX];
+
+/* Where a type is looked for first: types lie apart by round numbers of bytes, so that all bits of an address are mixed. */
+static inline size_t home_of(const PyTypeObject *type)
+{
+    return (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS));
+}
 
 int nj_kinds_init(void)
 {
@@ -113,7 +120,7 @@ static void keep(const known_type *learnt)
     }
     *made = *learnt;
     Py_INCREF((PyObject *)made->type);
-    size_t at = (uintptr_t)made->type >> 4;
+    size_t at = home_of(made->type);
     for (size_t i = 0; i < KNOWN_PROBES; i++) {
         known_type *there = NULL;
         if (atomic_compare_exchange_strong(&known_types[(at + i) % KNOWN_MAX], &there, made)) {
@@ -130,9 +137,9 @@ static void keep(const known_type *learnt)
 int nj_kind_of(PyObject *object, nj_kind *kind, const DLPackExchangeAPI **api)
 {
     PyTypeObject *type = Py_TYPE(object);
+    size_t home = home_of(type);
     for (size_t i = 0; i < KNOWN_PROBES; i++) {
-        size_t at = (((uintptr_t)type >> 4) + i) % KNOWN_MAX;
-        const known_type *known = atomic_load_explicit(&known_types[at], memory_order_acquire);
+        const known_type *known = atomic_load_explicit(&known_types[(home + i) % KNOWN_MAX], memory_order_acquire);
         if (known == NULL) {
             break;
         }
