@@ -241,8 +241,10 @@ class BundleFile:
             used = len(set(part.table.columns["image"]))
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
-            for image in range(entry.images):
-                self._group(entry.name, part, part.placement.find(image))
+            first = 0
+            for group in part.placement.groups():
+                self._group(entry.name, part, part.placement.find(first))
+                first += group.images
 
     def _group(self, kernel: str, part: _KernelPart, place: tuple[int, int, int, int, bytes, int, int]) -> bytes:
         number, stored_start, stored_bytes, raw_bytes, sha256, _, _ = place

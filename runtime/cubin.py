@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from nojit.runtime.elf import SHT_NOBITS, Elf, Entry, Section, read_elf, refuse
 from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.launch_codec import param_sizes
 from nojit.runtime.record import Record
 from nojit.runtime.table import Launch
 from nojit.runtime.target import parse_image_arch
@@ -257,7 +258,7 @@ def check_launch(info: CubinInfo, launch: Launch, image_arch: str, where: str) -
         BundleIntegrityError: they differ, or a param has a type that is passed in no single param.
     """
     try:
-        sizes = [slot.size_bytes for slot in launch.layout]
+        sizes = param_sizes(launch.layout)
     except ValueError as error:
         raise BundleIntegrityError(str(error), where=where) from None
     check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch, where)

@@ -50,10 +50,10 @@ def decompress(frame: bytes, raw_bytes: int, where: str) -> bytes:
 def _usual_header(raw_bytes: int) -> bytes:
     """Spell the header that a build gives a frame of so many bytes: with a checksum, and in one segment."""
     if raw_bytes < 256:
-        return b"\x28\xb5\x2f\xfd\x24" + raw_bytes.to_bytes(1, "little")
+        return _MAGIC + b"\x24" + raw_bytes.to_bytes(1, "little")
     if raw_bytes < 65792:
-        return b"\x28\xb5\x2f\xfd\x64" + (raw_bytes - 256).to_bytes(2, "little")
-    return b"\x28\xb5\x2f\xfd\xa4" + raw_bytes.to_bytes(8, "little")[:4]
+        return _MAGIC + b"\x64" + (raw_bytes - 256).to_bytes(2, "little")
+    return _MAGIC + b"\xa4" + raw_bytes.to_bytes(8, "little")[:4]
 
 
 def _check_frame_header(frame: bytes, raw_bytes: int, where: str) -> None:

@@ -305,7 +305,7 @@ def _checked(argument: str, slot: Slot) -> Slot:
         _check_table(f"{argument}.table", slot.table, (1, 2, 3))
     for name in ("stride_batch", "stride_head", "reach"):
         check_int(f"{argument}.{name}", getattr(slot, name))
-    return slot._replace(value=float(check_number(f"{argument}.value", slot.value)))
+    return slot._replace(value=check_number(f"{argument}.value", slot.value))
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:

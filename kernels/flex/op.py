@@ -94,7 +94,7 @@ def flex_attention(
 
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
     factor = None if scale is None else check_number("scale", scale)
-    check_flags(enable_gqa=enable_gqa, return_lse=return_lse, deterministic=deterministic)
+    check_flags(enable_gqa=enable_gqa, return_lse=return_lse)
     check_tensors(query=query, key=key, value=value)
     if autocasts():
         query, key, value = lowered(query), lowered(key), lowered(value)

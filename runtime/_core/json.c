@@ -33,25 +33,13 @@ bool nj_json_flag(nj_json *json, bool *flag)
     return *flag || nj_json_is(json, "false");
 }
 
-static bool is_digit(unsigned char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 bool nj_json_int(nj_json *json, int64_t *number)
 {
     bool negative = nj_json_char(json, '-');
-    const unsigned char *start = json->at, *at = start, *end = json->end;
-    int64_t value = 0;
-    while (at < end && is_digit(*at) && at - start < NJ_JSON_DIGITS) {
-        value = 10 * value + (*at++ - '0');
-    }
-    ptrdiff_t digits = at - start;
-    json->at = at;
-    if (digits == 0 || (at < end && is_digit(*at)) || (*start == '0' && (digits > 1 || negative))) {
+    if (!nj_json_natural(json, number) || (negative && *number == 0)) {
         return false;
     }
-    *number = negative ? -value : value;
+    *number = negative ? -*number : *number;
     return true;
 }
 

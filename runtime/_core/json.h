@@ -11,7 +11,7 @@
 #define NJ_TEXT_MAX 8192
 #define NJ_NAME_MAX 200
 #define NJ_POOL_MAX 1000000
-#define NJ_JSON_DIGITS 18 /* no int of so many overflows 64 bits */
+#define NJ_DIGITS_MAX 18 /* no int of so many overflows 64 bits */
 
 typedef struct {
     const unsigned char *at;
@@ -40,6 +40,20 @@ static inline bool nj_json_is(nj_json *json, const char *expected)
     }
     json->at += length;
     return true;
+}
+
+/* Takes an int that is not below 0. */
+static inline bool nj_json_natural(nj_json *json, int64_t *number)
+{
+    const unsigned char *start = json->at, *at = start, *end = json->end;
+    int64_t value = 0;
+    while (at < end && *at >= '0' && *at <= '9' && at - start < NJ_DIGITS_MAX) {
+        value = 10 * value + (*at++ - '0');
+    }
+    json->at = at;
+    *number = value;
+    /* one digit at least, no more than are counted, and no 0 before others */
+    return at > start && !(at < end && *at >= '0' && *at <= '9') && (*start != '0' || at == start + 1);
 }
 
 /* Goes on in an array whose `[` is taken: 1 before an item, 0 behind the `]`, -1 if neither follows. */
