@@ -10,7 +10,7 @@ from nojit.runtime.errors import ArgumentError
 from nojit.runtime.keys import constexpr_value
 from nojit.runtime.table import KernelTable
 
-__all__ = ["Facts", "call_facts", "stand_in"]
+__all__ = ["Facts", "call_facts", "is_dtype", "stand_in"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
 """What the core says of a call: (kind, dtype, value) of each argument, the constexprs and options given, by name."""
@@ -74,4 +74,9 @@ def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kerne
 
 def stand_in(argument: Any) -> Any:
     """Return what stands for an argument of `Kernel.warmup`: a tensor of a dtype, else the argument itself."""
-    return _Typed(argument) if type(argument).__name__ == "dtype" or isinstance(argument, type) else argument
+    return _Typed(argument) if is_dtype(argument) else argument
+
+
+def is_dtype(argument: Any) -> bool:
+    """Say whether an argument is a dtype: torch's or numpy's, or one of numpy's scalar classes."""
+    return type(argument).__name__ == "dtype" or isinstance(argument, type)

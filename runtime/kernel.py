@@ -16,7 +16,7 @@ from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.events import emit
-from nojit.runtime.facts import Facts, call_facts, stand_in
+from nojit.runtime.facts import Facts, call_facts, is_dtype, stand_in
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
 from nojit.runtime.loading import Only, check_only, rows_to_load
@@ -40,10 +40,21 @@ __all__ = ["Choices", "Kernel", "Source", "Warmed"]
 class Warmed(Record):
     """What a call would run, loaded and ready."""
 
-    variant: str
-    """Its id, config, and the bundle that it came from."""
-    device: int
-    """The ordinal."""
+    plan: _core.Plan
+    """What the core launches."""
+
+    @property
+    def variant(self) -> str:
+        """Its id, config, and the bundle that it came from."""
+        return str(self.plan.label)
+
+    @property
+    def device(self) -> int:
+        """The ordinal."""
+        return self.plan.device
+
+    def __repr__(self) -> str:
+        return f"Warmed(variant={self.variant!r}, device={self.device})"
 
 
 class Choices(Record):
@@ -169,17 +180,15 @@ class Kernel(_core.Dispatcher):
             BundleError: as a call.
             DriverError: as a call.
         """
-        names = [param.name for param in self._params if not param.constexpr]
-        given = [
-            stand_in(arg) if place >= len(self._params) or not self._params[place].constexpr else arg
-            for place, arg in enumerate(args)
-        ]
-        named = {name: stand_in(arg) if name in names else arg for name, arg in kwargs.items()}
-        plan = self._warm(*given, **named)
+        if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
+            runtime = {param.name: not param.constexpr for param in self._params}
+            by_place = [*runtime.values(), *[True] * len(args)]
+            args = tuple(stand_in(arg) if by_place[place] else arg for place, arg in enumerate(args))
+            kwargs = {name: stand_in(arg) if runtime.get(name) else arg for name, arg in kwargs.items()}
+        plan = self._warm(*args, **kwargs)
         source, row = plan.payload
-        table = self._table(source)
-        source.images.function(table, row, plan.device).load(plan.device)
-        return Warmed(str(plan.label), plan.device)
+        source.images.function(self._table(source), row, plan.device).load(plan.device)
+        return Warmed(plan)
 
     def preload(self, device: int | None = None, *, only: Only | None = None) -> int:
         """Load every image that fits a device now, so that no launch does.

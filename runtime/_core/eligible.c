@@ -4,7 +4,7 @@
 static bool is_plain(const nj_value *value, const nj_field *field)
 {
     bool open = value->tag == NJ_TAG_POINTER && value->dtype == NJ_DTYPE_NONE && field->type_count != 1;
-    return value->tag <= NJ_TAG_UINT && !open;
+    return (value->tag <= NJ_TAG_UINT && !open) || value->tag == NJ_TAG_DESCRIPTOR;
 }
 
 bool nj_is_common(const nj_choice *choice)

@@ -41,7 +41,7 @@ typedef struct {
 } nj_choice;
 
 /* Whether the call passes nothing but the kernel's arguments, and constexprs that say what it means: no option, no
- * setting of a config, no tuple, no descriptor, no address of anything. */
+ * setting of a config, no tuple, no address of anything. */
 bool nj_is_common(const nj_choice *choice);
 
 /* Finds what the call means on each axis; false where Python must look. */

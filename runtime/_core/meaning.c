@@ -9,6 +9,7 @@ int nj_meaning_init(void)
 {
     static const char *const spelled[NJ_FIELD_COUNT] = {
         [NJ_FIELD_AXES] = "axes",
+        [NJ_FIELD_BLOCK] = "block",
         [NJ_FIELD_BLOCKS] = "blocks",
         [NJ_FIELD_COLUMNS] = "columns",
         [NJ_FIELD_CONFIGS] = "configs",
@@ -18,7 +19,10 @@ int nj_meaning_init(void)
         [NJ_FIELD_DERIVED] = "derived",
         [NJ_FIELD_DERIVED_VALUES] = "derived_values",
         [NJ_FIELD_DEVICE] = "device",
+        [NJ_FIELD_ELEMENT_BYTES] = "element_bytes",
+        [NJ_FIELD_ELEMENT_TYPE] = "element_type",
         [NJ_FIELD_EXPRESSION] = "expression",
+        [NJ_FIELD_FP4_PADDED] = "fp4_padded",
         [NJ_FIELD_GLOBAL_SCRATCH_ALIGN] = "global_scratch_align",
         [NJ_FIELD_GLOBAL_SCRATCH_BYTES] = "global_scratch_bytes",
         [NJ_FIELD_GRID] = "grid",
@@ -41,6 +45,8 @@ int nj_meaning_init(void)
         [NJ_FIELD_SHARED_BYTES] = "shared_bytes",
         [NJ_FIELD_SIGNATURES] = "signatures",
         [NJ_FIELD_SIGNATURE] = "signature",
+        [NJ_FIELD_SOURCE] = "source",
+        [NJ_FIELD_SWIZZLE] = "swizzle",
         [NJ_FIELD_SYMBOL] = "symbol",
         [NJ_FIELD_TENSOR_MAPS] = "tensor_maps",
         [NJ_FIELD_TEXT] = "text",

@@ -145,13 +145,18 @@ static PyObject *grid_of(const nj_row *it, PyObject *constexprs)
     return nj_items_end(&programs, whole);
 }
 
-static bool takes_plain_slots(const nj_row *it, PyObject **slots, PyObject **sizes)
+static bool pack(const nj_row *it, nj_packed *packed)
 {
     PyObject *signatures = nj_peek(it->table, NJ_FIELD_SIGNATURES), *signature = nj_peek(it->meaning, NJ_FIELD_SIGNATURE);
-    PyObject *types = signature == NULL ? NULL : nj_item(signatures, PyLong_AsSsize_t(signature));
-    PyObject *text = nj_peek(nj_peek(it->launch, NJ_FIELD_LAYOUT), NJ_FIELD_TEXT), *maps = nj_peek(it->launch, NJ_FIELD_TENSOR_MAPS);
-    return types != NULL && text != NULL && PyUnicode_Check(text) && maps != NULL && nj_size(maps) == 0 &&
-           nj_plain_slots(nj_peek(it->table, NJ_FIELD_PARAMS), it->places, types, it->hints, text, slots, sizes);
+    nj_passed passed = {
+        .params = nj_peek(it->table, NJ_FIELD_PARAMS),
+        .places = it->places,
+        .types = signature == NULL ? NULL : nj_item(signatures, PyLong_AsSsize_t(signature)),
+        .hints = it->hints,
+        .layout = nj_peek(nj_peek(it->launch, NJ_FIELD_LAYOUT), NJ_FIELD_TEXT),
+        .maps = nj_peek(it->launch, NJ_FIELD_TENSOR_MAPS),
+    };
+    return passed.types != NULL && passed.layout != NULL && PyUnicode_Check(passed.layout) && nj_pack_slots(&passed, packed);
 }
 
 /* A number of the launch; -1 with an exception raised if it is none. */
@@ -166,14 +171,14 @@ static PyObject *scratch_of(const nj_row *it, nj_field_name bytes, nj_field_name
     return Py_BuildValue("(ll)", number_of(it, bytes), number_of(it, align));
 }
 
-/* Steals what fills the parameters, their sizes, the grid and the constexprs. */
-static PyObject *describe(const nj_row *it, PyObject *slots, PyObject *sizes, PyObject *grid, PyObject *constexprs)
+/* Steals how parameters are packed, the grid and the constexprs. */
+static PyObject *describe(const nj_row *it, const nj_packed *packed, PyObject *grid, PyObject *constexprs)
 {
     long warps = number_of(it, NJ_FIELD_NUM_WARPS), ctas = number_of(it, NJ_FIELD_NUM_CTAS);
     PyObject *global = scratch_of(it, NJ_FIELD_GLOBAL_SCRATCH_BYTES, NJ_FIELD_GLOBAL_SCRATCH_ALIGN);
     PyObject *profile = scratch_of(it, NJ_FIELD_PROFILE_SCRATCH_BYTES, NJ_FIELD_PROFILE_SCRATCH_ALIGN);
-    return Py_BuildValue("((ONll){s:N,s:(),s:N,s:N,s:l,s:l,s:l,s:O,s:O,s:N,s:N})", nj_peek(it->launch, NJ_FIELD_SYMBOL), sizes,
-                         warps, ctas, "slots", slots, "maps", "grid", grid, "meta", constexprs, "block_threads",
+    return Py_BuildValue("((ONll){s:N,s:N,s:N,s:N,s:l,s:l,s:l,s:O,s:O,s:N,s:N})", nj_peek(it->launch, NJ_FIELD_SYMBOL), packed->sizes,
+                         warps, ctas, "slots", packed->slots, "maps", packed->maps, "grid", grid, "meta", constexprs, "block_threads",
                          warps * WARP_THREADS, "num_ctas", ctas, "shared_bytes", number_of(it, NJ_FIELD_SHARED_BYTES),
                          "cooperative", nj_peek(it->launch, NJ_FIELD_COOPERATIVE), "pdl", nj_peek(it->launch, NJ_FIELD_PDL),
                          "global_scratch", global, "profile_scratch", profile);
@@ -183,19 +188,18 @@ PyObject *nj_plain_row(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_ssize_t row;
     nj_row it;
-    PyObject *slots = NULL, *sizes = NULL;
+    nj_packed packed = {NULL, NULL, NULL};
     if (!PyArg_ParseTuple(args, "OnOO!iO:plain_row", &it.table, &row, &it.launch, &PyDict_Type, &it.places, &it.arch,
                           &it.constant)) {
         return NULL;
     }
-    bool plain = find_row(&it, row) && takes_plain_slots(&it, &slots, &sizes);
+    bool plain = find_row(&it, row) && pack(&it, &packed);
     PyObject *constexprs = plain ? constexprs_of(&it) : NULL;
     PyObject *grid = constexprs == NULL ? NULL : grid_of(&it, constexprs);
     if (grid != NULL) {
-        return describe(&it, slots, sizes, grid, constexprs);
+        return describe(&it, &packed, grid, constexprs);
     }
-    Py_XDECREF(slots);
-    Py_XDECREF(sizes);
+    nj_packed_clear(&packed);
     Py_XDECREF(constexprs);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }

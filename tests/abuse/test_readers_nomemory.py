@@ -12,7 +12,7 @@ import pytest
 from nojit.runtime import _core
 from nojit.runtime import format as layout
 from nojit.runtime.launch_codec import Layout
-from nojit.runtime.table import COLUMNS, MISSING, Config, KernelTable, Launch, Meaning, Param
+from nojit.runtime.table import COLUMNS, MISSING, Config, KernelTable, Launch, Meaning, Param, TensorMap
 from nojit.runtime.tuning_table import Tuning
 
 from tests.support.hostile import golden_parts
@@ -67,7 +67,10 @@ def plain_row() -> tuple[Any, ...] | None:
 
 wide_names = [f"x{number}" for number in range(40)]
 wide_places = {name: place for place, name in enumerate(wide_names)}
-wide_layout = " ".join([*[f"{name}:i32" for name in wide_names], "$global_scratch:*i8 $profile_scratch:*i8"])
+described = ("x39.map:tensormap", "x39.base:*fp16", "x39.shape.0:i32", "x39.stride.0:i64", "x39.pads_nan:i1")
+scratch = "$global_scratch:*i8 $profile_scratch:*i8"
+wide_layout = " ".join([*[f"{name}:i32" for name in wide_names[:-1]], *described, scratch])
+wide_map = TensorMap("x39", 0, 2, 6, (64,), fp4_padded=False)
 wide_table = KernelTable(
     kernel="wide",
     params=tuple([Param(name, constexpr=False) for name in wide_names]),
@@ -75,12 +78,16 @@ wide_table = KernelTable(
     tuning=None,
     axes=(),
     derived=(),
-    signatures=(("i32",) * 40,),
+    signatures=((*["i32"] * 39, "tensordesc<fp16[64]>"),),
     meanings=(Meaning(0, ()),),
     configs=(Config((), (("num_warps", 4),), ""),),
     hint_sets=((("x3", 16),),),
     derived_values=((),),
-    launches=(Launch("wide", Layout(wide_layout, ""), 4, 1, 0, 0, 1, 0, 1, cooperative=False, pdl=False),),
+    launches=(
+        Launch(
+            "wide", Layout(wide_layout, ""), 4, 1, 0, 0, 1, 0, 1, cooperative=False, pdl=False, tensor_maps=(wide_map,)
+        ),
+    ),
     programs=(),
     columns={name: array("I", [0]) for name in COLUMNS},
 )

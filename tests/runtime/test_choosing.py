@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts
+from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.facts import Facts, call_facts
 from nojit.runtime.keys import Interner, make_spec
@@ -174,6 +175,26 @@ def test_what_is_rare_is_left_to_python(make: Callable[..., Chooser], faketorch:
     tuples = make({"x": "(*fp16,i32)", "BLOCK": "constexpr"}, configs=[{"BLOCK": 1}])
     assert tuples.row((x, 3)) is None
     assert tuples.best((x, 3)) == 0
+
+
+def test_descriptors_decide_by_dtype_and_block(make: Callable[..., Chooser], faketorch: ModuleType) -> None:
+    params = {"x": "tensordesc<{dtype}[{rows},64]>", "y": "*fp16?", "n": "i32", "BLOCK": "constexpr", "D": "constexpr"}
+    chooser = make(
+        params,
+        matrix={"dtype": ["fp16", "bf16"], "rows": [64, 128]},
+        configs=[{"BLOCK": 64, "requires": "n % 64 == 0"}, {"BLOCK": 32, "requires": "has(x)"}, {"BLOCK": 16}],
+        derived={"D": "n > 100"},
+    )
+    found = set()
+    for dtype, address in (("float16", 0x1000), ("bfloat16", 0x2000), ("float32", 0x4000)):
+        for block in ((64, 64), (128, 64), None, (32, 64)):
+            for y in (None, faketorch.Tensor(0x4010, "float16", (4,))):
+                for n in (64, 65, 128):
+                    x = TensorDescriptor(faketorch.Tensor(address, dtype, (256, 64)), (256, 64), (64, 1), block)
+                    row = chooser.row(x, y, n)
+                    assert row == chooser.best(x, y, n), (dtype, block, n)
+                    found.add(row)
+    assert len(found) > 8
 
 
 def test_an_address_decides_where_it_can_point_to_one_type(make: Callable[..., Chooser], faketorch: ModuleType) -> None:
