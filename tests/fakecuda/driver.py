@@ -31,6 +31,7 @@ class _Record(ctypes.Structure):
         ("grid", ctypes.c_uint32 * 3),
         ("block", ctypes.c_uint32 * 3),
         ("shared_bytes", ctypes.c_uint32),
+        ("carveout", ctypes.c_int32),
         ("device", ctypes.c_int32),
         ("params", ctypes.c_uint32),
         ("param_bytes", ctypes.c_uint32),
@@ -53,6 +54,8 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
+    carveout: int
+    """Percent of the L1 cache that the function was set to take as shared memory; -1 leaves it to the driver."""
     device: int
     params: tuple[bytes, ...]
     """The bytes of each argument, as many as the image's param has."""
@@ -180,6 +183,7 @@ class FakeCuda:
             grid=(record.grid[0], record.grid[1], record.grid[2]),
             block=(record.block[0], record.block[1], record.block[2]),
             shared_bytes=record.shared_bytes,
+            carveout=record.carveout,
             device=record.device,
             params=tuple(content[start : start + size] for start, size in spans),
             attributes={attr.id: bytes(attr.value) for attr in record.attr[: record.attrs]},

@@ -161,6 +161,7 @@ static CUresult record_facts(const struct fake_request *request, struct fake_lau
     memcpy(record->grid, (uint32_t[]){c->gridDimX, c->gridDimY, c->gridDimZ}, sizeof record->grid);
     memcpy(record->block, (uint32_t[]){c->blockDimX, c->blockDimY, c->blockDimZ}, sizeof record->block);
     record->shared_bytes = c->sharedMemBytes;
+    record->carveout = fake_raised(request->kernel, request->device)->carveout - 1;
     record->device = request->device;
     record->attrs = c->numAttrs;
     for (unsigned i = 0; i < c->numAttrs; i++) {

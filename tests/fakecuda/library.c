@@ -167,7 +167,10 @@ static CUresult set_attribute(struct fake_kernel *kernel, CUdevice device, int a
         fake_raised(kernel, device)->non_portable_cluster = value;
         return value == 0 || value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (value < -1 || value > 100)
+            return CUDA_ERROR_INVALID_VALUE;
+        fake_raised(kernel, device)->carveout = value + 1;
+        return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
         return value >= 0 && value <= 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:

@@ -46,6 +46,8 @@ struct fake_raised {
     /* of dynamic shared memory; 0 where nobody asked for more than there is anyway */
     int shared_bytes;
     int non_portable_cluster;
+    /* percent of the L1 cache that is to be shared memory, plus 1; 0 where nobody asked */
+    int carveout;
 };
 
 struct fake_kernel {
@@ -90,6 +92,7 @@ struct fake_launch_record {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes;
+    int32_t carveout;
     int32_t device;
     uint32_t params;
     uint32_t param_bytes;

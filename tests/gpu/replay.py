@@ -45,6 +45,10 @@ class Tally:
     def variants(self) -> int:
         return len(self.table)
 
+    def missed(self) -> list[str]:
+        """Name the variants that no call reached."""
+        return [self.table.label(row) for row in range(len(self.table)) if row not in self.rows | self.unlike]
+
 
 def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """List the variants that each config which can serve a call would run, with the arguments that ask for it."""

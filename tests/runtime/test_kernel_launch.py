@@ -31,11 +31,11 @@ def test_shared_memory_is_raised_once_per_device(make: Make, fakecuda: FakeCuda)
     )
     for n in range(5):
         small[(1,)](n)
-        assert fakecuda.last_launch().shared_bytes == 49152
+        assert (fakecuda.last_launch().shared_bytes, fakecuda.last_launch().carveout) == (49152, -1)
     assert fakecuda.calls("cuKernelSetAttribute") == 0
     for n in range(5):
         large[(1,)](n)
-        assert fakecuda.last_launch().shared_bytes == 232448
+        assert (fakecuda.last_launch().shared_bytes, fakecuda.last_launch().carveout) == (232448, 100)
     assert fakecuda.calls("cuKernelSetAttribute") == 2, "the limit, and the share of the L1 cache"
 
 
