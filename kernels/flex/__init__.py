@@ -15,13 +15,18 @@ if TYPE_CHECKING:
         Window,
         and_masks,
         create_block_mask,
+        create_mask,
+        noop_mask,
         or_masks,
     )
     from nojit.kernels.flex.mods import Alibi, Chain, CustomMod, DenseBias, RelativeBias, SoftCap, alibi_slopes
     from nojit.kernels.flex.op import flex_attention
+    from nojit.kernels.flex.results import AuxOutput, AuxRequest
 
 __all__ = [
     "Alibi",
+    "AuxOutput",
+    "AuxRequest",
     "BlockMask",
     "Causal",
     "Chain",
@@ -35,12 +40,17 @@ __all__ = [
     "alibi_slopes",
     "and_masks",
     "create_block_mask",
+    "create_mask",
     "flex_attention",
+    "noop_mask",
     "or_masks",
 ]
 
 _MASKS: Final = (
-    "BlockMask", "Causal", "Documents", "Prefix", "Window", "and_masks", "create_block_mask", "or_masks",
+    "BlockMask", "Causal", "Documents", "Prefix", "Window", "and_masks", "create_block_mask", "create_mask",
+    "noop_mask", "or_masks",
 )  # fmt: skip
 
-__getattr__ = lazily(__name__, __all__, {"flex_attention": "op", **dict.fromkeys(_MASKS, "masks")}, home="mods")
+_HOMES: Final = {"flex_attention": "op", "AuxOutput": "results", "AuxRequest": "results"}
+
+__getattr__ = lazily(__name__, __all__, {**_HOMES, **dict.fromkeys(_MASKS, "masks")}, home="mods")

@@ -8,7 +8,9 @@ from typing import Any, Final
 import torch
 from nojit.kernels.arguments import (
     FLOATS,
+    check_choice,
     check_dtype,
+    check_flags,
     check_int,
     check_like,
     check_rank,
@@ -23,10 +25,12 @@ from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, 
 from nojit.runtime.errors import did_you_mean
 from torch import Tensor
 
-__all__ = ["check_captured", "check_mod", "check_operands", "check_options"]
+__all__ = ["check_captured", "check_mod", "check_operands", "check_options", "check_torchs_options"]
 
 OPTIONS: Final = ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")
 """What `kernel_options` may name."""
+_HINTS: Final = ("ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "USE_TMA")
+"""What torch's kernels can be told besides, to be faster; these know it without, and no result depends on it."""
 _MANIFEST_LINE: Final = '{ function = "mine.py:my_mod" } in the axis SCORE_MOD of the manifest of flex attention'
 
 
@@ -140,3 +144,27 @@ def check_options(options: object) -> dict[str, int]:
             refuse_value("kernel_options", " or ".join(OPTIONS), f"{name!r}{did_you_mean(str(name), OPTIONS)}")
         check_int(f"kernel_options[{name!r}]", value)
     return given
+
+
+def check_torchs_options(options: object) -> tuple[dict[str, int], bool]:
+    """Return the config that torch's `kernel_options` ask for, and whether they leave few queries to be decoded.
+
+    Raises:
+        ArgumentError: it is no mapping, or a value is of a wrong type.
+        ValueError: it names something else, another backend, or a rounding that there is not.
+    """
+    if not isinstance(options, Mapping):
+        return check_options(options), True
+    given = dict(options)
+    backend = given.pop("BACKEND", "AUTO")
+    check_choice("kernel_options['BACKEND']", backend, ("AUTO", "TRITON"))
+    forced, prescaled = given.pop("FORCE_USE_FLEX_ATTENTION", False), given.pop("PRESCALE_QK", False)
+    flags = {"FORCE_USE_FLEX_ATTENTION": forced, "PRESCALE_QK": prescaled}
+    flags |= {name: given.pop(name) for name in _HINTS if name in given}
+    check_flags(**{f"kernel_options[{name!r}]": flag for name, flag in flags.items()})
+    if prescaled:
+        refuse_value("kernel_options['PRESCALE_QK']", "False, as products are scaled in fp32", prescaled)
+    # as for torch, what is said of the forward pass alone comes first
+    own = {name.removeprefix("fwd_"): given.pop(name) for name in list(given) if str(name).startswith("fwd_")}
+    config = check_options(given | own)
+    return config, not (config or forced or backend == "TRITON")

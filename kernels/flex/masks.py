@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from nojit.kernels.arguments import check_int, refuse_type, refuse_value
+from nojit.kernels.arguments import check_flags, check_int, refuse_type, refuse_value
 from nojit.kernels.dispatch import is_real
 from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states, explained
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
@@ -26,7 +26,7 @@ from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_m
 from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
 from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.attention.flex_attention import BlockMask, create_mask, noop_mask
 
 __all__ = [
     "BlockMask",
@@ -37,9 +37,11 @@ __all__ = [
     "Window",
     "and_masks",
     "create_block_mask",
+    "create_mask",
     "hides_nothing",
     "known_tables",
     "memo_of",
+    "noop_mask",
     "or_masks",
     "tables_of",
 ]
@@ -61,6 +63,10 @@ def create_block_mask(
     KV_LEN: int,  # noqa: N803
     device: torch.device | str | None = None,
     BLOCK_SIZE: int | tuple[int, int] = DEFAULT_BLOCK,  # noqa: N803
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+    compute_dq_write_order: bool = False,
+    dq_kv_order: bool = True,
 ) -> BlockMask:
     """Make a block mask, as torch's function of this name does, without a dense mask of all queries and keys.
 
@@ -73,6 +79,11 @@ def create_block_mask(
         device: where it is used; the current accelerator by default.
         BLOCK_SIZE: queries and keys of a block; kernels skip the blocks where nothing is seen. They know 64 and 128: for
             another size tables are made of the larger of these that divides it, else of 64.
+        _compile: of no effect: the mask is the same, and never dense, whether or not torch compiles its function.
+        separate_full_blocks: list the blocks that are seen whole apart; else torch's lists have all as partial ones. Kernels'
+            tables are the same.
+        compute_dq_write_order: False; the order is that of a backend of torch's that is not used here.
+        dq_kv_order: of no meaning without.
 
     Returns:
         torch's `BlockMask`, with kernels' tables attached. It copies nothing at a later use on `device`.
@@ -80,7 +91,13 @@ def create_block_mask(
     Raises:
         ArgumentError: a type that does not fit.
         ValueError: a size below 1; a function that knows its intervals, and not of all queries and keys.
+        NotImplementedError: `compute_dq_write_order` is asked for.
     """
+    flags = {"_compile": _compile, "separate_full_blocks": separate_full_blocks, "dq_kv_order": dq_kv_order}
+    check_flags(**flags, compute_dq_write_order=compute_dq_write_order)
+    if compute_dq_write_order:
+        what = "compute_dq_write_order: expected False, as gradients need no such order to be the same bits each time"
+        raise NotImplementedError(f"{what}, got True (torch's create_block_mask has it)")
     where = _device_of(device)
     if not callable(mask_mod):
         refuse_type("mask_mod", "a function of (b, h, q_idx, kv_idx)", type(mask_mod).__name__)
@@ -102,7 +119,7 @@ def create_block_mask(
             refuse_value(name, "at least 1", size)
     with torch.inference_mode(False):
         tables, states = _make(mask_mod, batches, heads, (Q_LEN, KV_LEN), where, (q_block, kv_block))
-        result = _block_mask(states, mask_mod, (Q_LEN, KV_LEN), (q_block, kv_block))
+        result = _block_mask(states, mask_mod, (Q_LEN, KV_LEN), (q_block, kv_block), bool(separate_full_blocks))
     _attach(result, tables)
     return result
 
@@ -172,10 +189,13 @@ def _tables(found: Evaluated, block: int) -> MaskTables:
     return bitmap_tables(found.states, found.numbers, found.bits, block)
 
 
-def _block_mask(states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int]) -> BlockMask:
-    """Make torch's object of the states of blocks."""
-    kv, full_kv, q, full_q = (
-        _ordered(side == kind) for side in (states, states.transpose(2, 3)) for kind in (PARTIAL, FULL)
+def _block_mask(
+    states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int], separate: bool
+) -> BlockMask:
+    """Make torch's object of the states of blocks; unless they are `separate`, full ones are listed as partial ones."""
+    kv, q = (_ordered(side == PARTIAL if separate else side > 0) for side in (states, states.transpose(2, 3)))
+    full_kv, full_q = (
+        _ordered(side == FULL) if separate else (None, None) for side in (states, states.transpose(2, 3))
     )
     return BlockMask(
         seq_lengths=lengths,

@@ -6,18 +6,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.dispatch import autocasts, is_plain, lowered, shown
 from nojit.kernels.flex import operators
-from nojit.kernels.flex.call import Modification, captured, described, modification_of, words_of
-from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_options
+from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
+from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
 from nojit.kernels.flex.forward import allocate_output, launch_forward
 from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
+from nojit.kernels.flex.results import AuxOutput, AuxRequest, check_request, with_aux
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.memos import Memo, Recording, new_memo
 from torch import Tensor
@@ -45,10 +46,11 @@ def flex_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
-    kernel_options: Mapping[str, int] | None = None,
+    kernel_options: Mapping[str, Any] | None = None,
     *,
+    return_aux: AuxRequest | None = None,
     deterministic: bool = True,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, AuxOutput]:
     """Compute ``softmax(score_mod(query @ key^T * scale)) @ value`` over what a block mask lets through.
 
     It is called as torch's function of this name is, and nothing is compiled.
@@ -66,21 +68,29 @@ def flex_attention(
         enable_gqa: let key and value have fewer heads than query.
         return_lse: return the log-sum-exp of each row of modified scores too.
         kernel_options: a config to run the forward pass with, of those that are built: any of BLOCK_M, BLOCK_N, num_warps
-            and num_stages. The fastest known one is chosen without.
+            and num_stages, as they are or behind ``fwd_``. The fastest known one is chosen without. Of torch's other
+            options, FORCE_USE_FLEX_ATTENTION and the BACKEND "TRITON" keep few queries from being decoded; those that only
+            tell torch's kernels how to be faster change nothing here; all others are refused.
+        return_aux: return what an ``AuxRequest`` asks for too: log-sums, in an ``AuxOutput``; not beside `return_lse`.
         deterministic: give the same gradients, to the bit, each time. What a modification of the library captures has
             gradients only without, as they are added up in any order.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `query`, and, if asked, the natural-log sums, fp32 [B, H, M]. A query that
-        sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in memory in the order of those of
-        query. Both are differentiable in query, key and value, once, and in what `score_mod` captures if not
+        The output [B, H, M, Dv] in the dtype of `query`, and, if asked, the natural-log sums, fp32 [B, H, M], or torch's
+        ``AuxOutput`` with them. A query that sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in
+        memory in the order of those of query. Both are differentiable in query, key and value, once, and in what `score_mod` captures if not
         `deterministic`.
 
     Raises:
         ArgumentError: a type, dtype or device that does not fit; a score modification that is a plain function.
         ValueError: a shape, stride, length or word that does not fit.
-        NotImplementedError: what a modification captures requires a gradient that there is not.
+        NotImplementedError: what a modification captures requires a gradient that there is not; the largest scores are
+            asked for.
     """
+    if return_aux is not None:
+        wants_lse = check_request(return_aux, return_lse)
+        given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options
+        return with_aux(flex_attention(*given, deterministic=deterministic))
     if deterministic is not True and deterministic is not False:
         # whatever a call is remembered by, or decoded
         check_flags(deterministic=deterministic)  # type: ignore[unreachable] # a caller may not heed types
@@ -88,7 +98,8 @@ def flex_attention(
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
         if known is not None:
             return known
-    if kernel_options is None and not isinstance(score_mod, CustomMod) and _is_decoding(query, key, value, score_mod):
+    options, may_decode = check_torchs_options(kernel_options)
+    if may_decode and _is_decoding(query, key, value, score_mod):
         # that package takes masks and modifications from this one
         from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
 
@@ -99,13 +110,7 @@ def flex_attention(
     if autocasts():
         query, key, value = lowered(query), lowered(key), lowered(value)
     check_operands(query, key, value, enable_gqa)
-    options = check_options(kernel_options)
-    mod = modification_of(None if score_mod is None else check_mod(score_mod))
-    if score_mod is not None:
-        if autocasts():
-            mod = mod._replace(bias=lowered(mod.bias))
-        check_captured(mod, query, key.shape[2])
-        _check_gradients_of(mod, score_mod, bool(deterministic))
+    mod = NO_MOD if score_mod is None else _checked(score_mod, query, key.shape[2], bool(deterministic))
     tables = tables_of(block_mask, query.shape[2], key.shape[2], query.device)
     _check_mask_sizes(tables, query)
     if factor is None:
@@ -147,7 +152,7 @@ def _words(
     scale: float | None,
     enable_gqa: bool,
     return_lse: bool,
-    kernel_options: Mapping[str, int] | None,
+    kernel_options: Mapping[str, Any] | None,
 ) -> tuple[object, ...]:
     """Return what a call depends on beside tensors, as a memo takes it."""
     options: tuple[object, ...] = (None,)
@@ -165,7 +170,7 @@ def _recall(
     scale: float | None,
     enable_gqa: bool,
     return_lse: bool,
-    kernel_options: Mapping[str, int] | None,
+    kernel_options: Mapping[str, Any] | None,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
     """Make a call whose like was made before; None if there was none."""
     memo = _UNMASKED
@@ -222,6 +227,16 @@ def _remember(
     if memo is not None:
         memo.remember(recording.recipe(*results), query, key, value, *captured(mod), recording.source, *words)
     return (out, lse) if return_lse else out
+
+
+def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: bool) -> Modification:
+    """Take a modification apart that fits the operands."""
+    mod = modification_of(check_mod(score_mod))
+    if autocasts():
+        mod = mod._replace(bias=lowered(mod.bias))
+    check_captured(mod, query, kv_len)
+    _check_gradients_of(mod, score_mod, deterministic)
+    return mod
 
 
 def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
