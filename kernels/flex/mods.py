@@ -233,7 +233,11 @@ class DenseBias(_Listed):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain(_Listed):
-    """``second(first(score))``, of two modifications of the library; not of two relative or two dense biases."""
+    """``second(first(score))``, of two modifications of the library; not of two relative or two dense biases.
+
+    One of the user's own is a function that was built as it is: to chain it, have it call what it is chained with
+    (`nojit.kernels.flex.kernel_mods`), whose slot it is given.
+    """
 
     first: ScoreMod
     second: ScoreMod
@@ -241,7 +245,8 @@ class Chain(_Listed):
     def __post_init__(self) -> None:
         for name, mod in (("first", self.first), ("second", self.second)):
             if not isinstance(mod, _Listed) or isinstance(mod, Chain):
-                refuse_type(name, "one modification of the library", type(mod).__name__)
+                how = " (one's own can call the library's in its function)" if isinstance(mod, CustomMod) else ""
+                refuse_type(name, f"one modification of the library{how}", type(mod).__name__)
         kinds = [mod.slots[0].kind for mod in (self.first, self.second)]
         if kinds[0] == kinds[1] and kinds[0] in {RELATIVE, BIAS}:
             refuse_value("second", "no second bias of the same kind (add them up)", type(self.second).__name__)
@@ -266,7 +271,8 @@ class CustomMod:
     """A user's own modification: a ``@triton.jit`` function that a manifest builds, and the same in torch.
 
     The function takes what `kernel_mods.listed` takes and returns the modified score and its derivative by the score. It
-    finds what it captures in the slots that it is given here.
+    finds what it captures in the slots that it is given here. There are gradients of queries, keys and values, and none of
+    what it captures. Few queries of many keys are decoded, so it is to be built for both families.
     """
 
     source: str

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
-from nojit.kernels import library
 from nojit.kernels.flex import (
     Alibi,
     Causal,
@@ -32,7 +29,6 @@ from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.kernels.accuracy import assert_accurate
-from tests.kernels.interpreter import ROOT, Interpreter
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -380,81 +376,6 @@ def test_compiled_without_a_graph_break(mask):
     ours, theirs = (torch.autograd.grad(function(*inputs), inputs) for function in (traced, loss))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other)
-
-
-MINE = """
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def my_mod(score, batch, head, query, key, inside, first, second, bias):
-    return score * first[4] + tl.load(first[1] + head), tl.where(inside, first[4], 0.0)
-"""
-
-
-def test_a_function_of_ones_own(tmp_path):
-    shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
-    listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
-    manifest = (ROOT / "manifests/flex.toml").read_text()
-    mine, light = '{ function = "mine.py:my_mod" }', '{ function = "nojit.kernels.flex.kernel_mods:light" }'
-    manifest = manifest.replace(listed, f"{listed}, {mine}")
-    # the forward kernel over pointers runs by another function what those for few registers are for
-    (tmp_path / "flex.toml").write_text(manifest.replace(f"{mine}]", f"{mine}, {light}]", 1))
-    (tmp_path / "mine.py").write_text(MINE)
-    table = torch.randn(HEADS)
-    mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h], (Slot(0, table, value=0.5), NO_SLOT))
-    inputs = [each.requires_grad_() for each in operands()]
-    interpreter = Interpreter(Path(tmp_path))
-    with library.override(interpreter):
-        out = flex_attention(*inputs, mine, enable_gqa=True)
-        found = torch.autograd.grad(out.sum(), inputs)
-        chain = MODS["cap and alibi"]
-        lean = CustomMod("nojit.kernels.flex.kernel_mods:light", chain, chain.slots)
-        with torch.no_grad():
-            torch.testing.assert_close(
-                flex_attention(*inputs, lean, enable_gqa=True), reference.flex_attention(*inputs, chain)[0]
-            )
-    interpreter.close()
-
-    exact = reference.flex_attention(*inputs, mine)[0]
-    torch.testing.assert_close(out, exact, atol=1e-5, rtol=1e-4)
-    for ours, theirs in zip(found, torch.autograd.grad(exact.sum(), inputs), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
-
-
-def test_a_function_of_ones_own_with_masks_in_sixteen_bits(tmp_path):
-    shutil.copy(ROOT / "manifests/flash_attention.toml", tmp_path)
-    listed = '{ function = "nojit.kernels.flex.kernel_mods:listed" }'
-    for name in ("flex", "flex_decoding"):
-        text = (ROOT / f"manifests/{name}.toml").read_text()
-        (tmp_path / f"{name}.toml").write_text(text.replace(listed, f'{listed}, {{ function = "mine.py:my_mod" }}'))
-    (tmp_path / "mine.py").write_text(MINE)
-    table = torch.randn(HEADS)
-    captured = Slot(0, table, value=0.5), NO_SLOT
-    mine = CustomMod("mine.py:my_mod", lambda s, b, h, q, k: s * 0.5 + table[h].to(s.dtype), captured)
-    interpreter = Interpreter(Path(tmp_path))
-    with library.override(interpreter):
-        for dim, mask in itertools.product((64, 128), ("causal", "prefix", "a bitmap", "a bitmap for each head")):
-            block_mask, function = mask_of(mask, (Q_LEN, KV_LEN))
-            inputs = [each.requires_grad_() for each in operands(torch.float16, dim, dim)]
-            out = flex_attention(*inputs, mine, block_mask, enable_gqa=True)
-            grad = torch.randn_like(out)
-            found = out.detach(), *torch.autograd.grad(out, inputs, grad)
-            results = []
-            for kind in (torch.float64, torch.float16):
-                own = [each.detach().to(kind).requires_grad_() for each in inputs]
-                theirs = reference.flex_attention(*own, mine, function)[0]
-                results.append((theirs.detach(), *torch.autograd.grad(theirs, own, grad.to(kind))))
-            for factor, ours, exact, torchs in zip((2, 3, 3, 3), found, *results, strict=True):
-                assert_accurate(ours, exact, torchs, factor)
-        q, k, v = operands(torch.float16, 64, 64, lengths=(3, KV_LEN))
-        for mask in (None, "a bitmap"):
-            block_mask, function = mask_of(mask, (3, KV_LEN)) if mask else (None, None)
-            exact = reference.flex_attention(q.double(), k.double(), v.double(), mine, function)[0]
-            torchs = reference.flex_attention(q, k, v, mine, function)[0]
-            assert_accurate(flex_decoding(q, k, v, mine, block_mask, enable_gqa=True), exact, torchs)
-    interpreter.close()
 
 
 def test_torchs_function_takes_the_same_mask_and_modification():
