@@ -37,8 +37,9 @@ UNRECORDED = 1.3
 VARIANTS = (1, 100, 10_000)
 # that looking a config up may add to a launch, with a key of two expressions
 LOOK_UP = 200
-# that finding a call of three tensors and a number in a memo may add, but for what the framework does
-RECALL = 3000
+# that finding a call of three tensors and a number in a memo may add, but for what the framework does: 2,700 with Python 3.11,
+# which calls the framework in fewer instructions than 3.12 and 3.13, 3,180 and 3,050
+RECALL = 3300
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts instructions with valgrind")
 
