@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
-from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
 from nojit.runtime.events import emit
 from nojit.runtime.facts import Facts, call_facts, is_dtype, stand_in
 from nojit.runtime.images import Source, closest_source
@@ -203,13 +203,13 @@ class Kernel(_core.Dispatcher):
         Raises:
             ArgumentError: `only` names what no variant has.
         """
-        if only:
+        if only is not None:
             check_only([self.variants(device)], only, f"kernel {self.name}")
         return self.load_variants(device, only)
 
     def load_variants(self, device: int | None, only: Only | None) -> int:
         """Do as `preload`, where `only` may name what no variant has."""
-        ordinal = _core.current_device() if device is None else device
+        ordinal = self._ordinal(device)
         source, table = self._home(ordinal)
         rows = rows_to_load(table, only)
         for row in rows:
@@ -222,12 +222,12 @@ class Kernel(_core.Dispatcher):
         Raises:
             NoMatchingVariantError: there are none for it.
         """
-        ordinal = _core.current_device() if device is None else device
+        ordinal = self._ordinal(device)
         return self._home(ordinal)[1]
 
     def fits(self, device: int | None = None) -> bool:
         """Say whether some bundle of the kernel runs on a device; on the current one if None."""
-        capability = _core.device_capability(_core.current_device() if device is None else device)
+        capability = _core.device_capability(self._ordinal(device))
         return any(source.image_arch.runs_on(capability) for source in self._sources)
 
     # what the core asks for
@@ -337,6 +337,19 @@ class Kernel(_core.Dispatcher):
             home = self._homes[device] = (source, self._table(source))
         return home
 
+    def _ordinal(self, device: int | None) -> int:
+        """Return a device's ordinal; of the current one if None.
+
+        Raises:
+            ArgumentError: it is something else than an ordinal.
+        """
+        if device is None:
+            return _core.current_device()
+        if type(device) is not int:
+            what = "expected the ordinal of a device, or None for the current one"
+            raise ArgumentError(what, got=typed(device), where=f"kernel {self.name}", argument="device")
+        return device
+
     def _source_for(self, capability: int) -> Source:
         return closest_source(self._sources, capability, self.name)
 
@@ -350,7 +363,7 @@ class Kernel(_core.Dispatcher):
                 raise ArgumentError(what, got=repr(arch), where=f"kernel {self.name}", argument="arch") from None
         if device is None and len(self._sources) == 1:
             return self._sources[0].image_arch.number
-        return _core.device_capability(_core.current_device() if device is None else device)
+        return _core.device_capability(self._ordinal(device))
 
     def _table(self, source: Source) -> KernelTable:
         at_hand, table = self._at_hand

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, did_you_mean
+from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, did_you_mean, typed
 from nojit.runtime.events import emit
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
@@ -114,8 +114,11 @@ class Bundle:
 
         Raises:
             KernelNotFoundError: no file holds it.
+            ArgumentError: `name` is no string.
             BundleError: its table is not what the bundle pins, or breaks a rule.
         """
+        if not isinstance(name, str):
+            raise ArgumentError("expected the name of a kernel", got=typed(name), argument="name")
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
@@ -149,20 +152,22 @@ class Bundle:
             How many images these kernels have there.
 
         Raises:
-            ArgumentError: `only` names what no variant of these kernels has, or `kernels` is no collection of names.
+            ArgumentError: `only` names what no variant of these kernels has, or an argument is of a wrong type.
             NoMatchingVariantError: one of `kernels` has nothing for the device, or none of all kernels has.
             BundleError: an image is not what was built.
             DriverError: the driver refuses one.
         """
-        if isinstance(kernels, str):
-            raise ArgumentError("expected the names of kernels", got=f"a name: {kernels!r}", argument="kernels")
+        if kernels is not None and (isinstance(kernels, str) or not isinstance(kernels, Iterable)):
+            raise ArgumentError(
+                "expected the names of kernels, or None for all", got=typed(kernels), argument="kernels"
+            )
         if kernels is None:
             known = [self.kernel(name) for name in self.kernels]
             # where nothing fits, the first says so: whoever preloads relies on launches that load nothing
             chosen = [kernel for kernel in known if kernel.fits(device)] or known[:1]
         else:
             chosen = [self.kernel(name) for name in kernels]
-        if only and chosen:
+        if only is not None and chosen:
             check_only([kernel.variants(device) for kernel in chosen], only, repr(self))
         return sum(kernel.load_variants(device, only) for kernel in chosen)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from nojit.runtime.errors import ArgumentError, did_you_mean
+from nojit.runtime.errors import ArgumentError, did_you_mean, typed
 from nojit.runtime.keys import row_names
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import identity
@@ -34,12 +34,15 @@ def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
     return [used[place] for place in sorted(used)]
 
 
-def check_only(tables: Sequence[KernelTable], only: Only, where: str) -> None:
+def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
     """Require that each name and value is some variant's.
 
     Raises:
-        ArgumentError: one is not.
+        ArgumentError: one is not, or there is none of a name.
     """
+    if not isinstance(only, Mapping):
+        what = "only: expected a dict of values by name"
+        raise ArgumentError(what, got=typed(only), where=where, argument="only")
     known: dict[str, dict[object, object]] = {}
     for table in tables:
         for row in range(len(table)):
@@ -52,13 +55,17 @@ def check_only(tables: Sequence[KernelTable], only: Only, where: str) -> None:
             raise ArgumentError(
                 f"only: expected {', '.join(known)}", got=f"{name!r}{near}", where=where, argument="only"
             )
-        for value in _several(given):
+        several = _several(given)
+        if not several:
+            what = f"only: expected a value of {name}, or several"
+            raise ArgumentError(what, got=repr(given), where=where, argument="only")
+        for value in several:
             if identity(value) not in values:
                 what = f"only: expected {name} to be {', '.join(map(repr, values.values()))}"
                 raise ArgumentError(what, got=repr(value), where=where, argument="only")
 
 
-def _several(value: object) -> Iterable[Any]:
+def _several(value: object) -> Collection[Any]:
     return value if isinstance(value, list | set | frozenset) else (value,)
 
 

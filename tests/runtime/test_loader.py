@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -242,8 +243,30 @@ def test_preload_loads_what_fits_the_device(tmp_path: Path, fakecuda: FakeCuda) 
         bundle.preload(["old"])
     with pytest.raises(KernelNotFoundError):
         bundle.preload(["none"])
-    with pytest.raises(ArgumentError, match="expected the names of kernels, got a name: 'mul'"):
+    with pytest.raises(ArgumentError, match="expected the names of kernels, or None for all, got str 'mul'"):
         bundle.preload("mul")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda bundle: bundle.preload(99), "expected the names of kernels, or None for all, got int 99"),
+        (lambda bundle: bundle.preload([3]), "expected the name of a kernel, got int 3"),
+        (lambda bundle: bundle.kernel(["mul"]), "expected the name of a kernel, got list"),
+        (lambda bundle: bundle.preload(device="cuda:0"), "expected the ordinal of a device.*got str 'cuda:0'"),
+        (lambda bundle: bundle.kernel("mul").preload(True), "expected the ordinal of a device.*got bool True"),
+        (lambda bundle: bundle.kernel("mul").variants(1.0), "expected the ordinal of a device.*got float 1.0"),
+        (lambda bundle: bundle.kernel("mul").fits("0"), "expected the ordinal of a device.*got str '0'"),
+        (lambda bundle: bundle.preload(only=0), "only: expected a dict of values by name, got int 0"),
+        (lambda bundle: bundle.preload(only={"num_warps": []}), r"expected a value of num_warps, or several, got \[\]"),
+    ],
+)
+@pytest.mark.usefixtures("fakecuda")
+def test_arguments_of_wrong_types_are_named(
+    tmp_path: Path, ask: Callable[[loader.Bundle], object], message: str
+) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        ask(loader.load(make_bundle(tmp_path / "a.nojit", kernel("mul", {"n": "i32"}), on=target("sm_90a"))))
 
 
 def test_preload_refuses_a_device_that_nothing_fits(tmp_path: Path, fakecuda: FakeCuda) -> None:
