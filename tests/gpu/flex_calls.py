@@ -12,10 +12,12 @@ from unittest import mock
 import torch
 from nojit.kernels.flex import (
     Alibi,
+    BlockMask,
     Causal,
     Chain,
     DenseBias,
     Documents,
+    Prefix,
     RelativeBias,
     SoftCap,
     Window,
@@ -42,9 +44,13 @@ WIDTHS = [(d, d) for d in (32, 64, 128, 256, 24, 40, 80, 111, 200)] + [(256, 128
 Maker = Callable[[int, int, int], Any]
 
 
-def _documents(q_len: int, kv_len: int) -> Documents:
+def _numbers(values: object) -> Tensor:
+    return torch.tensor(values, device="cuda")
+
+
+def _documents(q_len: int, kv_len: int, first: int = 40) -> Documents:
     ids = torch.arange(max(q_len, kv_len), device="cuda")
-    return Documents((ids >= 40).int() + (ids >= 170).int())
+    return Documents((ids >= first).int() + (ids >= 170).int())
 
 
 def _patches(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -53,14 +59,36 @@ def _patches(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
     return ((kind == 1) | ((kind == 2) & ((q - k) % 3 == 0))) & (q % 11 > 0)
 
 
-# by lengths: a mask function, and how many heads differ
-MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None]]] = {
-    "none": lambda q_len, kv_len: (None, None),
-    "causal": lambda q_len, kv_len: (Causal(kv_len - q_len), None),
-    "window": lambda q_len, kv_len: (Window(37, 20, -90), None),
-    "documents": lambda q_len, kv_len: (_documents(q_len, kv_len), None),
-    "patches": lambda q_len, kv_len: (_patches, None),
-    "dilated": lambda q_len, kv_len: ((lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 150)), HEADS),
+def _by_batch(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """Let every second key be seen in the first batch, and every third of a window in the second; some blocks are full."""
+    return ((q - k) % (2 + b) == 0) & (k < q + 150 - 100 * b) | (k // 128 == b)
+
+
+# by lengths: a mask function, and how many batches and heads differ
+MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None, int | None]]] = {
+    "none": lambda q_len, kv_len: (None, None, None),
+    "causal": lambda q_len, kv_len: (Causal(kv_len - q_len), None, None),
+    "window": lambda q_len, kv_len: (Window(37, 20, -90), None, None),
+    "documents": lambda q_len, kv_len: (_documents(q_len, kv_len), None, None),
+    "patches": lambda q_len, kv_len: (_patches, None, None),
+    "dilated": lambda q_len, kv_len: ((lambda b, h, q, k: ((q - k) % 3 == h % 3) & (k < q + 150)), None, HEADS),
+}
+# masks with a prefix, and masks of each batch's own
+OTHER_MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None, int | None]]] = {
+    "prefix": lambda q_len, kv_len: (Prefix(_numbers(90)), None, None),
+    "prefixes": lambda q_len, kv_len: (Prefix(_numbers([5, 190])), 2, None),
+    "documents of batches": lambda q_len, kv_len: (
+        Documents(torch.stack([each.ids for each in (_documents(q_len, kv_len), _documents(kv_len, q_len, 90))])),
+        2,
+        None,
+    ),
+    "windows of batches": lambda q_len, kv_len: ((lambda b, h, q, k: (q - k).abs() <= 40 + 60 * b), 2, None),
+    "bitmaps of batches": lambda q_len, kv_len: (_by_batch, 2, None),
+    "bitmaps of batches and heads": lambda q_len, kv_len: (
+        (lambda b, h, q, k: ((q - k) % (2 + b) == h % 2) & (k < q + 150)),
+        2,
+        HEADS,
+    ),
 }
 MODES = ("causal", "documents", "dilated")
 # by dtype and lengths
@@ -116,28 +144,37 @@ class Case:
 
     @property
     def mask_mod(self) -> Any:
-        return MASKS[self.mask](*self.lengths)[0]
+        return self.mask_words()[0]
 
-    def run(self, inputs: list[Tensor]) -> Outputs:
-        function, heads = MASKS[self.mask](*self.lengths)
-        block_mask = None
-        if function is not None:
-            block_mask = create_block_mask(function, None, heads, *self.lengths, "cuda", self.block)
-        mod = MODS[self.mod](self.dtype, *self.lengths)
+    def mask_words(self) -> tuple[Any, int | None, int | None]:
+        return (MASKS.get(self.mask) or OTHER_MASKS[self.mask])(*self.lengths)
+
+    def block_mask(self) -> BlockMask | None:
+        function, batches, heads = self.mask_words()
+        if function is None:
+            return None
+        return create_block_mask(function, batches, heads, *self.lengths, "cuda", self.block)
+
+    def own_mod(self) -> Any:
+        return MODS[self.mod](self.dtype, *self.lengths)
+
+    def run(self, inputs: list[Tensor], mod: Any = None) -> Outputs:
+        """Call the operator, with the case's modification or `mod`."""
+        mod = self.own_mod() if mod is None else mod
         with self.steered():
-            return as_tuple(flex_attention(*inputs, mod, block_mask, enable_gqa=True, return_lse=True))
+            return as_tuple(flex_attention(*inputs, mod, self.block_mask(), enable_gqa=True, return_lse=True))
 
-    def expected(self, inputs: list[Tensor]) -> Outputs:
+    def expected(self, inputs: list[Tensor], mod: Any = None) -> Outputs:
         """Attend in plain torch, in the precision of `inputs`; what a modification captured keeps its own."""
-        return reference.flex_attention(*inputs, MODS[self.mod](self.dtype, *self.lengths), self.mask_mod)
+        return reference.flex_attention(*inputs, self.own_mod() if mod is None else mod, self.mask_mod)
 
     def torchs(self, inputs: list[Tensor], mod: Any = None) -> Outputs:
-        """Attend by eager operators: products in the operands' precision, softmax in fp32; the case's modification or `mod`."""
+        """Attend by eager operators: products in the operands' precision, softmax in fp32."""
         q, k, v = inputs
         group = HEADS // self.kv_heads
         k, v = (each.expand(2, -1, -1, -1).repeat_interleave(group, 1) for each in (k, v))
         scores = (q @ k.mT).float() * self.widths[0] ** -0.5
-        mod = MODS[self.mod](self.dtype, *self.lengths) if mod is None else mod
+        mod = self.own_mod() if mod is None else mod
         if mod is not None:
             places = [
                 torch.arange(count, device="cuda").view([count if dim == own else 1 for dim in range(4)])
@@ -187,6 +224,17 @@ def cases() -> Iterator[Case]:
                 # heads that differ, and share no keys
                 yield Case(dtype, (64, 64), mask, mod, LONG, kv_heads=HEADS)
                 yield Case(dtype, (128, 128), mask, mod, LONG, kv_heads=HEADS)
+    yield from _other_cases()
+
+
+def _other_cases() -> Iterator[Case]:
+    """List cases of `OTHER_MASKS`: heads that share keys and that do not, and one batch of keys for all."""
+    for dtype, mask, mod in itertools.product(DTYPES, OTHER_MASKS, ("none", "chain")):
+        yield Case(dtype, (64, 64), mask, mod, LONG)
+        yield Case(dtype, (64, 64), mask, mod, kv_batch=1, offset=1)
+        if dtype.itemsize == 2:
+            yield Case(dtype, (128, 128), mask, mod, LONG, kv_heads=HEADS)
+            yield Case(dtype, (128, 128), mask, mod, LONG, maps=False)
 
 
 def _label(what: str, case: Case) -> str:
@@ -195,22 +243,27 @@ def _label(what: str, case: Case) -> str:
 
 def flex_calls() -> Iterator[Call]:
     for case in dict.fromkeys(cases()):
-        yield Call(
-            _label("flex_attention", case),
-            lambda case=case: case.run(case.inputs()),
-            lambda case=case: case.expected([each.double() for each in case.inputs()]),
-            lambda case=case: case.torchs(case.inputs()),
-            (2.0, 2.0),
-            # exp2 of the device is off by two units, which shows where a row sees few keys
-            lambda exact, case=case: (
-                4 * torch.finfo(case.dtype).eps * float(exact[0].abs().max()) if case.dtype == torch.float32 else 0.0
-            ),
-        )
+        yield attention_call(case)
+
+
+def attention_call(case: Case, mod: Any = None) -> Call:
+    """Attend with the case's modification, or with `mod`."""
+    return Call(
+        _label("flex_attention", case),
+        lambda: case.run(case.inputs(), mod),
+        lambda: case.expected([each.double() for each in case.inputs()], mod),
+        lambda: case.torchs(case.inputs(), mod),
+        (2.0, 2.0),
+        # exp2 of the device is off by two units, which shows where a row sees few keys
+        lambda exact: (
+            4 * torch.finfo(case.dtype).eps * float(exact[0].abs().max()) if case.dtype == torch.float32 else 0.0
+        ),
+    )
 
 
 def flex_gradient_calls() -> Iterator[Call]:
     for case in dict.fromkeys(cases()):
-        yield _gradient_call(case)
+        yield gradient_call(case)
 
 
 def flex_captured_calls() -> Iterator[Call]:
@@ -230,15 +283,13 @@ def _captured(mod: Any) -> Tensor:
 
 def _captured_call(case: Case) -> Call:
     def differentiate(run: Callable[[Any], Tensor], to: torch.dtype | None = None) -> Outputs:
-        mod = MODS[case.mod](case.dtype, *case.lengths)
+        mod = case.own_mod()
         tensor = _captured(mod)
         grad = case.grads()[0]
         return torch.autograd.grad(run(mod), (tensor,), grad if to is None else grad.to(to))
 
     def ours(mod: Any) -> Tensor:
-        function, heads = MASKS[case.mask](*case.lengths)
-        block_mask = create_block_mask(function, None, heads, *case.lengths, "cuda")
-        return as_tuple(flex_attention(*case.inputs(), mod, block_mask, enable_gqa=True, deterministic=False))[0]
+        return as_tuple(flex_attention(*case.inputs(), mod, case.block_mask(), enable_gqa=True, deterministic=False))[0]
 
     return Call(
         _label("flex_attention captured", case),
@@ -253,11 +304,13 @@ def _captured_call(case: Case) -> Call:
     )
 
 
-def _gradient_call(case: Case) -> Call:
-    def differentiate(function: Callable[[list[Tensor]], Outputs], to: torch.dtype | None = None) -> Outputs:
+def gradient_call(case: Case, mod: Any = None) -> Call:
+    """Differentiate likewise."""
+
+    def differentiate(function: Callable[[list[Tensor], Any], Outputs], to: torch.dtype | None = None) -> Outputs:
         inputs = [x if to is None else x.to(to) for x in case.inputs()]
         with case.steered():
-            results = function([x.requires_grad_() for x in inputs])
+            results = function([x.requires_grad_() for x in inputs], mod)
             grads = [x if to is None else x.to(to) for x in case.grads()]
             # a row that sees nothing takes no part of the gradient of its log-sum
             blind = results[1] == float("-inf")

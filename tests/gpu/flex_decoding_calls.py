@@ -21,6 +21,8 @@ HEADS = 8
 WIDTHS = [(d, d) for d in (64, 128, 256, 24, 80, 111, 200)] + [(256, 128), (192, 128), (40, 64)]
 # rows that read the same keys: 4, 24 and 80 of groups of four
 LENGTHS = ((1, 800), (6, 800), (20, 773))
+# numbers of queries that fill tiles, and that are one off
+MANY = (21, 32, 33, 64, 65, 100, 127)
 MASKS: Mapping[str, Callable[[int, int], tuple[Any, int | None]]] = {
     "none": lambda q_len, kv_len: (None, None),
     "band": lambda q_len, kv_len: (Causal(kv_len - q_len - 20), None),
@@ -167,8 +169,11 @@ def _other_cases() -> Iterator[Case]:
             yield Case(torch.float16, lengths=(9, 1000), lens=True, splits=splits, words=words)
     for mod in ("relative", "chain"):
         yield Case(torch.bfloat16, mod=mod, lens=True, lengths=(5, 600))
-    for heads in (1, 8):
-        yield Case(torch.bfloat16, kv_heads=heads, lengths=(127, 1500))
+    for q_len, heads in itertools.product(MANY, (1, 2, 8)):
+        for mask in ("none", "window", "intervals", "dilated"):
+            yield Case(torch.bfloat16, (64, 64), mask, lengths=(q_len, 1500), kv_heads=heads)
+        yield Case(torch.float16, (128, 128), mod="chain", lengths=(q_len, 1500), kv_heads=heads)
+        yield Case(torch.float16, page=16, lengths=(q_len, 1500), words=(("is_causal", True),), kv_heads=heads)
     yield Case(torch.bfloat16, lengths=(1, 70_000), batch=1)
     yield Case(torch.bfloat16, lengths=(2, 0), batch=2)
 

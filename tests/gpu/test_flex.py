@@ -75,6 +75,49 @@ def test_a_graph_replays_it(operators, mask_mod):
     assert same_bits(result, expected)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(torch.bfloat16, (128, 128), "causal", lengths=LONG),
+        Case(torch.bfloat16, (128, 128), "window", "alibi", LONG),
+        Case(torch.bfloat16, (64, 64), "documents", "cap", LONG),
+        Case(torch.bfloat16, (128, 128), "prefixes", lengths=LONG),
+        Case(torch.bfloat16, (64, 64), "patches", lengths=LONG),
+        Case(torch.float16, (64, 64), "dilated", "chain"),
+        Case(torch.float32, (64, 64), "bitmaps of batches", "relative"),
+    ],
+    ids=str,
+)
+def test_a_graph_replays_both_passes_with_what_memory_holds_then(operators, case):
+    given, grad, mod, mask = (
+        [x.requires_grad_() for x in case.inputs()],
+        case.grads()[0],
+        case.own_mod(),
+        case.block_mask(),
+    )
+
+    def both(*operands):
+        out = flex_attention(*operands, mod, mask, enable_gqa=True)
+        return out, *torch.autograd.grad(out, operands, grad)
+
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    side.wait_stream(torch.cuda.current_stream())
+    # one stream for both: autograd remembers that of the first use
+    with torch.cuda.stream(side):
+        both(*given)
+        with torch.cuda.graph(graph, stream=side):
+            results = both(*given)
+    torch.cuda.current_stream().wait_stream(side)
+    for _ in range(3):
+        with torch.no_grad():
+            for value in (*given, grad):
+                value.normal_()
+        graph.replay()
+        anew = [value.detach().clone().requires_grad_() for value in given]
+        for value, right in zip(results, both(*anew), strict=True):
+            assert same_bits(value.detach(), right.detach())
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 def test_compiles_whole(operators):
     inputs = [view((1, 4, 256, 64), torch.bfloat16, seed).requires_grad_() for seed in range(3)]

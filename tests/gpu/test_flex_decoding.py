@@ -8,11 +8,11 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels.flex import create_block_mask  # noqa: E402
+from nojit.kernels.flex import Causal, create_block_mask, flex_attention  # noqa: E402
 from nojit.kernels.flex_decoding import flex_decoding, reference  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.flex_decoding_calls import Case, flex_decoding_calls  # noqa: E402
+from tests.gpu.flex_decoding_calls import MANY, Case, flex_decoding_calls  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -30,6 +30,17 @@ def test_attention_is_as_exact_as_torchs(steered, call):
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
     assert_all_launched(steered)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 8])
+@pytest.mark.parametrize("q_len", MANY)
+def test_flex_attention_decodes_the_queries_of_few_heads(operators, q_len, kv_heads):
+    q, k, v = (view((2, heads, length, 128), torch.bfloat16, seed)
+               for seed, (heads, length) in enumerate(((8, q_len), (kv_heads, 2000), (kv_heads, 2000))))  # fmt: skip
+    mask = create_block_mask(Causal(2000 - q_len), None, None, q_len, 2000, "cuda")
+    for block_mask in (None, mask):
+        out = flex_attention(q, k, v, block_mask=block_mask, enable_gqa=True)
+        assert same_bits(out, flex_decoding(q, k, v, block_mask=block_mask, enable_gqa=True))
 
 
 CASES = [

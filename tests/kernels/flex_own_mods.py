@@ -53,11 +53,24 @@ def then_cap(table: Tensor, cap: float) -> CustomMod:
     return CustomMod(THEN_CAP, twin, (first.slots[0], second.slot))
 
 
-def write_manifests(folder: Path, functions: Iterable[str] = (MINE, THEN_CAP)) -> None:
-    """Write manifests of all that attends in a folder, with functions more in each axis of modifications, and `SOURCE`."""
+def write_manifests(folder: Path, functions: Iterable[str] = (MINE, THEN_CAP), leave_out: str | None = None) -> None:
+    """Write manifests of all that attends in a folder, with functions more in each axis of modifications, and `SOURCE`.
+
+    Args:
+        folder: where to.
+        functions: what to build besides.
+        leave_out: a rule of a manifest: which variants of kernels that have modifications are not to be built.
+    """
     shutil.copy(MANIFESTS / "flash_attention.toml", folder)
     more = "".join(f', {{ function = "{function}" }}' for function in functions)
     for name in ("flex.toml", "flex_decoding.toml"):
-        text = re.sub(r"^(SCORE_MOD = \[.*)\]$", rf"\1{more}]", (MANIFESTS / name).read_text(), flags=re.MULTILINE)
-        (folder / name).write_text(text)
+        kernels = (MANIFESTS / name).read_text().split("[[kernel]]")
+        (folder / name).write_text("[[kernel]]".join(_with(each, more, leave_out) for each in kernels))
     (folder / "mine.py").write_text(SOURCE)
+
+
+def _with(kernel: str, more: str, leave_out: str | None) -> str:
+    kernel, count = re.subn(r"^(SCORE_MOD = \[.*)\]$", rf"\1{more}]", kernel, flags=re.MULTILINE)
+    if not count or leave_out is None:
+        return kernel
+    return kernel.replace("[kernel.matrix]", f'[[kernel.exclude]]\nwhen = "{leave_out}"\n\n[kernel.matrix]')

@@ -84,6 +84,12 @@ def test_is_as_accurate_as_torch(sizes, splits):
     check(*make(*sizes, dtype=torch.float16), splits=splits)
 
 
+@pytest.mark.parametrize("q_len", [21, 32, 33, 64, 65, 100, 127])
+def test_many_queries(q_len):
+    check(*make(1, 4, 1, q_len, 150, 32, dtype=torch.bfloat16), is_causal=True, splits=2)
+    check(*make(1, 2, 2, q_len, 150, 32, dtype=torch.bfloat16), mask_mod=dilated, splits=2)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("sizes", [SIZES[1], SIZES[2], SIZES[4]], ids=str)
 def test_in_other_dtypes(sizes, dtype):
