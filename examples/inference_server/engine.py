@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from model import Decoder
@@ -65,6 +66,8 @@ class Engine:
         self._wake = threading.Condition()
         self._stopping = False
         self._begun = 0
+        self._rehearsed: tuple[int, ...] = ()
+        self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     @property
@@ -82,9 +85,17 @@ class Engine:
         """Say how many requests have one."""
         return sum(request is not None for request in self._slots)
 
-    def start(self) -> None:
-        """Begin to serve."""
+    def start(self, rehearsed: Iterable[int] = ()) -> None:
+        """Begin to serve, once the model has rehearsed prompts of these lengths.
+
+        It does so in the thread that will serve, for which torch and the driver keep things too.
+
+        Raises:
+            Exception: what the rehearsal raised; nothing serves then.
+        """
+        self._rehearsed = tuple(rehearsed)
         self._thread.start()
+        self._ready.result()
 
     def stop(self) -> None:
         """End what is under way after the present step, and the thread."""
@@ -117,14 +128,25 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            while self._wait():
-                self._serve()
+            if self._rehearse():
+                while self._wait():
+                    self._serve()
         finally:
             # nobody is left waiting for what will not come
             with self._wake:
                 self._stopping = True
             for request in (*self._waiting, *filter(None, self._slots)):
                 request.inform(BusyError("the server is stopping"))
+
+    def _rehearse(self) -> bool:
+        """Rehearse, and tell who waits for it; say whether it went well."""
+        try:
+            self.model.rehearse(self._rehearsed)
+        except Exception as error:  # noqa: BLE001 - who starts it is told
+            self._ready.set_exception(error)
+            return False
+        self._ready.set_result(None)
+        return True
 
     def _serve(self) -> None:
         """Take a step; if one fails, all that were under way end, for whose fault it is nobody knows."""

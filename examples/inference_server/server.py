@@ -23,7 +23,6 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
-import anyio.lowlevel
 import torch
 import uvicorn
 from backends import MANIFESTS, begin, make_backend
@@ -34,7 +33,7 @@ from nojit import runtime
 from starlette import requests, responses
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_BYTES = 1 << 20
 """Longer bodies are refused unread."""
@@ -147,35 +146,28 @@ class Server:
 
     @asynccontextmanager
     async def _serving(self, app: Starlette) -> AsyncIterator[None]:
-        # loads what streaming a response needs, which would else keep the first one waiting
-        await anyio.lowlevel.checkpoint()
         with self._begun:
-            model = self._engine.model
-            model.rehearse(length for length in self._rehearsed if length <= model.shape.context)
-            self._engine.start()
+            context = self._engine.model.shape.context
+            self._engine.start(length for length in self._rehearsed if length <= context)
             try:
+                await self._rehearse(app)
                 if self._warm:
                     await self._warm_up(app)
                 yield
             finally:
                 self._engine.stop()
 
+    async def _rehearse(self, app: Starlette) -> None:
+        """Refuse a request, and stream an answer that is none, so that the first one meets little for the first time."""
+        await _answer(app, b"{}")
+        updates: asyncio.Queue[Update] = asyncio.Queue()
+        for update in (0, 0, None):
+            updates.put_nowait(update)
+        await _answer(Stream(updates, lambda: None), b"")
+
     async def _warm_up(self, app: Starlette) -> None:
         """Answer a request by the whole way but the network, so that the first one meets nothing for the first time."""
-        asked = [{"type": "http.request", "body": json.dumps({"prompt": [0] * self._warm, "max_tokens": 2}).encode()}]
-        answered: list[Message] = []
-
-        async def receive() -> Message:
-            # whoever listens to a stream waits for the client to go away
-            return asked.pop() if asked else await asyncio.Future()
-
-        async def send(message: Message) -> None:
-            answered.append(message)
-
-        await app(
-            {"type": "http", "method": "POST", "path": "/generate", "query_string": b"", "headers": []}, receive, send
-        )
-        said = b"".join(message.get("body", b"") for message in answered)
+        said = await _answer(app, json.dumps({"prompt": [0] * self._warm, "max_tokens": 2}).encode())
         if b'"done"' not in said:
             raise RuntimeError(f"no answer to the first prompt: {said.decode()}")
 
@@ -208,6 +200,23 @@ class Server:
         """Tell Prometheus."""
         text = exposition(self._engine, self._launches)
         return responses.PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _answer(app: ASGIApp, body: bytes) -> bytes:
+    """Have an application answer a POST to /generate without a network; return the answer's body."""
+    asked: list[Message] = [{"type": "http.request", "body": body}]
+    answered: list[Message] = []
+
+    async def receive() -> Message:
+        # whoever listens to a stream waits for the client to go away
+        return asked.pop() if asked else await asyncio.Future()
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/generate", "query_string": b"", "headers": []}
+    await app(scope, receive, send)
+    return b"".join(message.get("body", b"") for message in answered)
 
 
 async def refuse(_: requests.Request, error: Exception) -> responses.Response:

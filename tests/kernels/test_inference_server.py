@@ -621,6 +621,31 @@ def test_a_listener_that_is_gone_is_nobody_elses_loss(after, engine, example):
     assert engine.counts == {"cancelled": 1, "done": 1, "tokens": after + 1 + 6}
 
 
+def test_a_server_rehearses_in_the_thread_that_will_serve(example, engine, monkeypatch):
+    rehearsed = []
+    monkeypatch.setattr(
+        engine.model, "rehearse", lambda lengths: rehearsed.append((*lengths, threading.current_thread()))
+    )
+    with testclient.TestClient(example.server.Server(engine, rehearsed=(4, 16, 4096)).app()) as client:
+        assert rehearsed == [(4, 16, engine._thread)]
+        assert client.get("/health").status_code == 200
+        # what was answered beforehand is nobody's
+        assert engine.counts == {}
+
+
+def test_a_server_whose_rehearsal_fails_does_not_start(example, engine, monkeypatch):
+    monkeypatch.setattr(engine.model, "rehearse", None)
+    with (
+        pytest.raises(TypeError, match="not callable"),
+        testclient.TestClient(example.server.Server(engine, rehearsed=(4,)).app()),
+    ):
+        pytest.fail("it started")
+    assert not engine.alive
+    told = queue.SimpleQueue()
+    with pytest.raises(example.engine.BusyError):
+        engine.submit(example.engine.Request((1,), 1, 0.0, told.put))
+
+
 def test_a_server_may_answer_itself_first(example, engine):
     with testclient.TestClient(example.server.Server(engine, warm=5).app()) as client:
         assert client.get("/health").status_code == 200
