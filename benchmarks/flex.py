@@ -1,12 +1,12 @@
 """Time flex attention, forward and backward, beside torch's compiled one, in one run: TFLOP/s over what is seen, and ratios.
 
-    python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--only window,alibi] [--shares] [--plot flex.svg]
+    python benchmarks/flex.py BUNDLES [--rounds 12] [--passes forward,backward] [--only window,alibi] [--shares] [--svg FILE]
 
-Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time. Flops
-count the pairs in blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is
-time over the share of active blocks, from all of them to 5%, which is to be a straight line, also of longer sequences: what a
-row of blocks costs apart from its blocks counts less there. Exits 1 if a result differs
-from torch's by more than rounding explains.
+Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time. Where a mask is one
+that SDPA knows, none or a causal one, cuDNN's and FlashAttention-2's kernels are beside it too. Flops count the pairs in
+blocks of 128 where anything is seen; a backward pass counts as 2.5 forward ones. The last table is time over the share of
+active blocks, from all of them to 5%, which is to be a straight line, also of longer sequences: what a row of blocks costs
+apart from its blocks counts less there. Exits 1 if a result differs from torch's by more than rounding explains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import attention
 import torch
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
 from timing import device_ms, time_ms
 from torch import Tensor
 from torch.nn.attention import flex_attention as torchs
@@ -30,6 +32,7 @@ APART = 0.02
 BATCH, HEADS, LENGTH = 4, 32, 4096
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.05)
 SHARED_LENGTHS = (LENGTH, 4 * LENGTH)
+POINTERS = "nojit, pointers"
 
 Call = Callable[[], tuple[Tensor, ...]]
 
@@ -82,8 +85,18 @@ def cases() -> list[Case]:
     ]
 
 
-def share_cases(length: int) -> list[tuple[Case, float]]:
+def chosen(only: str) -> list[Case]:
+    """List the cases that words ask for: the one that is named so, or else those whose names have it; all by default."""
+    found = cases()
+    names = {case.name for case in found}
+    words = only.split(",")
+    return [case for case in found if any(word == case.name if word in names else word in case.name for word in words)]
+
+
+def share_cases(length: int) -> list[tuple[str, Case, float]]:
     """List masks of which nearly a share of all blocks is active: anywhere, in the same columns for all rows, or in a band.
+
+    Each comes behind where its blocks are, and before the share.
 
     Queries that are computed at the same time read the same keys of all blocks and of equal columns, nearly the same of
     a band, and different ones of blocks that lie anywhere.
@@ -96,16 +109,16 @@ def share_cases(length: int) -> list[tuple[Case, float]]:
     found = []
     for count in counts:
         order = torch.rand(blocks, blocks, device="cuda", generator=generator).argsort(-1)
-        found.append((Case(f"{count} of {blocks} blocks, anywhere", of_blocks(order < count)), count / blocks))
+        case = Case(f"{count} of {blocks} blocks, anywhere", of_blocks(order < count))
+        found.append(("anywhere", case, count / blocks))
     for count in counts[1:]:
         order = torch.rand(blocks, device="cuda", generator=generator).argsort()
-        found.append(
-            (Case(f"{count} of {blocks} columns", of_blocks((order < count).expand(blocks, -1))), count / blocks)
-        )
+        case = Case(f"{count} of {blocks} columns", of_blocks((order < count).expand(blocks, -1)))
+        found.append(("the same keys for all queries", case, count / blocks))
     for count in counts[1:]:
         active = count * blocks - count * (count - 1) // 2
-        band = Case(f"a band of {count} of {blocks} blocks", Window(128 * (count - 1), 0))
-        found.append((band, active / blocks**2))
+        case = Case(f"a band of {count} of {blocks} blocks", Window(128 * (count - 1), 0))
+        found.append(("a band", case, active / blocks**2))
     return found
 
 
@@ -139,9 +152,21 @@ def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]
 
     return {
         "nojit": lambda *x: flex_attention(*x, case.mod, mask, enable_gqa=gqa),
-        "nojit, pointers": pointers,
+        POINTERS: pointers,
         "torch": lambda *x: compiled(*x, score_mod=case.mod, block_mask=theirs, enable_gqa=gqa),
+        **of_sdpa(case, length),
     }, share
+
+
+def of_sdpa(case: Case, length: int) -> dict[str, Callable[..., Tensor]]:
+    """List torch's kernels of plain attention, if a case is that."""
+    from nojit.kernels.flex import Causal
+
+    causal = case.mask_mod == Causal()
+    if case.mod is not None or not (case.mask_mod is None or causal):
+        return {}
+    plain = attention.attentions(attention.Shape(BATCH, HEADS, case.kv_heads, length, case.dim, causal))
+    return {name: plain[name] for name in ("cuDNN", "FA2")}
 
 
 def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Call], float]:
@@ -154,10 +179,10 @@ def calls_of(case: Case, which: str, length: int = LENGTH) -> tuple[dict[str, Ca
     grad = torch.randn_like(given[0])
     calls: dict[str, Call] = {}
     for name, attend in attends.items():
-        if name != "nojit, pointers":
+        if name != POINTERS:
             own = tuple(value.detach().requires_grad_() for value in given)
             calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
-    calls["nojit, pointers"] = partial(over_pointers, calls["nojit"])
+    calls[POINTERS] = partial(over_pointers, calls["nojit"])
     return calls, 2.5 * flops
 
 
@@ -179,49 +204,45 @@ def agree(calls: dict[str, Call]) -> bool:
     )
 
 
-def measure(case: Case, which: str, rounds: int, rows: list[tuple[str, float]]) -> bool:
-    """Print one line; say whether the results agree."""
+def measure(case: Case, which: str, rounds: int) -> tuple[Group, bool]:
+    """Print one line; return its rates to draw, and whether the results agree."""
     calls, flops = calls_of(case, which)
     same = agree(calls)
     times = (device_ms if which == "forward" else time_ms)(calls, rounds)
-    words = "  ".join(f"{name} {flops / ms / 1e9:4.0f}" for name, ms in times.items())
-    ratio = times["torch"] / times["nojit"]
-    rows.append((f"{which}, {case.name}", ratio))
-    print(f"{which} {case.name}: {words}  ({ratio:.2f} x torch){'' if same else '  DIFFERS'}", flush=True)
-    return same
+    rates = {name: flops / ms / 1e9 for name, ms in times.items()}
+    words = "  ".join(f"{name} {rate:4.0f}" for name, rate in rates.items())
+    ratios = ", ".join(
+        f"{rates['nojit'] / rate:.2f} x {name}" for name, rate in rates.items() if not name.startswith("nojit")
+    )
+    print(f"{which} {case.name}: {words}  ({ratios}){'' if same else '  DIFFERS'}", flush=True)
+    del rates[POINTERS]
+    bars = tuple(Bar(name, ((name, rate),), f"{rate:.0f} TFLOP/s") for name, rate in rates.items())
+    return Group(f"{which}, {case.name}", bars), same
 
 
-def measure_shares(rounds: int, length: int) -> bool:
+def measure_shares(rounds: int, length: int) -> tuple[list[Group], bool]:
     """Print time over the share of active blocks, and how far each is from a line through nothing and all of them."""
     same = True
     whole: dict[str, float] = {}
-    for case, share in share_cases(length):
+    bars: dict[str, list[Bar]] = {}
+    for where, case, share in share_cases(length):
         calls, _ = calls_of(case, "forward", length)
         same &= agree(calls)
         # as little as a host takes for a launch shows where few blocks are active
         times = device_ms({name: calls[name] for name in ("nojit", "torch")}, rounds)
         whole = whole or times
-        words = "  ".join(
-            f"{name} {ms:.3f} ms, {ms / (whole[name] * share):.2f} x its share" for name, ms in times.items()
+        notes = {name: f"{ms:.3f} ms, {ms / (whole[name] * share):.2f} x its share" for name, ms in times.items()}
+        print(f"forward {length} long, {case.name}: {'  '.join(map(' '.join, notes.items()))}", flush=True)
+        bars.setdefault(where, []).extend(
+            Bar(f"{share:.0%}, {name}", ((name, ms),), notes[name]) for name, ms in times.items()
         )
-        print(f"forward {length} long, {case.name}: {words}", flush=True)
-    return same
+    return [Group(f"forward, {length} long, {where}", tuple(each)) for where, each in bars.items()], same
 
 
-def plot(rows: list[tuple[str, float]], path: Path) -> None:
-    """Draw the ratios as bars."""
-    height, left, scale = 22, 260, 220
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + 3 * scale}" height="{height * (len(rows) + 1)}">']
-    parts.append('<style>text{font:13px sans-serif}</style><rect width="100%" height="100%" fill="white"/>')
-    for place, (name, ratio) in enumerate(rows):
-        top = place * height + 4
-        parts.append(f'<text x="4" y="{top + 13}">{name}</text>')
-        parts.append(f'<rect x="{left}" y="{top}" width="{ratio * scale:.0f}" height="16" fill="#4878a8"/>')
-        parts.append(f'<text x="{left + ratio * scale + 4:.0f}" y="{top + 13}">{ratio:.2f}</text>')
-    parts.append(
-        f'<line x1="{left + scale}" x2="{left + scale}" y1="0" y2="{height * len(rows)}" stroke="black"/></svg>'
-    )
-    path.write_text("\n".join(parts))
+def chart(groups: list[Group]) -> Chart:
+    """Draw what was measured, the contenders of a case together."""
+    what = "rates over what is seen by mask, times by share of active blocks"
+    return Chart("Flex attention", f"{what}; bf16, {torch.cuda.get_device_name()}", tuple(groups))
 
 
 def main() -> None:
@@ -230,23 +251,28 @@ def main() -> None:
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--passes", default="forward,backward")
-    parser.add_argument("--only", default="", help="words, any of which a case's name has; all by default")
+    parser.add_argument("--only", default="", help="names of cases, or words that names have; all by default")
     parser.add_argument("--shares", action="store_true", help="only time over the share of active blocks")
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
-    rows: list[tuple[str, float]] = []
-    # not lazily: every case is measured, also after one that differs
     passes = given.passes.split(",")
-    words = given.only.split(",")
-    chosen = [] if given.shares else [case for case in cases() if any(word in case.name for word in words)]
-    agreed = [measure(case, which, given.rounds, rows) for which in passes for case in chosen]
+    groups: list[Group] = []
+    agreed = True
+    for which in passes:
+        for case in [] if given.shares else chosen(given.only):
+            group, same = measure(case, which, given.rounds)
+            groups.append(group)
+            agreed &= same
     if "forward" in passes and not given.only:
-        agreed += [measure_shares(given.rounds, length) for length in SHARED_LENGTHS]
-    if given.plot is not None:
-        plot(rows, given.plot)
-    sys.exit(0 if all(agreed) else 1)
+        for length in SHARED_LENGTHS:
+            drawn, same = measure_shares(given.rounds, length)
+            groups += drawn
+            agreed &= same
+    if given.svg:
+        given.svg.write_text(svg(chart(groups)), encoding="utf-8")
+    sys.exit(0 if agreed else 1)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Time decoding beside torch's SDPA, its compiled flex_attention, and a copy of as many bytes, in one run: TB/s and ratios.
 
-    python benchmarks/flex_decoding.py BUNDLES [--rounds 30] [--plot decoding.svg]
+    python benchmarks/flex_decoding.py BUNDLES [--rounds 30] [--sweep] [--svg FILE]
 
 Random bf16 operands, 32 heads of queries over 8 of keys, 128 wide; each call after a flush of the L2, the contenders in turn,
 medians of device time by events. Bytes are those of the keys and values that are seen. The last lines are nojit's alone: keys
-in pages, lengths that only the device knows, several queries, a window, and other numbers of splits. Exits 1 if a result
-differs from SDPA's by more than rounding explains, or if a promise is not kept: the first three lines as fast as SDPA, at 0.9
-of the copy.
+in pages, lengths that only the device knows, several queries, a window, and other numbers of splits. `--sweep` times one query
+over batches and numbers of keys instead, without torch's compiler. Exits 1 if a result differs from SDPA's by more than
+rounding explains, or if a promise is not kept: the first three lines as fast as SDPA, at 0.9 of the copy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from torch.nn.attention.flex_attention import flex_attention as torchs_flex
 APART = 0.02
 HEADS, KV_HEADS, DIM = 32, 8, 128
 OF_SDPA, OF_COPY = 1.0, 0.9
+RIVALS = ("SDPA", "torch flex")
 
 Call = Callable[[], Tensor]
 
@@ -74,6 +75,12 @@ ALONE = (
     *(Shape(64, 4096, splits=splits) for splits in (1, 2, 4)),
     *(Shape(1, 65536, splits=splits) for splits in (16, 33, 66, 132)),
 )
+SWEEP = tuple(
+    Shape(batch, kv_len)
+    for kv_len in (1024, 4096, 16384, 65536)
+    for batch in (1, 4, 16, 64, 256)
+    if batch * kv_len <= 1 << 20
+)
 
 
 def operands(shape: Shape) -> tuple[list[Tensor], dict[str, Any]]:
@@ -92,8 +99,8 @@ def operands(shape: Shape) -> tuple[list[Tensor], dict[str, Any]]:
     return [torch.randn(*size, DIM, device="cuda", dtype=torch.bfloat16) for size in sizes], words
 
 
-def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], alone: bool) -> dict[str, Call]:
-    """List who takes part."""
+def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], rivals: Sequence[str]) -> dict[str, Call]:
+    """List who takes part: nojit, a copy, and those of `RIVALS` that are asked for."""
     from nojit.kernels.flex_decoding import flex_decoding
 
     source = torch.randn(shape.moved_bytes // 8, device="cuda")
@@ -103,21 +110,22 @@ def contenders(shape: Shape, given: list[Tensor], words: dict[str, Any], alone: 
         # half of the bytes are read, half are written
         "copy": lambda: target.copy_(source),
     }
-    if not alone:
-        compiled = torch.compile(torchs_flex, fullgraph=True)
+    if "SDPA" in rivals:
         calls["SDPA"] = lambda: functional.scaled_dot_product_attention(*given, enable_gqa=True)
+    if "torch flex" in rivals:
+        compiled = torch.compile(torchs_flex, fullgraph=True)
         calls["torch flex"] = lambda: compiled(*given, enable_gqa=True)
     return calls
 
 
-def measure(shape: Shape, rounds: int, alone: bool) -> tuple[dict[str, float], bool]:
+def measure(shape: Shape, rounds: int, rivals: Sequence[str]) -> tuple[dict[str, float], bool]:
     """Print one line; return bytes per time, and whether the results agree and promises are kept."""
     given, words = operands(shape)
-    calls = contenders(shape, given, words, alone)
+    calls = contenders(shape, given, words, rivals)
     results = {name: call() for name, call in calls.items() if name != "copy"}
     apart = max(float((x.float() - results["nojit"].float()).abs().max()) for x in results.values())
     rates = {name: shape.moved_bytes / ms / 1e9 for name, ms in device_ms(calls, rounds).items()}
-    kept = not alone and shape in BARS
+    kept = "SDPA" in rivals and shape in BARS
     good = apart <= APART and (
         not kept or (rates["nojit"] >= OF_SDPA * rates["SDPA"] and rates["nojit"] >= OF_COPY * rates["copy"])
     )
@@ -127,13 +135,37 @@ def measure(shape: Shape, rounds: int, alone: bool) -> tuple[dict[str, float], b
     return rates, good
 
 
-def chart(found: dict[str, dict[str, float]]) -> Chart:
+def chart(groups: list[Group]) -> Chart:
     """Draw every rate, the contenders of a shape together."""
-    groups = [
-        Group(name, tuple(Bar(who, (("rate", rate),), f"{rate:.2f}") for who, rate in rates.items()))
-        for name, rates in found.items()
-    ]
     return Chart("Decoding", f"TB/s of keys and values; {torch.cuda.get_device_name()}", tuple(groups))
+
+
+def bars(rates: dict[str, float], label: str = "") -> tuple[Bar, ...]:
+    """Draw the rates of a shape."""
+    return tuple(Bar(f"{label}{who}", ((who, rate),), f"{rate:.2f}") for who, rate in rates.items())
+
+
+def measure_all(rounds: int) -> tuple[list[Group], bool]:
+    """Measure what is promised, what is beside it, and what is nojit's alone."""
+    groups, good = [], True
+    for rivals, shapes in ((RIVALS, BESIDE), ((), ALONE)):
+        for shape in shapes:
+            rates, own = measure(shape, rounds, rivals)
+            groups.append(Group(shape.name, bars(rates)))
+            good &= own
+    return groups, good
+
+
+def measure_sweep(rounds: int) -> tuple[list[Group], bool]:
+    """Measure one query over batches and numbers of keys; what has as many keys is drawn together."""
+    drawn: dict[int, tuple[Bar, ...]] = {}
+    good = True
+    for shape in SWEEP:
+        rates, own = measure(shape, rounds, RIVALS[:1])
+        drawn[shape.kv_len] = (*drawn.get(shape.kv_len, ()), *bars(rates, f"batch {shape.batch}, "))
+        good &= own
+        torch.cuda.empty_cache()
+    return [Group(f"{kv_len} keys", each) for kv_len, each in drawn.items()], good
 
 
 def main() -> None:
@@ -141,18 +173,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--sweep", action="store_true", help="one query over batches and numbers of keys")
+    parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
     print("TB/s of keys and values")
-    found, good = {}, True
-    for alone, shapes in ((False, BESIDE), (True, ALONE)):
-        for shape in shapes:
-            found[shape.name], own = measure(shape, given.rounds, alone)
-            good &= own
-    if given.plot is not None:
-        given.plot.write_text(svg(chart(found)))
+    groups, good = (measure_sweep if given.sweep else measure_all)(given.rounds)
+    if given.svg:
+        given.svg.write_text(svg(chart(groups)), encoding="utf-8")
     sys.exit(0 if good else 1)
 
 
