@@ -25,7 +25,15 @@ from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, 
 from nojit.runtime.errors import did_you_mean
 from torch import Tensor
 
-__all__ = ["check_captured", "check_mod", "check_operands", "check_options", "check_torchs_options"]
+__all__ = [
+    "check_captured",
+    "check_heads",
+    "check_mod",
+    "check_operands",
+    "check_options",
+    "check_rows",
+    "check_torchs_options",
+]
 
 OPTIONS: Final = ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")
 """What `kernel_options` may name."""
@@ -54,24 +62,39 @@ def check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) 
         refuse_value("key", f"{batch} batches as query has, or 1", kv_batch)
     check_shape("key", key, (kv_batch, kv_heads, kv_len, dim), "B, Hkv, N, D")
     check_shape("value", value, (kv_batch, kv_heads, kv_len, value.shape[3]), "B, Hkv, N, Dv")
-    if heads != kv_heads and not enable_gqa:
-        refuse_value("key", f"{heads} heads as query has (or enable_gqa=True)", kv_heads)
-    if heads and (not kv_heads or heads % kv_heads):
+    check_heads(heads, kv_heads, enable_gqa)
+    check_rows(query=query, key=key, value=value)
+
+
+def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
+    """Require as many heads of keys as of queries, or where they are shared a number that divides it.
+
+    Raises:
+        ValueError: it is another.
+    """
+    if heads == kv_heads:
+        return
+    if not enable_gqa:
+        refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
+    if not kv_heads or heads % kv_heads:
         refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
-    for name, operand in (("query", query), ("key", key), ("value", value)):
-        _check_rows(name, operand)
 
 
-def _check_rows(argument: str, operand: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece."""
-    length, dim = operand.shape[2:]
-    widest = MAX_HEAD_DIM_FP32 if operand.dtype is torch.float32 else MAX_HEAD_DIM
-    if not 1 <= dim <= widest:
-        refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
-    if length > MAX_LEN:
-        refuse_value(argument, f"at most {MAX_LEN} rows", length)
-    if operand.stride(3) != 1 and dim != 1:
-        refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
+def check_rows(**operands: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece.
+
+    Raises:
+        ValueError: those of an operand are others.
+    """
+    for argument, operand in operands.items():
+        length, dim = operand.shape[2:]
+        widest = MAX_HEAD_DIM_FP32 if operand.dtype is torch.float32 else MAX_HEAD_DIM
+        if not 1 <= dim <= widest:
+            refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
+        if length > MAX_LEN:
+            refuse_value(argument, f"at most {MAX_LEN} rows", length)
+        if operand.stride(3) != 1 and dim != 1:
+            refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
 
 
 def check_mod(score_mod: object) -> ScoreMod:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from nojit.kernels import library
@@ -18,10 +18,12 @@ from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_
 from nojit.kernels.flex.forward import allocate_output, launch_forward
 from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
-from nojit.kernels.flex.results import AuxOutput, AuxRequest, check_request, with_aux
 from nojit.kernels.flex.tables import MaskTables
 from nojit.kernels.memos import Memo, Recording, new_memo
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from nojit.kernels.flex.results import AuxOutput, AuxRequest
 
 __all__ = ["flex_attention"]
 
@@ -88,6 +90,9 @@ def flex_attention(
             asked for.
     """
     if return_aux is not None:
+        # torch has not always had these words
+        from nojit.kernels.flex.results import check_request, with_aux  # noqa: PLC0415
+
         wants_lse = check_request(return_aux, return_lse)
         given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options
         return with_aux(flex_attention(*given, deterministic=deterministic))

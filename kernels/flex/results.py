@@ -1,35 +1,12 @@
-"""What a call returns beside its output, in torch's words: ``return_aux`` asks by an `AuxRequest`, an `AuxOutput` answers."""
+"""What torch's ``return_aux`` asks for, and the answer: words that torch has from 2.9 on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from nojit.kernels.arguments import check_flags, refuse_type, refuse_value
 from torch import Tensor
-from torch.nn.attention import flex_attention as torchs
+from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
 
 __all__ = ["AuxOutput", "AuxRequest", "check_request", "with_aux"]
-
-
-class _Request(NamedTuple):
-    """torch's ``AuxRequest``, for a torch that has none: one before 2.9."""
-
-    lse: bool = False
-    max_scores: bool = False
-
-
-class _Output(NamedTuple):
-    """torch's ``AuxOutput``, likewise."""
-
-    lse: Tensor | None = None
-    max_scores: Tensor | None = None
-
-
-if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
-else:
-    AuxRequest = getattr(torchs, "AuxRequest", _Request)
-    AuxOutput = getattr(torchs, "AuxOutput", _Output)
 
 
 def check_request(return_aux: object, return_lse: object) -> bool:
@@ -47,13 +24,12 @@ def check_request(return_aux: object, return_lse: object) -> bool:
     if return_lse:
         refuse_value("return_lse", "False beside return_aux (ask for AuxRequest(lse=True))", return_lse)
     if wants_scores:
-        raise NotImplementedError(
-            "return_aux.max_scores: expected False, as no kernel writes the largest score of a row, got True"
-        )
+        what = "return_aux.max_scores: expected False, as no kernel writes the largest score of a row"
+        raise NotImplementedError(f"{what}, got True")
     return bool(wants_lse)
 
 
 def with_aux(result: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, AuxOutput]:
-    """Arrange the output, and log-sums if there are any, as torch does for a request."""
+    """Arrange the output, and log-sums if there are any, as torch does."""
     out, lse = result if isinstance(result, tuple) else (result, None)
     return out, AuxOutput(lse=lse)

@@ -17,17 +17,14 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
+from nojit.kernels.flash_attention.checks import MAX_LEN
+from nojit.kernels.flex.checks import check_heads, check_rows
 from nojit.kernels.flex_decoding.masks import Mask
 from torch import Tensor
 
 __all__ = ["MOST_QUERIES", "Sizes", "check_mask", "check_operands"]
 
 MOST_QUERIES: Final = 127
-MAX_HEAD_DIM: Final = 256
-MAX_HEAD_DIM_FP32: Final = 128
-"""fp32 tiles of wider heads do not fit the registers."""
-MAX_LEN: Final = 2**30 - 512
-"""Positions of a query and a key are summed in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +69,10 @@ def check_operands(
     lead, kv_heads, length, _ = key.shape
     check_shape("key", key, (lead, kv_heads, length, dim), f"{first}, Hkv, {rows}, D")
     check_shape("value", value, (lead, kv_heads, length, value.shape[3]), f"{first}, Hkv, {rows}, Dv")
-    _check_heads(heads, kv_heads, enable_gqa)
+    check_heads(heads, kv_heads, enable_gqa)
     if q_len > MOST_QUERIES:
         refuse_value("query", f"at most {MOST_QUERIES} queries (flex_attention takes more)", q_len)
-    for name, operand in (("query", query), ("key", key), ("value", value)):
-        _check_rows(name, operand)
+    check_rows(query=query, key=key, value=value)
     page_bits = 0
     if page_table is None:
         if lead not in {1, batch}:
@@ -90,25 +86,6 @@ def check_operands(
         _check_ints("kv_lens", kv_lens, query)
         check_shape("kv_lens", kv_lens, (batch,), "B")
     return Sizes(batch, heads, kv_heads, q_len, length, dim, value.shape[3], page_bits)
-
-
-def _check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
-    if heads == kv_heads:
-        return
-    if not enable_gqa:
-        refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
-    if not kv_heads or heads % kv_heads:
-        refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
-
-
-def _check_rows(argument: str, value: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece."""
-    dim = value.shape[3]
-    widest = MAX_HEAD_DIM_FP32 if value.dtype == torch.float32 else MAX_HEAD_DIM
-    if not 1 <= dim <= widest:
-        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
-    if value.stride(3) != 1 and dim != 1:
-        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
 
 
 def _check_table(page_table: Tensor, query: Tensor, batch: int, page_size: int) -> int:
