@@ -86,7 +86,7 @@ def test_gradients_are_as_exact_as_torchs(steered, case, mod):
 
 
 @pytest.mark.parametrize("mod", MODS)
-@pytest.mark.parametrize("mask", ["none", "window", "documents", "patches"])
+@pytest.mark.parametrize("mask", ["none", "causal", "documents", "patches"])
 def test_few_queries_are_decoded(steered, mask, mod):
     case, own = Case(torch.float16, (64, 64), mask, lengths=(5, 1500)), MODS[mod]()
     kernel = "flex_decoding_blocks" if mask == "patches" else "flex_decoding"
