@@ -9,11 +9,10 @@ fit.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Final
 
 from nojit.kernels.arguments import check_choice, check_number, check_tensors, refuse_type, refuse_value
-from nojit.kernels.pointwise.operator import Operator, load_operators
+from nojit.kernels.pointwise.operator import Operator, load_own
 from torch import Tensor
 
 __all__ = [
@@ -21,7 +20,7 @@ __all__ = [
     "relu", "sigmoid", "silu", "sub", "swiglu", "tanh", "vector_add",
 ]  # fmt: skip
 
-_OPERATORS: Final = load_operators(Path(__file__).with_name("operators.toml"))
+_OPERATORS: Final = load_own()
 
 _VECTOR_ADD: Final = _OPERATORS["vector_add"]
 _SUB: Final = _OPERATORS["sub"]

@@ -12,6 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
     check_choice,
+    check_like_device,
     check_number,
     check_result,
     check_tensor,
@@ -29,11 +30,18 @@ from nojit.kernels.pointwise.source import parts
 from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
 from torch import Tensor
 
-__all__ = ["Operator", "define", "load_operators"]
+__all__ = ["OTHERS", "Operator", "define", "load_operators", "load_own"]
 
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _KNOWN: Final[dict[str, Operator]] = {}
+OTHERS: Final = frozenset({
+    "add_rms_norm", "b2b_gemm", "block_sparse_dsd", "block_sparse_sdd", "block_sparse_softmax", "block_sparse_softmax_",
+    "block_sparse_softmax_backward", "bmm", "conv", "conv_input_grad", "conv_weight_grad", "flash_attention",
+    "flash_attention_backward", "flex_attention", "flex_attention_backward", "flex_decoding", "mm_plus_mm", "rms_norm",
+    "scaled_mm", "uint4x2_mixed_mm",
+})  # fmt: skip
+"""The library's operators that are not pointwise: torch has one namespace for all."""
 MOST_REMEMBERED: Final = 4096
 """Kinds of calls of one operator: a server that batches sequences of any length meets thousands."""
 
@@ -178,6 +186,13 @@ class Operator:
 
     def _check_out(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
         check_tensor("out", out)
+        self._check_fit(tensors, out, dtype)
+        for name, tensor in zip(self.spec.inputs, tensors, strict=True):
+            if tensor.dtype == dtype and not same(tensor, out):
+                check_apart("out", out, name, tensor)
+
+    def _check_fit(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
+        """Require what is written to to be of the result's kind."""
         shape = broadcast(self.spec.inputs, tensors)
         if out.dtype != dtype or out.device != tensors[0].device:
             refuse_type("out", f"{dtype} on {tensors[0].device} as the result has", f"{out.dtype} on {out.device}")
@@ -185,17 +200,18 @@ class Operator:
             refuse_value("out", f"shape {tuple(shape)} of the result", tuple(out.shape))
         if any(stride == 0 < size - 1 for size, stride in zip(out.shape, out.stride(), strict=True)):
             refuse_value("out", "memory of its own for each element", f"strides {out.stride()}")
-        for name, tensor in zip(self.spec.inputs, tensors, strict=True):
-            if tensor.dtype == dtype and not same(tensor, out):
-                check_apart("out", out, name, tensor)
 
     def _check(self, tensors: Sequence[Tensor]) -> torch.dtype:
-        """Require tensors of one device that a kernel is built for; return their common dtype."""
-        names = self.spec.inputs
-        for name, tensor in zip(names, tensors, strict=True):
+        """Require tensors that a kernel can read; return their common dtype."""
+        for name, tensor in zip(self.spec.inputs, tensors, strict=True):
             check_tensor(name, tensor)
-            if tensor.device != tensors[0].device:
-                refuse_type(name, f"a tensor on {tensors[0].device} as {names[0]} is", tensor.device)
+        return self._check_kinds(tensors)
+
+    def _check_kinds(self, tensors: Sequence[Tensor]) -> torch.dtype:
+        """Require tensors of one device, and of dtypes that a kernel is built for; return their common one."""
+        names = self.spec.inputs
+        for name, tensor in zip(names[1:], tensors[1:], strict=True):
+            check_like_device(name, tensor, names[0], tensors[0])
         dtype = promote(tensors, floats=self._floats)
         if dtype not in self._dtypes:
             place = next((place for place, tensor in enumerate(tensors) if tensor.dtype not in self._dtypes), 0)
@@ -266,7 +282,7 @@ class Operator:
             *values, out = given
             self._run_into(*self._checked(values), out)
 
-        _define(f"{name}_out", f"({args}, Tensor(a!) out) -> ()", into, lambda *_: None)
+        _define(f"{name}_out", f"({args}, Tensor(a!) out) -> ()", into, self._fake_into)
         self._out_op = getattr(torch.ops.nojit, f"{name}_out").default
         if self._backward is not None:
             self._register_backward(words)
@@ -306,7 +322,12 @@ class Operator:
 
     def _fake(self, *given: Any) -> Tensor:
         tensors = given[: len(self.spec.inputs)]
-        return result_like(self.spec.inputs, tensors, promote(tensors, floats=self._floats))
+        return result_like(self.spec.inputs, tensors, self._check_kinds(tensors))
+
+    def _fake_into(self, *given: Any) -> None:
+        *values, out = given
+        tensors = values[: len(self.spec.inputs)]
+        self._check_fit(tensors, out, self._check_kinds(tensors))
 
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG002 - torch's signature
         tensors, word, scalars = self._split(inputs)
@@ -322,8 +343,17 @@ def define(spec: OperatorSpec) -> Operator:
     """Register an operator with torch, once.
 
     Raises:
-        ValueError: another one has its name.
+        ValueError: another one has its name, of the library's too.
     """
+    # the library's come first: who takes one of their names is told so, and not who imports them later
+    from nojit.kernels.pointwise import op  # noqa: F401, PLC0415 - which defines operators itself
+
+    if spec.name in OTHERS:
+        raise ValueError(f"expected a name that no operator of the library has, got {spec.name!r}")
+    return _register(spec)
+
+
+def _register(spec: OperatorSpec) -> Operator:
     known = _KNOWN.get(spec.name)
     if known is None:
         known = _KNOWN[spec.name] = Operator(spec)
@@ -341,6 +371,11 @@ def load_operators(path: Path | str) -> Mapping[str, Operator]:
         ValueError: another operator has the name of one.
     """
     return {spec.name: define(spec) for spec in read_specs(Path(path)).operators}
+
+
+def load_own() -> Mapping[str, Operator]:
+    """Register the library's operators; return them by name."""
+    return {spec.name: _register(spec) for spec in read_specs(Path(__file__).with_name("operators.toml")).operators}
 
 
 def _define(name: str, schema: str, run: Any, fake: Any) -> None:

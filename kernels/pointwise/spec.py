@@ -23,6 +23,8 @@ FLOATING: Final = ("fp16", "bf16", "fp32", "fp64")
 INTEGRAL: Final = ("i8", "i16", "i32", "i64")
 _USUAL: Final = ("fp16", "bf16", "fp32")
 _KINDS: Final = "rct"
+# of names that an operator's own variants and kernels have
+_ENDINGS: Final = ("_out", "_bwd", "_rectangles")
 # a choice is a constexpr of the kernels beside these
 _CONSTEXPRS: Final = ("kinds", "by", "bx", "block", "tiles", "stream", "exact")
 
@@ -110,6 +112,8 @@ def specify(
         ValueError: anything that does not fit; `ExpressionError` for an expression.
     """
     check_name(name, "an operator", keyword.kwlist)
+    if name.endswith(_ENDINGS):
+        raise ValueError(f"expected a name for an operator that does not end in {', '.join(_ENDINGS)}, got {name!r}")
     if bool(choice) != isinstance(expression, Mapping):
         raise ValueError(f"expected one expression, or a choice and an expression for each word, of {name}")
     texts = dict(expression) if isinstance(expression, Mapping) else {"": expression}

@@ -17,6 +17,7 @@ from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import load_manifest
 from nojit.kernels import library, pointwise
 from nojit.kernels.pointwise.__main__ import generate, generate_own, main
+from nojit.kernels.pointwise.operator import OTHERS
 from nojit.kernels.pointwise.spec import read_specs, specify
 from nojit.kernels.pointwise.tiling import Rectangles, holds, tile
 from nojit.runtime import expr
@@ -207,6 +208,43 @@ def test_two_operators_of_one_name_are_told_apart():
     pointwise.define(specify("test_twice", ("x",), "x * 2"))
     with pytest.raises(ValueError, match="expected a name that no other operator has, got 'test_twice'"):
         pointwise.define(specify("test_twice", ("x",), "x * 3"))
+
+
+@pytest.mark.parametrize("name", ["sub", "conv", "block_sparse_softmax_", "flex_decoding"])
+def test_names_of_the_librarys_operators_are_taken(name):
+    # in a process that has imported none of them
+    code = f"""
+from nojit.kernels import pointwise
+try:
+    pointwise.define(pointwise.specify({name!r}, ["x", "y"], "y - x"))
+except ValueError as error:
+    print(error)
+from nojit.kernels.conv import conv2d
+from nojit.kernels.pointwise import sub
+"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.startswith("expected a name that no ")
+    assert told.endswith(f", got {name!r}\n")
+
+
+@pytest.mark.parametrize("name", ["foo_out", "foo_bwd", "foo_rectangles"])
+def test_names_that_other_operators_and_kernels_would_have_are_refused(name):
+    with pytest.raises(ValueError, match=f"does not end in _out, _bwd, _rectangles, got '{name}'"):
+        specify(name, ("x",), "x * 2")
+
+
+def test_all_operators_of_the_library_are_known():
+    code = """
+import importlib, pkgutil, torch
+import nojit.kernels
+for module in pkgutil.walk_packages(nojit.kernels.__path__, "nojit.kernels."):
+    if module.name.rpartition(".")[2] in {"op", "operators", "products"}:
+        importlib.import_module(module.name)
+print(*(name.removeprefix("nojit::") for name in torch._C._dispatch_get_all_op_names() if name.startswith("nojit::")))
+"""
+    listed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    own = {spec.name for spec in read_specs(SPECS).operators}
+    assert {name.removesuffix("_out").removesuffix("_bwd") for name in listed} == own | OTHERS
 
 
 @pytest.mark.parametrize(("size", "rows", "width"), [(384, 3, 128), (1 << 20, 256, 4096), (128, 2, 64), (100, 1, 100)])

@@ -22,6 +22,7 @@ from nojit.kernels.pointwise.program import Program
 from nojit.kernels.pointwise.promotion import promote
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 from torch.nn import functional
 
 from tests.kernels.accuracy import assert_accurate
@@ -372,6 +373,43 @@ def test_operators_are_sound(name):
     operands = [torch.randn(shape, requires_grad=True) for shape in ((6, 5), (5,), (6, 1))[:count]]
     rest = {"clamp": (-1.0, 1.0), "addcmul": (0.5,)}.get(name, ())
     torch.library.opcheck(getattr(torch.ops.nojit, name).default, (*operands, *rest))
+
+
+OTHER_PLACES = (
+    pointwise.add,
+    lambda x, meta: pointwise.add(meta, x),
+    pointwise.swiglu,
+    lambda x, meta: pointwise.addcmul(x, x, meta),
+    lambda x, meta: pointwise.add(x, x, out=meta),
+    lambda x, meta: pointwise.add(x, meta, out=torch.empty_like(x)),
+    lambda x, meta: pointwise.gelu(x, out=meta),
+)
+
+
+@pytest.mark.parametrize("interpreting", [True, False])
+@pytest.mark.parametrize("call", OTHER_PLACES)
+def test_operands_of_two_devices_are_refused(call, interpreting, request):
+    if interpreting:
+        request.getfixturevalue("interpreted")
+    with pytest.raises(ArgumentError, match=r"expected .* on (meta|cpu|cuda)"):
+        call(torch.ones(9), torch.ones(9, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: pointwise.add(x.int(), x.int()), "input: expected torch.float16 or .*, got torch.int32"),
+        (lambda x: pointwise.gelu(x.double()), "input: expected torch.float16 or .*, got torch.float64"),
+        (lambda x: pointwise.add(x, x[:2]), r"other: expected a shape that broadcasts with \(3, 4\), got \(2, 4\)"),
+        (lambda x: pointwise.add(x, x, out=x[:2]), r"out: expected shape \(3, 4\) of the result, got \(2, 4\)"),
+        (lambda x: pointwise.add(x, x, out=x.half()), "out: expected torch.float32 on meta as the result has"),
+    ],
+)
+def test_results_without_memory_are_checked_as_others_are(call, message):
+    with pytest.raises((ArgumentError, ValueError), match=message):
+        call(torch.ones(3, 4, device="meta"))
+    with FakeTensorMode(), pytest.raises((ArgumentError, ValueError), match=message.replace("meta", "cpu")):
+        call(torch.ones(3, 4))
 
 
 @pytest.mark.usefixtures("interpreted")
