@@ -53,7 +53,7 @@ class CustomActivation:
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as the manifest spells it."""
+    """``module:function`` or ``file.py:function``, as the manifest spells it. In a process it has one twin and one gradient."""
     twin: Callable[[Tensor], Tensor]
     """The same in torch."""
     gradient: Callable[[Tensor, Tensor], Tensor] | None = None
@@ -65,7 +65,20 @@ class CustomActivation:
         module, colon, function = self.source.partition(":")
         if not (module and colon and function):
             refuse_value("source", "'module:function' or 'file.py:function'", repr(self.source))
-        _CUSTOM[self.source] = self
+        if not callable(self.twin):
+            refuse_type("twin", "a function of a tensor", type(self.twin).__name__)
+        if self.gradient is not None and not callable(self.gradient):
+            refuse_type("gradient", "a function of two tensors, or None", type(self.gradient).__name__)
+        self._register()
+
+    def _register(self) -> None:
+        """Have the source mean this: operators of torch are passed no more. A gradient may be added later."""
+        known = _CUSTOM.setdefault(self.source, self)
+        for name, before, now in (("twin", known.twin, self.twin), ("gradient", known.gradient, self.gradient)):
+            if before is not None and now is not None and before != now:
+                refuse_value(name, f"the same for each activation of {self.source}, {before!r} as before", repr(now))
+        if known.gradient is None:
+            _CUSTOM[self.source] = self
 
 
 def name_of(activation: object) -> str:

@@ -202,8 +202,24 @@ class TestOnesOwn:
             CustomActivation(leaky.twin, leaky.twin)
         with pytest.raises(ValueError, match="source: expected 'module:function'"):
             CustomActivation("leaky", leaky.twin)
+        with pytest.raises(ArgumentError, match="twin: expected a function of a tensor"):
+            CustomActivation("other.module:leaky", None)
+        with pytest.raises(ArgumentError, match="gradient: expected a function of two tensors, or None"):
+            CustomActivation("other.module:leaky", leaky.twin, "gradient")
         with pytest.raises(ValueError, match="activation: expected 'none'"):
             b2b_gemm(*operands(3, 4, 5, 6), activation="other.module:leaky")
+
+    def test_a_source_has_one_twin_and_one_gradient(self, leaky):
+        with pytest.raises(ValueError, match=f"twin: expected the same for each activation of {self.SOURCE}"):
+            CustomActivation(self.SOURCE, torch.relu)
+        CustomActivation(self.SOURCE, leaky.twin, torch.mul)
+        with pytest.raises(ValueError, match=f"gradient: expected the same for each activation of {self.SOURCE}"):
+            CustomActivation(self.SOURCE, leaky.twin, torch.add)
+        assert CustomActivation(self.SOURCE, leaky.twin) == leaky
+        assert CustomActivation(self.SOURCE, leaky.twin, torch.mul).gradient is torch.mul
+        x = torch.randn(5)
+        assert torch.equal(functions.apply(self.SOURCE, x), leaky.twin(x))
+        assert torch.equal(functions.differentiate(self.SOURCE, x, x), x * x)
 
 
 def test_mistakes_are_named():
