@@ -186,6 +186,25 @@ def _multiply(
 
 
 @gluon.jit
+def _walk(
+    OWN: gl.constexpr, dk, dv, used, begin, end, common, MASKED: gl.constexpr, MASK: gl.constexpr,
+    SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
+):  # fmt: skip
+    """Take the tiles of queries from `begin` to `end`, counted from the last, to all gradients; count them."""
+    memory, walked, keys, viewers, where, sizes, mods, scale, last, members = common
+    index_kb, index_kv, _ = where
+    BLOCK_M: gl.constexpr = memory[2].shape[3]
+    for place in range(begin, end):
+        for member in range(members):
+            dk, dv = _multiply(
+                OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
+                head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, MASKED, MASK, SCORE_MOD, EAGER,
+            )  # fmt: skip
+            used += 1
+    return dk, dv, used
+
+
+@gluon.jit
 def _differentiate(
     OWN: gl.constexpr, maps, memory, barriers, tables, sizes, where, mods, scale, MASK: gl.constexpr,
     SCORE_MOD: gl.constexpr, EAGER: gl.constexpr,
@@ -225,27 +244,13 @@ def _differentiate(
                 used += 1
     else:
         viewers = viewers_of(tables, table, keys, sizes, MASK)
-        for place in range(last - full_last):
-            for member in range(members):
-                dk, dv = _multiply(
-                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
-                )  # fmt: skip
-                used += 1
-        for place in range(last - full_last, last - full_first):
-            for member in range(members):
-                dk, dv = _multiply(
-                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, False, MASK, SCORE_MOD, EAGER,
-                )  # fmt: skip
-                used += 1
-        for place in range(last - full_first, last - first):
-            for member in range(members):
-                dk, dv = _multiply(
-                    OWN, dk, dv, memory, walked, used, (last - 1 - place) * BLOCK_M, keys, viewers,
-                    head_of(member, index_kb, index_kv, sizes), sizes, mods, scale, True, MASK, SCORE_MOD, EAGER,
-                )  # fmt: skip
-                used += 1
+        common = memory, walked, keys, viewers, where, sizes, mods, scale, last, members
+        # the last tiles and the first ones are cut
+        dk, dv, used = _walk(OWN, dk, dv, used, 0, last - full_last, common, True, MASK, SCORE_MOD, EAGER)
+        dk, dv, used = _walk(
+            OWN, dk, dv, used, last - full_last, last - full_first, common, False, MASK, SCORE_MOD, EAGER
+        )
+        dk, dv, used = _walk(OWN, dk, dv, used, last - full_first, last - first, common, True, MASK, SCORE_MOD, EAGER)
     store_gradients(OWN, dk, dv, maps, memory, done, (index_kb, index_kv, own_start), scale)
 
 
