@@ -9,9 +9,10 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 from nojit.kernels.bmm import baddbmm, bmm, mm  # noqa: E402
+from nojit.kernels.mm_plus_mm import mm_plus_mm, reference  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.gemm_calls import CUT, WHOLE, Case, cases, gradient_calls  # noqa: E402
+from tests.gpu.gemm_calls import CUT, PAIRS, WHOLE, Case, PairCase, cases, gradient_calls  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -38,6 +39,15 @@ def test_ten_runs_give_the_same_bits(operators, sizes):
     (first,) = call.run()
     for _ in range(9):
         assert same_bits(first, call.run()[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("sizes", [PAIRS, (47, 203, 61, 125)], ids=["whole", "ragged"])
+def test_ten_runs_of_a_sum_of_products_give_the_same_bits(operators, sizes, dtype):
+    call = PairCase(dtype, sizes=sizes).call(gradients=True)
+    first = call.run()
+    for _ in range(9):
+        assert all(map(same_bits, first, call.run()))
 
 
 @pytest.mark.parametrize("sizes", [WHOLE, CUT], ids=["whole", "cut"])
@@ -78,5 +88,16 @@ def test_past_two_to_the_31_elements(operators, offset):
     a, b = view((65_536, 64), torch.bfloat16, 1, offset=offset), view((64, 33_024), torch.bfloat16, 2)
     result = mm(a, b)
     assert_accurate(result[-8:], a[-8:].double() @ b.double(), a[-8:] @ b)
+    del result
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+@pytest.mark.parametrize("sizes", [(65_536, 33_024, 64, 48), (65_552, 16, 33_024, 48)], ids=["result", "operand"])
+def test_a_sum_of_products_past_two_to_the_31_elements(operators, sizes, offset):
+    a, b, c, d = PairCase(torch.bfloat16, sizes=sizes, offset=offset).inputs()
+    result = mm_plus_mm(a, b, c, d)
+    last = (a[-8:], b, c[-8:], d)
+    assert_accurate(result[-8:], reference.mm_plus_mm(*(each.double() for each in last)), reference.mm_plus_mm(*last))
     del result
     torch.cuda.empty_cache()
