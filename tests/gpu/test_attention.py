@@ -8,10 +8,13 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels.flash_attention import FlashAttention, flash_attention  # noqa: E402
+from nojit.kernels.flash_attention import FlashAttention, flash_attention, reference  # noqa: E402
 from torch import Tensor  # noqa: E402
+from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
+from tests.gpu.call import view  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
+from tests.kernels.accuracy import assert_accurate  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("operators")
 
@@ -109,3 +112,42 @@ def test_in_order_gradients_repeat_and_in_any_they_are_near(case):
     for value, other in zip(first, differentiate(False), strict=True):
         # sums in fp32 in another order, rounded once
         torch.testing.assert_close(value, other, rtol=2**-7, atol=1e-5 * float(value.abs().max()) + 1e-8)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_keys_and_values_past_two_to_the_31_elements(offset):
+    """Many heads, and gradients: the last head of the last batch lies where 32 bits would wrap."""
+    k, v = (view((64, 8, 32_800, 128), torch.bfloat16, seed, offset=offset) for seed in (1, 2))
+    q, grad = (view((64, 8, 16, 128), torch.bfloat16, seed, offset=offset) for seed in (3, 4))
+    given = [value.requires_grad_() for value in (q, k, v)]
+    out = flash_attention(*given)
+    found = [value[-1:, -1:].clone() for value in (out.detach(), *torch.autograd.grad(out, given, grad))]
+    last = [value.detach()[-1:, -1:] for value in (*given, grad)]
+
+    def attend(dtype: torch.dtype) -> tuple[Tensor, ...]:
+        *operands, own = (value.to(dtype, copy=True) for value in last)
+        result = scaled_dot_product_attention(*(value.requires_grad_() for value in operands))
+        return (result.detach(), *torch.autograd.grad(result, operands, own))
+
+    factors = (2.0, 3.0, 3.0, 3.0)
+    for value, exact, torchs, factor in zip(found, attend(torch.float64), attend(torch.bfloat16), factors, strict=True):
+        assert_accurate(value, exact, torchs, factor)
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("words", [{}, {"window": (3000, None)}], ids=str)
+def test_one_head_past_two_to_the_31_elements(words):
+    """Weights of all but the last keys vanish, so that those alone are compared; what lies before is read all the same."""
+    seen, words = 4096, {"causal_alignment": "bottom_right", **words}
+    q = view((1, 1, 16, 128), torch.bfloat16, 1).abs()
+    k, v = (view((1, 1, (1 << 24) + seen, 128), torch.bfloat16, seed) for seed in (2, 3))
+    k[..., :-seen, :].fill_(-8)
+    out = flash_attention(q, k, v, **words)
+    last = (q, k[..., -seen:, :].clone(), v[..., -seen:, :].clone())
+    mask = reference.visible(16, seen, q.device, **words)
+    exact, torchs = (
+        scaled_dot_product_attention(*(value.to(dtype) for value in last), attn_mask=mask)
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    assert_accurate(out, exact, torchs)
+    torch.cuda.empty_cache()
