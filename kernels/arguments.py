@@ -28,6 +28,7 @@ __all__ = [
     "check_rank",
     "check_result",
     "check_shape",
+    "check_strided",
     "check_tensor",
     "check_tensors",
     "refuse_type",
@@ -52,11 +53,19 @@ def refuse_value(argument: str, expected: str, got: object) -> NoReturn:
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """Require a tensor on a device that kernels run on."""
+    """Require a strided tensor on a device that kernels run on, or on ``meta``, where nothing runs."""
+    tensor = check_strided(argument, value)
+    if tensor.device.type not in library.devices() and not tensor.is_meta:
+        refuse_type(argument, f"a tensor on {' or '.join(sorted(library.devices()))}", tensor.device)
+
+
+def check_strided(argument: str, value: object) -> Tensor:
+    """Require a tensor whose elements lie in one memory at strides, no sparse, nested or opaque one; return it."""
     if not isinstance(value, Tensor):
         refuse_type(argument, "a tensor", type(value).__name__)
-    if value.device.type not in library.devices():
-        refuse_type(argument, f"a tensor on {' or '.join(sorted(library.devices()))}", value.device)
+    if value.is_nested or value.layout != torch.strided:
+        refuse_type(argument, "a tensor of torch.strided layout", "a nested one" if value.is_nested else value.layout)
+    return value
 
 
 def check_dtype(argument: str, value: Tensor, dtypes: Sequence[torch.dtype] = FLOATS) -> None:
@@ -66,12 +75,11 @@ def check_dtype(argument: str, value: Tensor, dtypes: Sequence[torch.dtype] = FL
 
 
 def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
-    """Require a tensor of the device and dtype of `like`, which is the argument `first`."""
-    if not isinstance(value, Tensor):
-        refuse_type(argument, "a tensor", type(value).__name__)
-    if value.dtype != like.dtype:
-        refuse_type(argument, f"{like.dtype} as {first} has", value.dtype)
-    check_like_device(argument, value, first, like)
+    """Require a strided tensor of the device and dtype of `like`, which is the argument `first`."""
+    tensor = check_strided(argument, value)
+    if tensor.dtype != like.dtype:
+        refuse_type(argument, f"{like.dtype} as {first} has", tensor.dtype)
+    check_like_device(argument, tensor, first, like)
 
 
 def check_like_device(argument: str, value: Tensor, first: str, like: Tensor) -> None:
@@ -93,10 +101,9 @@ def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -
 
 
 def check_tensors(**values: object) -> None:
-    """Require tensors, whatever their device: what torch traces and transforms counts too."""
+    """Require strided tensors, whatever their device: what torch traces and transforms counts too."""
     for argument, value in values.items():
-        if not isinstance(value, Tensor):
-            refuse_type(argument, "a tensor", type(value).__name__)
+        check_strided(argument, value)
 
 
 def check_result(out: object) -> None:

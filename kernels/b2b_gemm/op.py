@@ -90,6 +90,8 @@ def b2b_gemm(
     if is_plain(*operands, out):
         return _remember(operands, words, alpha, out)
     _check(operands)
+    if out is not None:
+        check_out(out, operands[0], operands[2])
     if out is None:
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
         return traced

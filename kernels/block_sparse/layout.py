@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import check_int, refuse_type, refuse_value
+from nojit.kernels.arguments import check_int, check_strided, refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, pack
 from nojit.kernels.dispatch import lasting
 from nojit.kernels.memos import Memo, new_memo
@@ -63,8 +63,9 @@ class BlockLayout:
             ArgumentError: `layout` is no tensor of integers or bools, or `block` no int.
             ValueError: its rank, or the block size, is none of those above.
         """
-        if not isinstance(layout, Tensor):
-            refuse_type("layout", "a tensor", type(layout).__name__)
+        check_strided("layout", layout)
+        if layout.is_meta:
+            refuse_type("layout", "a tensor with values", f"one on {layout.device}")
         if layout.is_floating_point() or layout.is_complex():
             refuse_type("layout", "an integer or bool dtype", layout.dtype)
         if layout.dim() not in {2, 3}:

@@ -11,6 +11,7 @@ from nojit.kernels.arguments import (
     check_like,
     check_rank,
     check_shape,
+    check_strided,
     check_tensor,
     refuse_type,
     refuse_value,
@@ -54,8 +55,7 @@ def check_input(value: Tensor, a: Tensor, b: Tensor, name: str) -> None:
 
 def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
     """Require a tensor that the result fits in, and that nothing differentiates."""
-    if not isinstance(out, Tensor):
-        refuse_type("out", "a tensor", type(out).__name__)
+    check_strided("out", out)
     if out.dtype != result_dtype(a.dtype):
         refuse_type("out", str(result_dtype(a.dtype)), out.dtype)
     if out.device != a.device:

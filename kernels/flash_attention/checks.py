@@ -41,15 +41,18 @@ Window = int | tuple[int | None, int | None] | None
 def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Say at a glance whether operands fit; what is wrong with others is found out one by one, which takes longer."""
     try:
+        strided = q.layout is k.layout is v.layout is torch.strided
         batch, heads, q_len, dim = q.shape
         k_batch, kv_heads, kv_len, k_dim = k.shape
         v_batch, v_heads, v_len, v_dim = v.shape
-    except (AttributeError, ValueError):
+    # a nested tensor has no shape
+    except (AttributeError, ValueError, RuntimeError):
         return False
     dtype, device = q.dtype, q.device
     widest = _WIDEST.get(dtype, 0)
     return (
-        (batch, batch, kv_heads, kv_len, dim) == (k_batch, v_batch, v_heads, v_len, k_dim)
+        strided
+        and (batch, batch, kv_heads, kv_len, dim) == (k_batch, v_batch, v_heads, v_len, k_dim)
         and 1 <= dim <= widest
         and 1 <= v_dim <= widest
         and q_len <= MAX_LEN

@@ -9,11 +9,10 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_choice, check_flags, check_number, check_tensors
+from nojit.kernels.arguments import check_flags, check_number
 from nojit.kernels.dispatch import autocasts, is_plain, lowered
 from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
 from nojit.kernels.flash_attention.checks import (
-    ALIGNMENTS,
     Window,
     check_differentiable,
     check_gradients,
@@ -93,8 +92,8 @@ def flash_attention(
         q, k, v = lowered(q), lowered(k), lowered(v)
     if is_plain(q, k, v):
         return _attend(q, k, v, scale, is_causal, causal_alignment, left, right, return_lse, deterministic)
-    check_tensors(q=q, k=k, v=v)
-    check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
+    # of tensors on several devices the dispatcher would choose one
+    check_operands(q, k, v, causal_alignment)
     # gradients need the log-sums
     with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
     words = (scale, bool(is_causal), causal_alignment, left, right, bool(with_lse), bool(deterministic))
@@ -220,13 +219,14 @@ _LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeE
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
-    del k
+    check_operands(q, k, v, words[2])  # causal_alignment
     out, lse = allocate_output(q, v, words[5])  # return_lse
     return out, _no_sums(out) if lse is None else lse
 
 
 def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Gradients:
-    del dout, dlse
+    check_operands(q, k, v, rest[4])  # causal_alignment
+    check_gradients(q, v, dout, dlse, *rest[:2])  # out, lse
     return allocate_gradients(q, k, v, rest[7])  # wanted
 
 

@@ -66,6 +66,8 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     if is_plain(*operands, out):
         return _remember(operands, out)
     _check(operands)
+    if out is not None:
+        check_out(out, operands[0], operands[1])
     if out is None:
         traced: Tensor = _op(*operands)
         return traced

@@ -12,6 +12,7 @@ from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
 from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.kernels.accuracy import assert_accurate
 
@@ -134,7 +135,7 @@ def x_(*shape, dtype=torch.float16) -> Tensor:
     return torch.zeros(shape, dtype=dtype)
 
 
-@pytest.mark.parametrize(
+REFUSED = pytest.mark.parametrize(
     ("q", "k", "v", "error", "message"),
     [
         (
@@ -180,9 +181,48 @@ def x_(*shape, dtype=torch.float16) -> Tensor:
         ),
     ],
 )
+
+
+@REFUSED
 def test_refuses(q, k, v, error, message):
     with pytest.raises(error, match=message):
         flash_attention(q, k, v)
+    with pytest.raises(error, match=message):
+        flash_attention(q.clone().requires_grad_(), k, v)
+
+
+@REFUSED
+def test_refuses_the_same_where_nothing_runs(q, k, v, error, message):
+    with pytest.raises(error, match=message):
+        flash_attention(q.to("meta"), k.to("meta"), v.to("meta"))
+    with FakeTensorMode(allow_non_fake_inputs=True) as fakes:
+        given = [fakes.from_tensor(value) for value in (q, k, v)]
+        with pytest.raises(error, match=message):
+            flash_attention(*given)
+        with pytest.raises(error, match=message):
+            torch.ops.nojit.flash_attention(*given, None, False, "top_left", None, None, False)
+    with pytest.raises(error, match=message):
+        torch.compile(flash_attention, backend="eager")(q, k, v)
+
+
+@pytest.mark.parametrize("name", "qkv")
+@pytest.mark.parametrize("grad", [False, True])
+def test_refuses_an_operand_on_meta_beside_others(name, grad):
+    given = {one: x_(1, 1, 4, 8) for one in "qkv"}
+    given[name] = given[name].to("meta")
+    given = {one: value.requires_grad_(grad) for one, value in given.items()}
+    with pytest.raises(ArgumentError, match=f"{'k' if name == 'q' else name}: expected a tensor on "):
+        flash_attention(**given)
+
+
+def test_gradients_on_meta_are_held_to_the_forward():
+    q = x_(1, 1, 4, 8).to("meta")
+    out, lse = flash_attention(q, q, q, return_lse=True)
+    words = (None, False, "top_left", None, None, [True] * 3)
+    backward = torch.ops.nojit.flash_attention_backward
+    assert [one.shape for one in backward(out, None, q, q, q, out, lse, *words)] == [q.shape] * 3
+    with pytest.raises(ValueError, match="dout: expected shape"):
+        backward(out[:, :, :3], None, q, q, q, out, lse, *words)
 
 
 def test_refuses_another_alignment():

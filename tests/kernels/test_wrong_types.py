@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -327,6 +328,26 @@ GRADIENTS = {
 }
 
 
+LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "coo": torch.Tensor.to_sparse,
+    "csr": torch.Tensor.to_sparse_csr,
+    "mkldnn": torch.Tensor.to_mkldnn,
+    "nested": lambda tensor: torch.nested.nested_tensor(list(tensor)),
+    "jagged": lambda tensor: torch.nested.nested_tensor(list(tensor), layout=torch.jagged),
+}
+TENSORS = [
+    (name, key)
+    for name, one in CASES.items()
+    for key, value in one.arguments.items()
+    if isinstance(value, torch.Tensor)
+]
+READ = {"BlockLayout", "BertSparseSelfAttention()"}
+"""What reads values, or has weights."""
+# what takes one tensor, has weights, or leaves this to its kernels
+MIXED = {"gelu", "silu", "BertSparseSelfAttention()", "flex_decoding"}
+UNTOLD = {("uint4x2_mixed_mm", "out")}
+
+
 class Nothing:
     """A kernel that does nothing."""
 
@@ -370,6 +391,37 @@ def test_an_argument_of_another_type_is_named(name: str, argument: str, wrong: s
     one = CASES[name]
     with errors_name(argument, wrong not in TAKES[one.kinds[argument]]):
         one.call(**{**one.arguments, argument: WRONG[wrong]})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("name", "argument"), TENSORS)
+def test_a_tensor_that_does_not_lie_at_strides_is_named(name: str, argument: str, layout: str) -> None:
+    one, value = CASES[name], CASES[name].arguments[argument]
+    # others have no such layout
+    matrix = value if value.dim() == 2 and value.dtype.is_floating_point and value.itemsize > 1 else torch.ones(2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {**one.arguments, argument: LAYOUTS[layout](matrix.detach())}
+    with pytest.raises(ArgumentError, match=f"^{argument}: expected a tensor of torch.strided layout, got "):
+        one.call(**given)
+
+
+@pytest.mark.parametrize(("name", "argument"), [one for one in TENSORS if one[0] not in MIXED and one not in UNTOLD])
+def test_a_tensor_on_meta_beside_others_is_refused(name: str, argument: str) -> None:
+    one = CASES[name]
+    with pytest.raises((ArgumentError, ValueError), match="meta"):
+        one.call(**{**one.arguments, argument: one.arguments[argument].to("meta")})
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in TENSORS if "tensor" in CASES[name].kinds.values()} - READ))
+def test_tensors_on_meta_give_results_there(name: str) -> None:
+    one = CASES[name]
+    given = {
+        key: value.to("meta") if isinstance(value, torch.Tensor) else value for key, value in one.arguments.items()
+    }
+    results = one.call(**given)
+    for result in results if isinstance(results, tuple) else (results,):
+        assert result.is_meta
 
 
 @pytest.mark.parametrize(
