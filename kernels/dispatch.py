@@ -113,7 +113,8 @@ def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
     if not isinstance(operand, Tensor) or operand.dtype not in FLOATS:
         return operand
     kind = operand.device.type
-    if not torch.is_autocast_enabled(kind):
+    # torch's autocast knows no device of the name meta
+    if operand.is_meta or not torch.is_autocast_enabled(kind):
         return operand
     return operand.to(torch.get_autocast_dtype(kind) if dtype is None else dtype)
 
@@ -125,20 +126,42 @@ def is_plain(*tensors: Any) -> bool:
     the operator registered with torch does besides the launch is then nothing, and its implementation may be called at once.
 
     Raises:
-        NotImplementedError: a tensor has a tangent: torch would drop it without a word, as no operator knows its own.
+        NotImplementedError: a tensor has a tangent: torch would drop it without a word, as no operator knows its own; or a
+            transform of torch's wants a gradient of one.
     """
     if torch.compiler.is_compiling():
         return False
     if forward_ad._current_level >= 0:
         _refuse_tangents(tensors)
         return False
-    return PLAIN(library.devices(), *tensors)
+    if PLAIN(library.devices(), *tensors):
+        return True
+    if is_transformed() and torch.is_grad_enabled():
+        _refuse_transformed_gradients(tensors)
+    return False
 
 
 def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
     for tensor in tensors:
         if isinstance(tensor, Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
             raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")
+
+
+def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
+    if any(isinstance(tensor, Tensor) and _is_differentiated(tensor) for tensor in tensors):
+        raise NotImplementedError(
+            "expected tensors that torch.func does not differentiate by: operators have gradients for torch.autograd only"
+        )
+
+
+def _is_differentiated(tensor: Tensor) -> bool:
+    """Say whether some ``torch.func.grad`` of those around a call differentiates by a tensor, or by what it is made of."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    return False
 
 
 def precision(dtype: torch.dtype) -> str:

@@ -118,7 +118,11 @@ def test_both_ways_launch_once(launches):
 
 
 def test_meta_tensors_get_a_result_and_no_launch(launches):
-    assert silu(torch.empty(3, device="meta")).device.type == "meta"
+    x = torch.empty(3, 3, device="meta")
+    for call in (silu, lambda x: mm(x, x)):
+        assert call(x).is_meta
+        with torch.autocast("cpu", torch.bfloat16):
+            assert call(x).dtype == x.dtype
     assert launches == []
 
 
@@ -156,6 +160,31 @@ def test_tangents_are_refused_not_dropped(call, launches):
     with forward_ad.dual_level():
         call(x)
     assert len(launches) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        silu,
+        lambda x: flash_attention(x, x, x),
+        lambda x: mm(x[0, 0], torch.ones(16, 4)),
+        lambda x: block_sparse_matmul(x.expand(1, 1, 4, 16).mT, x, LAYOUT, "sdd"),
+        lambda x: conv2d(x, torch.ones(2, 1, 3, 3)),
+    ],
+)
+def test_gradients_of_transforms_are_refused_by_name(call, launches):
+    x = torch.randn(1, 1, 4, 16)
+    words = "operators have gradients for torch.autograd only"
+    for differentiate in (torch.func.grad, torch.func.jacrev):
+        with pytest.raises(NotImplementedError, match=words):
+            differentiate(lambda x: call(x).sum())(x)
+    with pytest.raises(NotImplementedError, match=words):
+        torch.func.grad(lambda x: torch.func.vmap(call)(x).sum())(x[None])
+    # of what is differentiated by something else nothing is asked
+    torch.func.grad(lambda factor: call(x).sum() * factor)(torch.ones(()))
+    x.requires_grad_()
+    torch.func.grad(lambda factor: call(x).sum() * factor)(torch.ones(()))
+    assert len(launches) == 2
 
 
 @pytest.mark.parametrize(
