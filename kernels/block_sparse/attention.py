@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.arguments import check_choice, check_flags, check_number, refuse_type
+from nojit.kernels.arguments import check_choice, check_flags, check_number, refuse_type, refuse_value
 from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import block_sparse_matmul
@@ -103,7 +103,7 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
         weights = block_sparse_softmax(
             scores,
             self.layout,
-            scale=q.shape[-1] ** -0.5 if self.scale is None else self.scale,
+            scale=_scale_of(q) if self.scale is None else self.scale,
             relative_position=relative_position,
             key_padding_mask=key_padding_mask,
             attention_mask=attention_mask,
@@ -114,3 +114,12 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
             inplace=not (torch.compiler.is_compiling() or is_transformed()),
         )
         return block_sparse_matmul(weights, v, self.layout, "dsd")
+
+
+def _scale_of(q: Tensor) -> float:
+    """Return ``1 / sqrt(D)``."""
+    dim: int = q.shape[-1]
+    if not dim:
+        refuse_value("q", "at least 1 element in a row, where no scale is given", 0)
+    scale: float = dim**-0.5
+    return scale

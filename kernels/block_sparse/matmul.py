@@ -169,7 +169,10 @@ def _check(
 ) -> tuple[Tensor, Tensor, Packing]:
     """Check a call; return the operands with four dimensions, and the tables of the layout."""
     a, b = _check_operands(a, b, layout, mode)
-    own = layout.for_heads((a if mode != "dsd" else b).shape[1])
+    name, dense = ("b", b) if mode == "dsd" else ("a", a)
+    if layout.heads not in {None, dense.shape[1]}:
+        refuse_value(name, f"{layout.heads} heads, as the layout has, in dimension 1 [Z, H, ..]", dense.shape[1])
+    own = layout.for_heads(dense.shape[1])
     _check_sizes(a, b, own, mode, trans_a, trans_b, trans_c)
     return a, b, own.packing(a.device, a.dtype)
 

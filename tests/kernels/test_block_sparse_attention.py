@@ -104,3 +104,10 @@ def test_refuses_by_the_names_of_its_own_operands(name, value, message):
     given = dict(zip("qkv", operands(), strict=True)) | {name: value}
     with pytest.raises((ArgumentError, ValueError), match=message):
         BlockSparseAttention(LAYOUT)(**given)
+
+
+def test_rows_without_elements_have_no_scale_of_their_own():
+    q, k, v = operands()
+    with pytest.raises(ValueError, match="q: expected at least 1 element in a row, where no scale is given, got 0"):
+        BlockSparseAttention(LAYOUT)(q[..., :0], k[..., :0], v)
+    assert BlockSparseAttention(LAYOUT, scale=1.0)(q[..., :0], k[..., :0], v).isfinite().all()

@@ -257,7 +257,16 @@ REFUSED = [
         r"b: expected shape \(2, 3, 8, 48\) \[Z, H, K, N\], got \(2, 3, 9, 48\)",
     ),
     ({"b": torch.ones(1, 3, 8, 48)}, ValueError, r"b: expected shape \(2, 3, 8, 48\) \[Z, H, K, N\]"),
-    ({"a": torch.ones(2, 4, 64, 8)}, ValueError, "layout: expected 4 heads, got 3"),
+    (
+        {"a": torch.ones(2, 4, 64, 8)},
+        ValueError,
+        r"a: expected 3 heads, as the layout has, in dimension 1 \[Z, H, ..\], got 4",
+    ),
+    (
+        {"mode": "dsd", "a": torch.ones(2, LAYOUT.nnz, 16, 16), "b": torch.ones(48, 8)},
+        ValueError,
+        r"b: expected 3 heads, as the layout has, in dimension 1 \[Z, H, ..\], got 1",
+    ),
     ({"trans_b": True}, ValueError, r"b: expected shape \(2, 3, 48, 8\) \[Z, H, N, K\], got \(2, 3, 8, 48\)"),
     ({"trans_c": True}, ValueError, r"a: expected shape \(2, 3, 48, 8\) \[Z, H, M, K\]"),
     ({"mode": "dsd"}, ValueError, rf"a: expected shape \(2, {LAYOUT.nnz}, 16, 16\) \[Z, nnz, block, block\]"),
