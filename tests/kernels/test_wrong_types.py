@@ -341,8 +341,8 @@ TENSORS = [
     for key, value in one.arguments.items()
     if isinstance(value, torch.Tensor)
 ]
-READ = {"BlockLayout", "BertSparseSelfAttention()"}
-"""What reads values, or has weights."""
+READ = {"BlockLayout", "BertSparseSelfAttention()", "MatMul()", "SparseSelfAttention()"}
+"""What reads values, has weights, or takes tensors on GPUs only, as in DeepSpeed."""
 # what takes one tensor, has weights, or leaves this to its kernels
 MIXED = {"gelu", "silu", "BertSparseSelfAttention()", "flex_decoding"}
 UNTOLD = {("uint4x2_mixed_mm", "out")}

@@ -88,10 +88,9 @@ class MatMul:
             raise ValueError(
                 f"Inputs must be on the same device; got {a.device} for tensor A and {b.device} for tensor B"
             )
-        if a.device.type not in library.devices() and not a.is_meta:
+        if a.device.type not in library.devices():
             raise ValueError("Only GPU devices are supported for now")
-        # torch's autocast knows no device of the name meta
-        if not a.is_meta and torch.is_autocast_enabled(a.device.type):
+        if torch.is_autocast_enabled(a.device.type):
             dtype = torch.get_autocast_dtype(a.device.type)
             a, b = a.to(dtype), b.to(dtype)
         elif a.dtype != b.dtype:
