@@ -45,17 +45,17 @@ def check_sparse(x: Tensor, layout: BlockLayout, name: str = "x", bias: Tensor |
     return heads
 
 
-def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...]) -> Tensor | None:
+def check_bias(bias: Tensor | None, x: Tensor, size: tuple[int, ...], name: str = "relative_position") -> Tensor | None:
     """Check a bias that may be absent, and expand it to `size`, [Z, H, M, N]."""
     if bias is None:
         return None
     if autocasts():
         bias = lowered(bias, x.dtype)
-    check_like("relative_position", bias, "x", x)
+    check_like(name, bias, "x", x)
     try:
         return bias.expand(size)
     except RuntimeError:
-        refuse_value("relative_position", f"a shape that broadcasts to {size} [Z, H, M, N]", tuple(bias.shape))
+        refuse_value(name, f"a shape that broadcasts to {size} [Z, H, M, N]", tuple(bias.shape))
 
 
 def check_mask(

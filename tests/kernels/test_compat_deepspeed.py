@@ -210,6 +210,43 @@ def test_self_attention_refuses_in_deepspeeds_words():
         SparseSelfAttention()
 
 
+@pytest.mark.parametrize("name", ["key_padding_mask", "attn_mask"])
+def test_self_attention_adds_no_bools(name):
+    modes = {"key_padding_mask_mode": "mul", "attn_mask_mode": "mul"}
+    q, shape = torch.randn(1, 2, 32, 8), {"key_padding_mask": (1, 32), "attn_mask": (32, 32)}[name]
+    seen = torch.rand(shape) > 0.3
+    adds = SparseSelfAttention(DenseSparsityConfig(2), max_seq_length=32, **{**modes, f"{name}_mode": "add"})
+    with pytest.raises(
+        ValueError, match=f"{name}: expected numbers to add, as {name}_mode is 'add', or the mode 'mul'"
+    ):
+        adds(q, q, q, **{name: seen})
+    hides = SparseSelfAttention(DenseSparsityConfig(2), max_seq_length=32, **modes)
+    added = torch.zeros(shape).masked_fill(~seen, -1e9)
+    torch.testing.assert_close(hides(q, q, q, **{name: seen}), adds(q, q, q, **{name: added}))
+
+
+def test_self_attention_refuses_rows_without_elements():
+    q = torch.randn(1, 2, 32, 0)
+    with pytest.raises(ValueError, match=r"query: expected at least 1 element in a row \[B, H, S, D\], got 0"):
+        SparseSelfAttention(DenseSparsityConfig(2), max_seq_length=32)(q, q, q)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("attn_mask", torch.zeros(32, 16), r"attn_mask: expected shape \(32, 32\) \[M, N\]"),
+        ("rpe", torch.zeros(32, 16), "rpe: expected a shape that broadcasts to"),
+        ("key_padding_mask", torch.zeros(1, 16), r"key_padding_mask: expected shape \(1, 32\) \[Z, N\]"),
+    ],
+)
+def test_terms_are_refused_by_their_names_here(name, value, words):
+    q = torch.randn(1, 2, 32, 8)
+    with pytest.raises(ValueError, match=f"^{words}"):
+        SparseSelfAttention(DenseSparsityConfig(2), max_seq_length=32)(q, q, q, **{name: value})
+    with pytest.raises(ValueError, match=f"^{words}"):
+        Softmax(torch.ones(2, 2, 2, dtype=torch.int64), 16)(torch.randn(1, 8, 16, 16), **{name: value})
+
+
 def test_layouts_are_made_once_for_each_length_and_module():
     one, other = (SparseSelfAttention(config, max_seq_length=64) for config in CONFIGS[:2])
     q = torch.randn(1, 2, 64, 8)
@@ -295,6 +332,8 @@ def test_the_bert_layer_projects_and_attends():
     torch.testing.assert_close(out, expected.transpose(1, 2).flatten(2))
     out.sum().backward()
     assert layer.query.weight.grad is not None
+    with pytest.raises(ValueError, match="attention_mask: expected numbers to add to the scores, got a bool mask"):
+        layer(hidden, mask == 0)
     with pytest.raises(ValueError, match=r"The hidden size \(32\) is not a multiple of the number of attention heads"):
         BertSparseSelfAttention(SimpleNamespace(hidden_size=32, num_attention_heads=3))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nojit.kernels.arguments import check_rank, check_shape, check_tensors, refuse_type
+import torch
+from nojit.kernels.arguments import check_rank, check_shape, check_tensors, refuse_type, refuse_value
 from nojit.kernels.compat.deepspeed.sparse_self_attention import SparseSelfAttention
 from nojit.kernels.compat.deepspeed.sparsity_config import FixedSparsityConfig, SparsityConfig
 from torch import Tensor, nn
@@ -66,13 +67,15 @@ class BertSparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is unty
 
         Raises:
             ArgumentError: the states or the mask are no tensors.
-            ValueError: their shapes do not fit.
+            ValueError: their shapes do not fit, or the mask is a bool one.
         """
         check_tensors(hidden_states=hidden_states)
         check_rank("hidden_states", hidden_states, "B, S, hidden")
         check_shape("hidden_states", hidden_states, (*hidden_states.shape[:2], self.all_head_size), "B, S, hidden")
         if attention_mask is not None:
             check_tensors(attention_mask=attention_mask)
+            if attention_mask.dtype == torch.bool:
+                refuse_value("attention_mask", "numbers to add to the scores", "a bool mask")
         query, key, value = (
             self.transpose_for_scores(layer(hidden_states)) for layer in (self.query, self.key, self.value)
         )

@@ -7,8 +7,9 @@ from __future__ import annotations
 import torch
 from nojit.kernels.arguments import check_choice, check_tensors
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
-from nojit.kernels.block_sparse.checks import MODES
+from nojit.kernels.block_sparse.checks import MODES, check_bias, check_mask, check_sparse
 from nojit.kernels.compat.deepspeed.patterns import layout_of
+from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
 __all__ = ["Softmax"]
@@ -74,15 +75,27 @@ class Softmax:
                 if term.dtype != x.dtype:
                     raise ValueError(f"{name} must be {x.dtype}")
         check_choice("attn_mask_mode", attn_mask_mode, MODES)
-        return block_sparse_softmax(
-            x,
-            self.block_layout,
-            scale=scale,
-            relative_position=rpe,
-            key_padding_mask=key_padding_mask,
-            attention_mask=attn_mask,
-            key_padding_mask_mode=key_padding_mask_mode,
-            attention_mask_mode=attn_mask_mode,
-            # compilers place results themselves, and warn of what writes in place and has a gradient
-            inplace=not torch.compiler.is_compiling(),
-        )
+        try:
+            return block_sparse_softmax(
+                x,
+                self.block_layout,
+                scale=scale,
+                relative_position=rpe,
+                key_padding_mask=key_padding_mask,
+                attention_mask=attn_mask,
+                key_padding_mask_mode=key_padding_mask_mode,
+                attention_mask_mode=attn_mask_mode,
+                # compilers place results themselves, and warn of what writes in place and has a gradient
+                inplace=not torch.compiler.is_compiling(),
+            )
+        except (ArgumentError, ValueError):
+            # the operator has other names for these
+            self._check_terms(x, rpe, attn_mask, attn_mask_mode)
+            raise
+
+    def _check_terms(self, x: Tensor, rpe: Tensor | None, attn_mask: Tensor | None, attn_mask_mode: str) -> None:
+        """Check the bias and the attention mask by their names here."""
+        layout = self.block_layout
+        size = (x.shape[0], check_sparse(x, layout, bias=rpe), *layout.shape)
+        check_bias(rpe, x, size, "rpe")
+        check_mask("attn_mask", attn_mask, attn_mask_mode, x, size[2:], "M, N")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from nojit.kernels.arguments import check_choice, check_int, check_rank, check_tensors, refuse_type, refuse_value
 from nojit.kernels.block_sparse import BlockLayout
 from nojit.kernels.block_sparse.checks import MODES
@@ -133,27 +134,30 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
         Raises:
             NotImplementedError: the shapes are not those of self-attention.
             ArgumentError: an operand, bias or mask is no tensor.
-            ValueError: the length fits neither the block size nor `max_seq_length`, or a mask does not fit.
+            ValueError: the length fits neither the block size nor `max_seq_length`, there are no elements in a row, or a
+                mask does not fit, as a bool one that is to be added does not.
         """
         check_tensors(query=query, key=key, value=value)
         check_rank("query", query, "B, H, S, D")
         length, head_dim = query.shape[2:]
+        if not head_dim:
+            refuse_value("query", "at least 1 element in a row [B, H, S, D]", head_dim)
         check_rank("key", key, "B, H, S, D")
         if key.shape[2] != length:
             key = key.transpose(2, 3)
         if query.shape != key.shape or key.shape != value.shape:
             raise NotImplementedError("only self-attention is supported for now")
+        _check_mask("key_padding_mask", key_padding_mask, self.key_padding_mask_mode)
+        _check_mask("attn_mask", attn_mask, self.attn_mask_mode)
         operators = self._operators_for(length)
         weights = operators.scores(query, key)
         if key_padding_mask is not None:
-            check_tensors(key_padding_mask=key_padding_mask)
             if key_padding_mask.dim() < 2:
                 refuse_value(
                     "key_padding_mask", "at least 2 dimensions [B, S]", f"shape {tuple(key_padding_mask.shape)}"
                 )
             key_padding_mask = key_padding_mask.to(weights.dtype).flatten(1)
         if attn_mask is not None:
-            check_tensors(attn_mask=attn_mask)
             attn_mask = attn_mask.to(weights.dtype).squeeze()
         weights = operators.softmax(
             weights,
@@ -165,6 +169,15 @@ class SparseSelfAttention(nn.Module):  # type: ignore[misc]  # torch is untyped 
             attn_mask_mode=self.attn_mask_mode,
         )
         return operators.values(weights, value)
+
+
+def _check_mask(name: str, mask: Tensor | None, mode: str) -> None:
+    """Require a mask that means what its mode makes of it; a bool one, True where to look, cannot be added."""
+    if mask is None:
+        return
+    check_tensors(**{name: mask})
+    if mask.dtype == torch.bool and mode != "mul":
+        refuse_value(name, f"numbers to add, as {name}_mode is {mode!r}, or the mode 'mul'", "a bool mask")
 
 
 def _forget_operators(module: SparseSelfAttention, _: Any) -> None:
