@@ -97,6 +97,12 @@ class _Sparse:
     """Whether a dense bias, a key padding mask and an attention mask are given."""
     mode: str = "add"
     causal: bool = False
+    masks: str = "normal"
+    """What masks hold: random numbers, -inf or -10,000 at places and in a whole row, or bools."""
+    expanded: bool = False
+    """Whether the gradient that comes in repeats one number in each block."""
+    wanted: str = "all"
+    """Whose gradients are asked for: ``"x"``, ``"bias"``, or those of all that is given."""
 
 
 def sparse_calls() -> Iterator[Call]:
@@ -108,6 +114,22 @@ def sparse_calls() -> Iterator[Call]:
     for dtype in DTYPES:
         yield _sparse_call(dtype, _Sparse(9, 9, 64, 0.4, 0, (True, True, True), mode="mul", causal=True))
         yield _sparse_call(dtype, _Sparse(2, 600, 64, 0.97, 0, (False, False, False)))
+    yield from _unusual_sparse_calls()
+
+
+def _unusual_sparse_calls() -> Iterator[Call]:
+    """Mask as models do, and differentiate as programs do: by sums, and of one operand."""
+    # rows that a tile holds, and rows that are read twice
+    for dtype, sizes in itertools.product(DTYPES, ((5, 31, 32), (2, 600, 64))):
+        for masks, mode in (("-inf", "add"), ("-1e4", "add"), ("bool", "mul")):
+            bias = masks != "bool" and sizes[0] == 5
+            yield _sparse_call(dtype, _Sparse(*sizes, 0.8, 0, (bias, True, True), mode, masks=masks))
+            yield _sparse_call(dtype, _Sparse(*sizes, 0.8, 1, (False, True, False), mode, masks=masks))
+            yield _sparse_call(dtype, _Sparse(*sizes, 0.8, 0, (False, False, True), mode, causal=True, masks=masks))
+    for dtype, wanted in itertools.product(DTYPES, ("all", "x", "bias")):
+        yield _sparse_call(dtype, _Sparse(5, 31, 32, 0.8, 0, (True, True, False), expanded=True, wanted=wanted))
+        if wanted != "all":
+            yield _sparse_call(dtype, _Sparse(8, 8, 16, 0.8, 0, (True, False, True), wanted=wanted))
 
 
 def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
@@ -121,15 +143,13 @@ def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
 
     def inputs() -> tuple[Tensor, Tensor, dict[str, object]]:
         shape = (batch, layout.nnz, case.block, case.block)
-        x, dy = (view(shape, dtype, seed, offset=case.offset) for seed in (1, 2))
+        x = view(shape, dtype, 1, offset=case.offset)
+        dy = view((batch, layout.nnz, 1, 1) if case.expanded else shape, dtype, 2, offset=case.offset).expand(shape)
         masks = {
             "relative_position": view((batch, heads, m, n), dtype, 3, offset=case.offset),
-            "key_padding_mask": view((batch, n), dtype, 4, offset=case.offset),
-            "attention_mask": view((m, n), dtype, 5, offset=case.offset),
+            "key_padding_mask": _filled(view((batch, n), dtype, 4, offset=case.offset), case),
+            "attention_mask": _filled(view((m, n), dtype, 5, offset=case.offset), case),
         }
-        if case.mode == "mul":
-            masks["key_padding_mask"] = (masks["key_padding_mask"] > -1).to(dtype)
-            masks["attention_mask"] = (masks["attention_mask"] > -1).to(dtype)
         given: dict[str, object] = {
             name: mask for (name, mask), there in zip(masks.items(), case.terms, strict=True) if there
         }
@@ -141,13 +161,13 @@ def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
         x, dy, given = inputs()
         given = {k: v.to(wide) if wide and isinstance(v, Tensor) else v for k, v in given.items()}
         x, dy = (x.to(wide), dy.to(wide)) if wide else (x, dy)
-        sources = [x.requires_grad_()]
-        if isinstance(bias := given.get("relative_position"), Tensor):
+        sources = [] if case.wanted == "bias" else [x.requires_grad_()]
+        if isinstance(bias := given.get("relative_position"), Tensor) and case.wanted != "x":
             sources.append(bias.requires_grad_())
         y = function(x, layout, **given)
         return (y.detach(), *torch.autograd.grad(y, sources, dy))
 
-    gradients = 2 if case.terms[0] else 1
+    gradients = 2 if case.terms[0] and case.wanted == "all" else 1
     return Call(
         f"block_sparse_softmax {str(dtype)[6:]} {case}",
         lambda: both(block_sparse_softmax, None),
@@ -156,6 +176,21 @@ def _sparse_call(dtype: torch.dtype, case: _Sparse) -> Call:
         lambda: both(block_sparse_reference.block_sparse_softmax, None),
         (2.0,) + (3.0,) * gradients,
     )
+
+
+def _filled(mask: Tensor, case: _Sparse) -> Tensor:
+    """Make a mask of random numbers, in place, what the case says; the second of its rows hides all."""
+    if case.masks in {"-inf", "-1e4"}:
+        mask.masked_fill_(mask < -1, float(case.masks))
+        mask[1] = float(case.masks)
+        return mask
+    if case.mode != "mul":
+        return mask
+    seen = mask > -1
+    if case.masks == "bool":
+        seen[1] = False
+        return seen
+    return mask.copy_(seen)
 
 
 def all_calls() -> Iterator[Call]:

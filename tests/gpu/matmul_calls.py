@@ -99,7 +99,14 @@ class Case:
             return TF32_FACTOR
         return VECTOR_FACTOR if self.free == 1 and self.dtype == torch.float32 else 2.0
 
-    def call(self, *, gradients: bool = False) -> Call:
+    def call(self, *, gradients: bool = False, of: str = "ab", expanded: bool = False) -> Call:
+        """Make the call.
+
+        Args:
+            gradients: whether those of operands are computed, too.
+            of: which operands have one.
+            expanded: whether the gradient that comes in repeats one number, as that of a sum does.
+        """
         layout = self.layout()
         words = dict(zip(("trans_a", "trans_b", "trans_c"), self.trans, strict=True))
 
@@ -108,16 +115,18 @@ class Case:
             with switched(self.tf32 and wide is None), self._kernels():
                 if not gradients:
                     return (function(a, b, layout, self.mode, **words, **more),)
-                out = function(a.requires_grad_(), b.requires_grad_(), layout, self.mode, **words, **more)
-                grad = view(tuple(out.shape), self.dtype, 4).to(out.dtype)
-                return (out.detach(), *torch.autograd.grad(out, (a, b), grad))
+                wanted = [x.requires_grad_() for name, x in (("a", a), ("b", b)) if name in of]
+                out = function(a, b, layout, self.mode, **words, **more)
+                grad = view(() if expanded else tuple(out.shape), self.dtype, 4).to(out.dtype).expand(out.shape)
+                return (out.detach(), *torch.autograd.grad(out, wanted, grad))
 
+        asked = f"{'' if of == 'ab' else f' gradient of {of}'}{' expanded' if expanded else ''}"
         return Call(
-            f"block_sparse_matmul {self.label}",
+            f"block_sparse_matmul {self.label}{asked}",
             lambda: run(block_sparse_matmul, deterministic=self.deterministic),
             lambda: run(reference.block_sparse_matmul, torch.float64),
             lambda: run(reference.block_sparse_matmul),
-            (2.0, 3.0, 3.0) if gradients else (self._factor(),),
+            (2.0, *(3.0,) * len(of)) if gradients else (self._factor(),),
         )
 
 
@@ -176,3 +185,9 @@ def gradient_calls() -> Iterator[Call]:
     for dtype, mode, block in itertools.product(_HEIGHTS, ("sdd", "dsd", "dds"), (16, 64)):
         for trans in itertools.product((False, True), repeat=3):
             yield Case(mode, dtype, block, (64, 128), trans, free=96).call(gradients=True)
+    for dtype, mode in itertools.product(_HEIGHTS, ("sdd", "dsd", "dds")):
+        case = Case(mode, dtype, 64, (64, 128), (False, mode == "sdd", False), free=96)
+        for of in ("a", "b"):
+            yield case.call(gradients=True, of=of)
+            yield case.call(gradients=True, of=of, expanded=True)
+        yield case.call(gradients=True, expanded=True)
