@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +12,26 @@ if torch.cuda.device_count() < 2:
     pytest.skip("needs two CUDA devices", allow_module_level=True)
 
 from nojit import runtime  # noqa: E402
+from nojit.kernels.b2b_gemm import b2b_gemm  # noqa: E402
+from nojit.kernels.b2b_gemm import reference as of_pairs  # noqa: E402
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax  # noqa: E402
+from nojit.kernels.block_sparse import reference as of_blocks  # noqa: E402
+from nojit.kernels.bmm import bmm  # noqa: E402
+from nojit.kernels.conv import conv2d  # noqa: E402
+from nojit.kernels.flash_attention import flash_attention  # noqa: E402
+from nojit.kernels.mixed_mm import reference as of_bytes  # noqa: E402
+from nojit.kernels.mixed_mm import uint4x2_mixed_mm  # noqa: E402
+from nojit.kernels.mm_plus_mm import mm_plus_mm  # noqa: E402
+from nojit.kernels.norm import reference as of_rows  # noqa: E402
+from nojit.kernels.norm import rms_norm  # noqa: E402
+from nojit.kernels.pointwise import swiglu  # noqa: E402
+from nojit.kernels.scaled_mm import reference as of_scales  # noqa: E402
+from nojit.kernels.scaled_mm import scaled_mm  # noqa: E402
+from torch import Tensor  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 from tests.gpu.replay import same_bits  # noqa: E402
+from tests.kernels.accuracy import assert_accurate  # noqa: E402
 
 DEVICES = [torch.device("cuda", 0), torch.device("cuda", 1)]
 OTHER = DEVICES[1]
@@ -88,3 +107,81 @@ def test_a_graph_on_the_other_device(kernels) -> None:
             graph.replay()
             torch.cuda.synchronize(OTHER)
             assert same_bits(out, x)
+
+
+FP8 = torch.float8_e4m3fn
+LAYOUT = BlockLayout(torch.rand(2, 8, 9, generator=torch.Generator().manual_seed(1)) < 0.5, 32)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.bfloat16)
+
+
+def images() -> tuple[Tensor, Tensor]:
+    x, w = normal(2, 64, 19, 23), normal(48, 64, 3, 3)
+    return x.to(memory_format=torch.channels_last), w.to(memory_format=torch.channels_last)
+
+
+def eight_bits() -> tuple[Tensor, ...]:
+    return normal(208, 144).to(FP8), normal(320, 144).to(FP8).t(), torch.tensor(0.5), torch.tensor(2.0)
+
+
+def scaled(a: Tensor, b: Tensor, *scales: Tensor) -> Tensor:
+    """Multiply in fp64, or by torch's operator."""
+    if a.dtype == torch.float64:
+        return of_scales.scaled_mm(a, b, *scales)
+    return torch._scaled_mm(a, b, *scales, out_dtype=torch.bfloat16)
+
+
+def four_bits() -> tuple[Tensor, Tensor]:
+    return normal(40, 512), torch.randint(0, 256, (256, 304), dtype=torch.uint8)
+
+
+# operands on the CPU, the operator, and the same in torch
+OPERATORS: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "bmm": (lambda: (normal(2, 208, 144), normal(2, 144, 320)), bmm, torch.bmm),
+    "flash_attention": (
+        lambda: (normal(2, 4, 203, 64), normal(2, 4, 257, 64), normal(2, 4, 257, 64)),
+        flash_attention,
+        functional.scaled_dot_product_attention,
+    ),
+    "block_sparse_softmax": (
+        lambda: (normal(2, LAYOUT.nnz, 32, 32),),
+        lambda x: block_sparse_softmax(x, LAYOUT),
+        lambda x: of_blocks.block_sparse_softmax(x, LAYOUT),
+    ),
+    "swiglu": (
+        lambda: (normal(100, 304), normal(100, 304)),
+        swiglu,
+        lambda gate, up: functional.silu(gate) * up,
+    ),
+    "rms_norm": (lambda: (normal(100, 1024),), rms_norm, of_rows.rms_norm),
+    "scaled_mm": (eight_bits, scaled_mm, scaled),
+    "uint4x2_mixed_mm": (four_bits, uint4x2_mixed_mm, of_bytes.uint4x2_mixed_mm),
+    "b2b_gemm": (lambda: (normal(1168, 64), normal(64, 80), normal(80, 48)), b2b_gemm, of_pairs.b2b_gemm),
+    "conv2d": (images, lambda x, w: conv2d(x, w, padding=1), lambda x, w: functional.conv2d(x, w, padding=1)),
+    "mm_plus_mm": (
+        lambda: (normal(208, 144), normal(144, 320), normal(208, 80), normal(80, 320)),
+        mm_plus_mm,
+        lambda a, b, c, d: a @ b + c @ d,
+    ),
+}
+
+
+def widened(value: Tensor) -> Tensor:
+    return value.double() if value.is_floating_point() else value
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_an_operator_runs_on_each_device_in_turn(operators, name) -> None:
+    """What the first device left, in memos, tables and loaded images, serves no call on the other."""
+    make, ours, torchs = OPERATORS[name]
+    current = torch.cuda.current_device()
+    for there in (*DEVICES, DEVICES[0]):
+        given = [value.to(there) for value in make()]
+        for _ in range(2):
+            # the second call of its kind is one that was checked
+            result = ours(*given)
+            assert result.device == there
+            assert_accurate(result, torchs(*map(widened, given)), torchs(*given))
+    assert torch.cuda.current_device() == current, "the caller's device was left as it was"
