@@ -1,10 +1,10 @@
 """Time attention, forward and backward, beside cuDNN's and FlashAttention-2's, in one run: TFLOP/s and ratios.
 
-    python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,backward]
+    python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,backward] [--svg FILE]
 
 Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. A
-backward pass counts as 2.5 forward ones, as is usual. Exits 1 if a result differs from cuDNN's by more than rounding
-explains.
+backward pass counts as 2.5 forward ones, as is usual. Torch's flex attention takes part in some causal shapes: each has to be
+compiled, which takes seconds. Exits 1 if a result differs from cuDNN's by more than rounding explains.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import torch
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
 from timing import time_ms
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
 
 APART = 0.02
 
@@ -35,6 +37,14 @@ class Shape:
     length: int
     dim: int
     causal: bool
+    compiled: tuple[str, ...] = ()
+    """The passes in which torch's compiled flex attention takes part."""
+
+    @property
+    def name(self) -> str:
+        """Say which call it is."""
+        mask = "causal" if self.causal else "full"
+        return f"B{self.batch} H{self.heads}/{self.kv_heads} S{self.length} D{self.dim} {mask}"
 
     @property
     def flops(self) -> float:
@@ -44,12 +54,12 @@ class Shape:
 
 SHAPES = (
     Shape(4, 32, 32, 4096, 128, False),
-    Shape(4, 32, 32, 4096, 128, True),
+    Shape(4, 32, 32, 4096, 128, True, ("forward", "backward")),
     Shape(2, 32, 32, 8192, 128, True),
-    Shape(1, 32, 32, 16384, 128, True),
-    Shape(1, 32, 8, 16384, 128, True),
+    Shape(1, 32, 32, 16384, 128, True, ("forward", "backward")),
+    Shape(1, 32, 8, 16384, 128, True, ("forward",)),
     Shape(4, 32, 32, 4096, 64, False),
-    Shape(4, 32, 32, 4096, 64, True),
+    Shape(4, 32, 32, 4096, 64, True, ("forward",)),
     Shape(4, 32, 32, 1024, 128, True),
 )
 
@@ -82,6 +92,23 @@ def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Ten
     }
 
 
+def causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
+    """Let a query see the keys up to its own place."""
+    return q >= k
+
+
+def contenders(shape: Shape, which: str) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    """List who takes part in a pass; torch's flex attention is compiled for one shape."""
+    found = attentions(shape)
+    if which not in shape.compiled:
+        return found
+    mask = flex_attention.create_block_mask(causal, None, None, shape.length, shape.length, "cuda")
+    torch.compiler.reset()
+    compiled = torch.compile(flex_attention.flex_attention, fullgraph=True, dynamic=False)
+    gqa = shape.heads != shape.kv_heads
+    return found | {"flex": lambda q, k, v: compiled(q, k, v, block_mask=mask, enable_gqa=gqa)}
+
+
 def operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Make random queries, keys and values."""
     heads = (shape.heads, shape.kv_heads, shape.kv_heads)
@@ -94,7 +121,7 @@ def operands(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
 def forwards(shape: Shape) -> dict[str, Call]:
     """List the forward passes over one set of operands."""
     given = operands(shape)
-    return {name: lambda attend=attend: (attend(*given),) for name, attend in attentions(shape).items()}
+    return {name: lambda attend=attend: (attend(*given),) for name, attend in contenders(shape, "forward").items()}
 
 
 def backwards(shape: Shape) -> dict[str, Call]:
@@ -102,7 +129,7 @@ def backwards(shape: Shape) -> dict[str, Call]:
     given = operands(shape)
     grad = torch.randn_like(given[0])
     calls: dict[str, Call] = {}
-    for name, attend in attentions(shape).items():
+    for name, attend in contenders(shape, "backward").items():
         if name != "nojit, pointers":
             own = tuple(value.detach().requires_grad_() for value in given)
             calls[name] = partial(torch.autograd.grad, attend(*own), own, grad, retain_graph=True)
@@ -112,8 +139,8 @@ def backwards(shape: Shape) -> dict[str, Call]:
 PASSES = {"forward": (forwards, 1.0), "backward": (backwards, 2.5)}
 
 
-def measure(shape: Shape, which: str, rounds: int) -> bool:
-    """Print one line; say whether the results agree."""
+def measure(shape: Shape, which: str, rounds: int) -> tuple[Group, bool]:
+    """Print one line; return its rates to draw, and whether the results agree."""
     make, weight = PASSES[which]
     calls = make(shape)
     expected = calls["cuDNN"]()
@@ -124,11 +151,17 @@ def measure(shape: Shape, which: str, rounds: int) -> bool:
     )
     rates = {name: weight * shape.flops / ms / 1e9 for name, ms in time_ms(calls, rounds).items()}
     words = "  ".join(f"{name} {rate:4.0f}" for name, rate in rates.items())
-    ratios = ", ".join(f"{rates['nojit'] / rates[name]:.2f} x {name}" for name in ("cuDNN", "FA2"))
-    mask = "causal" if shape.causal else "full"
-    what = f"{which} B{shape.batch} H{shape.heads}/{shape.kv_heads} S{shape.length} D{shape.dim} {mask}"
-    print(f"{what}: {words}  ({ratios}){'' if agree else '  DIFFERS'}", flush=True)
-    return agree
+    ratios = ", ".join(
+        f"{rates['nojit'] / rate:.2f} x {name}" for name, rate in rates.items() if not name.startswith("nojit")
+    )
+    print(f"{which} {shape.name}: {words}  ({ratios}){'' if agree else '  DIFFERS'}", flush=True)
+    bars = tuple(Bar(name, ((name, rate),), f"{rate:.0f} TFLOP/s") for name, rate in rates.items())
+    return Group(f"{which}, {shape.name}", bars), agree
+
+
+def chart(groups: list[Group]) -> Chart:
+    """Draw every rate, the contenders of a shape together."""
+    return Chart("Attention", f"TFLOP/s of bf16; {torch.cuda.get_device_name()}", tuple(groups))
 
 
 def main() -> None:
@@ -137,12 +170,15 @@ def main() -> None:
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--passes", default=",".join(PASSES))
+    parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
     # not lazily: every shape is measured, also after one that differs
-    agreed = [measure(shape, which, given.rounds) for which in given.passes.split(",") for shape in SHAPES]
-    sys.exit(0 if all(agreed) else 1)
+    measured = [measure(shape, which, given.rounds) for which in given.passes.split(",") for shape in SHAPES]
+    if given.svg:
+        given.svg.write_text(svg(chart([group for group, _ in measured])), encoding="utf-8")
+    sys.exit(0 if all(agree for _, agree in measured) else 1)
 
 
 if __name__ == "__main__":

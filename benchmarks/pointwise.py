@@ -1,6 +1,6 @@
 """Time pointwise operators as shares of the bandwidth of a copy, beside torch's eager operators, in one run.
 
-    python benchmarks/pointwise.py BUNDLES [--rounds 30] [--compiled]
+    python benchmarks/pointwise.py BUNDLES [--rounds 30] [--compiled] [--svg FILE]
 
 Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. The copy
 moves as many bytes as the operator has to read and write. With --compiled torch.compile takes part. Exits 1 if an operator
@@ -14,8 +14,10 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from nojit.aot.bench.plot import Bar, Chart, Group, svg
 from timing import device_ms
 from torch import Tensor
 from torch.nn import functional
@@ -101,24 +103,42 @@ def measure(case: Case, rounds: int, *, compiled: bool) -> tuple[dict[str, float
     return {name: 1e3 * ms for name, ms in device_ms(calls, rounds).items()}, agree
 
 
+def group(case: Case, times: dict[str, float]) -> Group:
+    """Draw one case: each contender's share of the copy's bandwidth."""
+    shares = {name: times["copy"] / us for name, us in times.items()}
+    bars = (Bar(name, ((name, share),), f"{share:.2f}, {times[name]:.1f} us") for name, share in shares.items())
+    return Group(case.name, tuple(bars))
+
+
+def chart(groups: list[Group]) -> Chart:
+    """Draw every share, the contenders of a case together."""
+    where = f"bf16, {ROWS} x {WIDTH}; {torch.cuda.get_device_name()}"
+    return Chart("Pointwise operators", f"shares of the bandwidth of a copy; {where}", tuple(groups))
+
+
 def main() -> None:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--svg", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
-    failed = []
+    failed: list[str] = []
+    groups: list[Group] = []
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, {ROWS} x {WIDTH}")
     with torch.no_grad():
         for case in cases():
             times, agree = measure(case, given.rounds, compiled=given.compiled)
+            groups.append(group(case, times))
             share = times["copy"] / times["nojit"]
             shown = "  ".join(f"{name} {us:8.1f} us" for name, us in times.items())
             print(f"{case.name:<20} {shown}  share of copy {share:.3f}{'' if agree else '  DIFFERS'}", flush=True)
             if not agree or (case.held and share < BAR):
                 failed.append(case.name)
+    if given.svg:
+        given.svg.write_text(svg(chart(groups)), encoding="utf-8")
     print(f"wrong, or below {BAR:g}: {', '.join(failed) or 'none'}")
     sys.exit(1 if failed else 0)
 
