@@ -48,7 +48,7 @@ class Case:
     run: Callable[..., Tensor]
     differentiable: bool = True
     exact: bool = True
-    """Whether a compiled call has the same bits; a compiler may lay the steps of several operators out in its own way."""
+    """Whether a compiled call has the same bits: torch sums gradients of what broadcasts, and places what lies between operators."""
 
     def operands(self, *, gradients: bool) -> list[Tensor]:
         made = [view(shape, torch.bfloat16, seed) for seed, shape in enumerate(self.shapes)]
@@ -78,9 +78,9 @@ CASES = [
     Case("SparseSelfAttention", (HEAD, HEAD, HEAD), DEEPSPEED, exact=False),
     Case("mm_plus_mm", ((1040, 144), (144, 784), (1040, 80), (80, 784)), mm_plus_mm),
     Case("gelu", ((1000, 4096),), gelu),
-    Case("swiglu of chunks", ((1000, 4096),), lambda x: swiglu(*x.chunk(2, -1))),
-    Case("addcmul", ((1000, 256), (1000, 256), (256,)), lambda x, y, z: addcmul(x, y, z, value=0.5)),
-    Case("mul by a column", ((1000, 4096), (1000, 1)), mul),
+    Case("swiglu of chunks", ((1000, 4096),), lambda x: swiglu(*x.chunk(2, -1)), exact=False),
+    Case("addcmul", ((1000, 256), (1000, 256), (256,)), lambda x, y, z: addcmul(x, y, z, value=0.5), exact=False),
+    Case("mul by a column", ((1000, 4096), (1000, 1)), mul, exact=False),
 ]
 DIFFERENTIABLE = [case for case in CASES if case.differentiable]
 
