@@ -2,6 +2,8 @@
 
 #include "postfix.h"
 
+#include "cold.h"
+
 typedef struct {
     PyObject *values, *slots; /* dicts: constants, and the slot of what is none, by name */
     PyObject *constant;       /* called with a constant that is neither int, bool nor None: its instruction */

@@ -2,6 +2,8 @@
 
 #include "eligible.h"
 
+#include "cold.h"
+
 static uint32_t at(const nj_choice *choice, int column, Py_ssize_t row)
 {
     return ((const uint32_t *)choice->columns[column].buf)[row];

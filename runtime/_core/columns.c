@@ -2,6 +2,8 @@
 
 #include "elf.h"
 
+#include "cold.h"
+
 static uint32_t number_at(const unsigned char *columns, size_t rows, int column, size_t row)
 {
     return nj_u32(columns + sizeof(uint32_t) * ((size_t)column * rows + row));

@@ -2,6 +2,8 @@
 
 #include "postfix.h"
 
+#include "cold.h"
+
 static bool find_fact(void *context, nj_span word, nj_instruction *push)
 {
     const nj_cost_facts *facts = context;

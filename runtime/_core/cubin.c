@@ -1,5 +1,7 @@
 #include "cubin.h"
 
+#include "cold.h"
+
 #define RECORDS_MAX 262144 /* of all sections */
 
 /* The names are those of cubin.py. */

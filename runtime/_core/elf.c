@@ -1,5 +1,7 @@
 #include "elf.h"
 
+#include "cold.h"
+
 enum {
     HEADER_BYTES = 64,
     SEGMENT_BYTES = 56,

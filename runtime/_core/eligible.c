@@ -1,5 +1,7 @@
 #include "eligible.h"
 
+#include "cold.h"
+
 /* Whether an argument says all that decides: no member of a tuple does, nor an address that may point to several types. */
 static bool is_plain(const nj_value *value, const nj_field *field)
 {

@@ -2,6 +2,8 @@
 
 #include "value.h"
 
+#include "cold.h"
+
 /* Set once by `nj_errors_init` under the import lock, and never changed. */
 static struct {
     PyObject *argument_error;

@@ -2,6 +2,8 @@
 
 #include "cubin.h"
 
+#include "cold.h"
+
 enum {
     WARP = 32,
     TENSOR_MAP_ALIGN = 64,

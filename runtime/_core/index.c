@@ -3,6 +3,8 @@
 #include "objects.h"
 #include "reading.h"
 
+#include "cold.h"
+
 enum {
     SECTION_BYTES_MAX = 64 << 20,
     KERNELS_MAX = 65536,

@@ -1,5 +1,7 @@
 #include "json.h"
 
+#include "cold.h"
+
 enum {
     BYTES_MAX = 16 << 20,
     COMMAS_MAX = 1 << 20,

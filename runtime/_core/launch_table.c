@@ -3,6 +3,8 @@
 #include "objects.h"
 #include "reading.h"
 
+#include "cold.h"
+
 enum {
     RANK_MAX = 5,
     BOX_MAX = 256,

@@ -1,5 +1,7 @@
 #include "library.h"
 
+#include "cold.h"
+
 PyTypeObject *nj_function_type;
 
 typedef struct {

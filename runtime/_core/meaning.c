@@ -2,6 +2,8 @@
 
 #include "postfix.h"
 
+#include "cold.h"
+
 /* Set once by `nj_meaning_init` under the import lock, and never changed. */
 static PyObject *names[NJ_FIELD_COUNT];
 

@@ -24,6 +24,8 @@
 #include "tensor.h"
 #include "tuning_table.h"
 
+#include "cold.h"
+
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return PyBool_FromLong(nj_driver_find());

@@ -1,5 +1,7 @@
 #include "objects.h"
 
+#include "cold.h"
+
 void nj_items_init(nj_items *items)
 {
     items->at = items->few;

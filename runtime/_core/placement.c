@@ -3,6 +3,8 @@
 #include "elf.h"
 #include "span.h"
 
+#include "cold.h"
+
 enum {
     LENGTH_BYTES = 4,
     RECORD_BYTES = 44,

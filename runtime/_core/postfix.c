@@ -2,6 +2,8 @@
 
 #include "json.h"
 
+#include "cold.h"
+
 static const struct {
     const char *word;
     uint8_t op;

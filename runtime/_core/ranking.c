@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "cold.h"
+
 /* As in runtime/neighbours.py, which says what they mean. */
 #define REACH 0.3
 #define SPAN (4 * REACH)

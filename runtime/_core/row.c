@@ -6,6 +6,8 @@
 #include "slots.h"
 #include "table_fields.h"
 
+#include "cold.h"
+
 #define WARP_THREADS 32
 
 typedef struct {

@@ -5,6 +5,8 @@
 #include "objects.h"
 #include "plan.h"
 
+#include "cold.h"
+
 #define POINTER_BYTES 8
 #define TENSOR_MAP_BYTES 128
 #define DESCRIPTOR "tensordesc<"

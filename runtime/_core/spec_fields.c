@@ -3,6 +3,8 @@
 #include "meaning.h"
 #include "table_fields.h"
 
+#include "cold.h"
+
 #define TYPES_MAX 60
 
 /* Whether every type is a pointer, None apart. */

@@ -7,6 +7,8 @@
 #include "table_checks.h"
 #include "table_fields.h"
 
+#include "cold.h"
+
 enum {
     PARAMS_MAX = 1024,
     GRID_MAX = 3,

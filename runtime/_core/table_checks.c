@@ -2,6 +2,8 @@
 
 #include "objects.h"
 
+#include "cold.h"
+
 bool nj_hints_are_known(const nj_reading *it, PyObject *hint_sets)
 {
     bool known = true;

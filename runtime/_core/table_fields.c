@@ -5,6 +5,8 @@
 #include "tuning_table.h"
 #include "value.h"
 
+#include "cold.h"
+
 enum {
     SMALL_MAX = 1024,
     LAYOUT_CHARS_MAX = 1 << 18,

@@ -5,6 +5,8 @@
 #include "objects.h"
 #include "reading.h"
 
+#include "cold.h"
+
 enum {
     KEYS_MAX = 8,
     TABLES_MAX = 64,
