@@ -74,13 +74,13 @@ def cases() -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("mod", MODS)
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_attention_is_as_exact_as_torchs(steered, case, mod):
     check(attention_call(case, MODS[mod]()), steered)
 
 
 @pytest.mark.parametrize("mod", MODS)
-@pytest.mark.parametrize("case", cases(), ids=str)
+@pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_gradients_are_as_exact_as_torchs(steered, case, mod):
     check(gradient_call(case, MODS[mod]()), steered)
 
