@@ -114,6 +114,9 @@ def flex_decoding(
         return _attend(operands, mask, mod, facts, options, lengths)
     optional = {"kv_lens": kv_lens, "page_table": page_table}
     check_tensors(query=query, key=key, value=value, **{name: x for name, x in optional.items() if x is not None})
+    sizes = check_operands(*operands, bool(enable_gqa))
+    check_mask(mask, sizes)
+    check_captured(mod, query, sizes.kv_len)
     if torch.is_grad_enabled() and any(each.requires_grad for each in given):
         raise NotImplementedError("flex_decoding has no gradients: use flex_attention, or torch.no_grad()")
     if options:

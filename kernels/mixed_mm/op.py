@@ -77,6 +77,8 @@ def uint4x2_mixed_mm(
     if is_plain(*operands, out):
         return _remember(operands, group_size, out)
     check_operands(operands, group_size)
+    if out is not None:
+        check_out(out, a, b)
     return _traced(operands, group_size, out)
 
 
