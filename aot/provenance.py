@@ -10,7 +10,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -44,16 +44,16 @@ class Invocation:
     tuned: bool
     """Whether tuned tables beside the manifests count."""
     keep_going: bool
-    build_number: int
-    """What release it is: the higher, the later."""
-    builder: str
-    """URI of who vouches for how it was built."""
+    build_number: int | None
+    """What release it is: the higher, the later. None is that of the statement which lies there, else 0."""
+    builder: str | None
+    """URI of who vouches for how it was built; None is `LOCAL_BUILDER`."""
     started: datetime
     finished: datetime
 
 
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:
-    """Write the statement of each bundle of a build that has none, or one of other bytes or of another build number.
+    """Write the statement of each bundle of a build that has none, or one of other bytes, number or builder than asked for.
 
     Args:
         plans: what was built.
@@ -72,28 +72,46 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
     for plan, report in zip(plans, reports, strict=True):
         bundle = folder / report.path
         place = statement_path(bundle)
-        if not report.digest or (report.up_to_date and _stands(place, report.digest, invocation.build_number)):
+        there = _Said.read(place)
+        if not report.digest or (report.up_to_date and there.fits(report.digest, invocation)):
             continue
+        number = there.build_number if invocation.build_number is None else invocation.build_number
+        numbered = replace(invocation, build_number=number)
         origin = plan.manifests[0].resolve().parent
         if origin not in checkouts:
             checkouts[origin] = read_checkout(origin)
         sha256 = _sha256(bundle)
-        statement = make_statement(plan, report, sha256, invocation, checkouts[origin])
+        statement = make_statement(plan, report, sha256, numbered, checkouts[origin])
         write_file(place, json.dumps(statement, indent=1).encode() + b"\n")
         written.append(place)
     return written
 
 
-def _stands(place: Path, digest: str, build_number: int) -> bool:
-    """Say whether a statement is there already, so that what was signed of it stays right."""
-    try:
-        statement = json.loads(place.read_bytes())
-        (subject,) = statement["subject"]
-        said = statement["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"]
-    except (OSError, ValueError, LookupError, TypeError):
-        # absent or damaged: writing it anew is the answer to both
-        return False
-    return bool(subject["digest"].get(INDEX_DIGEST) == digest and said == build_number)
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a statement says that lies there already."""
+
+    digest: str = ""
+    """Of the index; empty where there is none, or a damaged one: writing it anew is the answer to both."""
+    build_number: int = 0
+    builder: str = ""
+
+    @classmethod
+    def read(cls, place: Path) -> _Said:
+        try:
+            statement = json.loads(place.read_bytes())
+            (subject,) = statement["subject"]
+            predicate = statement["predicate"]
+            number = predicate["buildDefinition"]["internalParameters"]["buildNumber"]
+            said = cls(subject["digest"][INDEX_DIGEST], number, predicate["runDetails"]["builder"]["id"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return cls()
+        return said if type(number) is int and number >= 0 else cls()
+
+    def fits(self, digest: str, asked: Invocation) -> bool:
+        """Say whether it can stay, so that what was signed of it stays right."""
+        numbers, builders = (None, self.build_number), (None, self.builder)
+        return self.digest == digest and asked.build_number in numbers and asked.builder in builders
 
 
 def make_statement(
@@ -120,7 +138,7 @@ def make_statement(
         "keepGoing": invocation.keep_going,
         "lineInfo": bool(plan.twin_of),
     }
-    inside: dict[str, Json] = {"buildNumber": invocation.build_number, "failures": len(report.failures)}
+    inside: dict[str, Json] = {"buildNumber": invocation.build_number or 0, "failures": len(report.failures)}
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": report.path, "digest": {"sha256": sha256, INDEX_DIGEST: report.digest}}],
@@ -134,7 +152,7 @@ def make_statement(
             },
             "runDetails": {
                 "builder": {
-                    "id": invocation.builder,
+                    "id": invocation.builder or LOCAL_BUILDER,
                     "version": {"nojit": version("nojit"), "python": platform.python_version()},
                 },
                 "metadata": {"startedOn": _time(invocation.started), "finishedOn": _time(invocation.finished)},

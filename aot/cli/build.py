@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -63,9 +64,15 @@ class _Request:
     keep_going: bool
     tuning: bool
     tuned: bool
-    build_number: int
-    builder: str
+    build_number: int | None
+    builder: str | None
     twins: bool
+
+
+def _uri(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:\S+", text):
+        raise click.BadParameter(f"expected a URI such as https://ci.example/kernels, got {text!r}")
+    return text
 
 
 def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -108,9 +115,12 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
     help="twin: also build each bundle with line info, into OUT/debug; default none.",
 )
 @click.option(
-    "--build-number", type=click.IntRange(0), default=0, metavar="N", help="Release, for the statement; default 0."
+    "--build-number",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Release, for the statement; by default that of the statement which lies there, or 0.",
 )
-@click.option("--builder", default=LOCAL_BUILDER, metavar="URI", help="Who builds, for the statement.")
+@click.option("--builder", metavar="URI", callback=_uri, help=f"Who builds, for the statement; else {LOCAL_BUILDER}.")
 @click.option(
     "--min-driver", metavar="CUDA", callback=_cuda, help="Build what a driver for this CUDA version, say 12.4, loads."
 )
@@ -131,8 +141,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     dry_run: bool,
     timeout: float,
     debug_info: str,
-    build_number: int,
-    builder: str,
+    build_number: int | None,
+    builder: str | None,
     min_driver: int | None,
     ptxas: Path | None,
     cache_dir: Path | None,

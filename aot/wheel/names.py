@@ -53,6 +53,9 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or not _IDENTIFIER.fullmatch(escaped(name)):
         what = "expected a name of letters, digits, '-', '_' and '.', first a letter, at its end a letter or digit"
         raise PackageError(what, got=repr(name), where="name of the wheels")
+    if normalized(name) == "nojit":
+        what = "expected another name than the runtime's, which such a wheel would replace"
+        raise PackageError(what, got=repr(name), where="name of the wheels")
     return normalized(name)
 
 

@@ -18,7 +18,7 @@ from nojit.aot.build import BuildResult, build
 from nojit.aot.cache import Cache
 from nojit.aot.checkout import read_checkout
 from nojit.aot.plan import Plan, make_plans
-from nojit.aot.provenance import Invocation, attest
+from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.statement import read_statement, statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
@@ -117,6 +117,22 @@ def test_a_statement_that_stands_is_left_alone(manifest: Path) -> None:
     later = datetime(2027, 1, 1, tzinfo=UTC)
     assert attested(manifest, finished=later) == first
     assert attested(manifest, finished=later, build_number=8) != first
+
+
+def test_what_is_not_asked_for_stays_as_it_was_said(manifest: Path) -> None:
+    def said(**asked: Any) -> tuple[int, str]:
+        predicate = attested(manifest, **asked)["predicate"]
+        number = predicate["buildDefinition"]["internalParameters"]["buildNumber"]
+        return number, predicate["runDetails"]["builder"]["id"]
+
+    assert said(build_number=None, builder=None) == (0, LOCAL_BUILDER)
+    assert said(build_number=41, builder="https://ci.example") == (41, "https://ci.example")
+    assert said(build_number=None, builder=None) == (41, "https://ci.example")
+    assert said(build_number=None, builder="https://other.example") == (41, "https://other.example")
+    # other bytes are another build, of whoever built them, and of no earlier release
+    (manifest.parent / "out" / FILE).unlink()
+    assert said(build_number=None, builder=None) == (41, LOCAL_BUILDER)
+    assert said(build_number=7, builder=None) == (7, LOCAL_BUILDER)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"subject": [{"digest": 1}]}'])

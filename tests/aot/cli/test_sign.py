@@ -216,6 +216,15 @@ def test_building_again_changes_no_statement_but_of_another_number(
     assert json.loads(second)["predicate"]["buildDefinition"]["internalParameters"]["buildNumber"] == 2
 
 
+@pytest.mark.parametrize("builder", ["not a uri", "ci.example", ""])
+def test_a_builder_is_a_uri(run: Run, use_compiler: Callable[..., FakeCompiler], manifest: Path, builder: str) -> None:
+    use_compiler()
+    refused = run("build", manifest, "--out", manifest.parent / "out", "--builder", builder)
+    assert refused.exit_code == 2
+    assert f"expected a URI such as https://ci.example/kernels, got {builder!r}" in " ".join(refused.stderr.split())
+    assert not (manifest.parent / "out").exists()
+
+
 def test_inspect_says_where_a_bundle_came_from(
     run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
 ) -> None:

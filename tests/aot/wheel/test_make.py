@@ -248,6 +248,7 @@ def test_a_wheel_over_its_budget_names_the_largest_kernels(wheel: Wheel, tmp_pat
     [
         (("--version", "1.0-1"), "expected a canonical version"),
         (("--name", "-acme"), "expected a name of letters"),
+        (("--name", "NoJIT"), "expected another name than the runtime's, which such a wheel would replace"),
         (("--name", "1acme"), "expected a name of letters"),
         (("--require", "torch\nEvil: yes"), "expected metadata of one line"),
         (("--require", ">>>"), "expected a requirement such as torch"),
