@@ -27,6 +27,8 @@ _DIST = Path("dist")
 _MAX_MB = 100.0
 # what metadata allows, in characters
 _LABEL_MAX = 32
+# of how many bundles a line names
+_TOLD = 4
 
 
 @click.command("wheel")
@@ -108,6 +110,10 @@ def command(  # noqa: PLR0917 - click passes each by name
         write_file(folder / file.name, file.data)
     out.emit("wheel", {"layout": layout, "files": [_document(file, folder) for file in files]})
     _show(out, files, folder)
+    unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
+    if unsigned:
+        most = ", ".join(unsigned[:_TOLD]) + (f" and {len(unsigned) - _TOLD} more" if len(unsigned) > _TOLD else "")
+        out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {most}")
 
 
 def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:

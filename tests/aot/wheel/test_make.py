@@ -191,10 +191,21 @@ def test_a_bundles_signed_statement_goes_with_it(bundles: Make, wheel: Wheel, tm
         signed = envelope(bundle.digest)
     (folder / "a.intoto.jsonl").write_bytes(signed)
     (folder / "a.report.json").write_text("{}")
-    wheel(built)
+    assert "without a signed statement" not in wheel(built).stdout
     files = entries(tmp_path / "dist/acme_kernels_sm90-1.0-py3-none-any.whl")
     assert files["acme_kernels_sm90/acme-kernels-1.0-sm_90.intoto.jsonl"] == signed
     assert not [name for name in files if "report" in name]
+
+
+def test_bundles_without_a_signed_statement_are_named(bundles: Make, wheel: Wheel) -> None:
+    folder = bundles("sm_80", "sm_90a")
+    (statement,) = [path.with_suffix(".intoto.jsonl") for path in folder.glob("*sm_80.nojit")]
+    with BundleFile(statement.with_name(statement.name.removesuffix(".intoto.jsonl") + ".nojit")) as bundle:
+        statement.write_bytes(envelope(bundle.digest))
+    said = " ".join(wheel(folder).stdout.split())
+    assert (
+        f"without a signed statement, which NOJIT_TRUST=signed refuses: {folder}/acme-kernels-1.0-sm_90.nojit" in said
+    )
 
 
 @pytest.mark.parametrize(
