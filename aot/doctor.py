@@ -16,7 +16,7 @@ from typing import NoReturn
 from nojit.aot.choice import BundleState, driver_for
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, named, names
-from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, told, worded
+from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
 from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.jit import policy_of
 from nojit.runtime.loader import Bundle, load
@@ -250,9 +250,7 @@ def _failing_operators(paths: Sequence[str], kernels: Sequence[str]) -> Iterator
     try:
         Bundle(paths).close()
     except (NojitError, OSError) as error:
-        more = f" and {len(kernels) - _TOLD} more" if len(kernels) > _TOLD else ""
-        way = f"operators raise that launch {', '.join(kernels[:_TOLD])}{more}"
-        yield Failure(way, error, kernels=tuple(kernels))
+        yield Failure(f"operators raise that launch {few(kernels, _TOLD)}", error, kernels=tuple(kernels))
 
 
 def examine_tuning(places: str, refused: Mapping[str, Exception]) -> TuningState:

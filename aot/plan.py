@@ -18,7 +18,7 @@ from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.aot.ways import parse_rule, told_options
-from nojit.runtime.errors import ManifestError, TuningError, did_you_mean
+from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
 from nojit.runtime.tuned import TunedTable
@@ -162,8 +162,7 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
 
 def _listed(names: Sequence[str]) -> str:
     """List names, the first few of many."""
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:_FEW])}{more}"
+    return f"{'is' if len(names) == 1 else 'are'} {few(names, _FEW)}"
 
 
 def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:

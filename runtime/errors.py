@@ -23,6 +23,7 @@ pickles, so that one raised in a worker process arrives whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "SettingError",
     "TuningError",
     "did_you_mean",
+    "few",
     "shown",
     "told",
     "typed",
@@ -198,6 +200,12 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """List names, of more than `most` the first ones and how many follow."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def shown(value: object) -> str:

@@ -17,7 +17,7 @@ from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun
 from nojit.aot.tune.run import tune
 from nojit.aot.tune.worker import Setup
-from nojit.runtime.errors import NojitError
+from nojit.runtime.errors import NojitError, few
 from nojit.runtime.format import SUFFIX
 
 __all__ = ["command"]
@@ -142,8 +142,7 @@ def _show_rest(out: Output, summary: TuneRun) -> None:
         if problem.reason:
             reasons.setdefault((problem.kernel, problem.reason), []).append(f"{problem.name} ({problem.dtype})")
     for (kernel, reason), names in reasons.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        out.line(f"left out: {kernel}, {names[0]}{more}: {reason}", style="yellow")
+        out.line(f"left out: {kernel}, {few(names, 1)}: {reason}", style="yellow")
 
 
 def _row(kernel: str, problems: list[ProblemRun]) -> tuple[str, ...]:

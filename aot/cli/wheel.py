@@ -16,7 +16,7 @@ from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
-from nojit.runtime.errors import PackageError, worded
+from nojit.runtime.errors import PackageError, few, worded
 from nojit.runtime.installed import normalized
 
 __all__ = ["command"]
@@ -112,8 +112,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     _show(out, files, folder)
     unsigned = [str(bundle.path) for bundle in bundles if bundle.statement is None]
     if unsigned:
-        most = ", ".join(unsigned[:_TOLD]) + (f" and {len(unsigned) - _TOLD} more" if len(unsigned) > _TOLD else "")
-        out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {most}")
+        out.line(f"without a signed statement, which NOJIT_TRUST=signed refuses: {few(unsigned, _TOLD)}")
 
 
 def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:

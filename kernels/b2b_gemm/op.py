@@ -90,11 +90,10 @@ def b2b_gemm(
     if is_plain(*operands, out):
         return _remember(operands, words, alpha, out)
     _check(operands)
-    if out is not None:
-        check_out(out, operands[0], operands[2])
     if out is None:
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
         return traced
+    check_out(out, operands[0], operands[2])
     if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, *words, out)

@@ -91,20 +91,24 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
     check_shape("v", v, (batch, kv_heads, k.shape[2], v.shape[3]), "B, Hkv, N, Dv")
     if heads and (not kv_heads or heads % kv_heads):
         refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
-    for name, value in (("q", q), ("k", k), ("v", v)):
-        _check_rows(name, value)
+    check_rows(q=q, k=k, v=v)
 
 
-def _check_rows(argument: str, value: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece."""
-    length, dim = value.shape[2:]
-    widest = _WIDEST[value.dtype]
-    if not 1 <= dim <= widest:
-        refuse_value(argument, f"1 to {widest} elements in a row of {value.dtype}", dim)
-    if length > MAX_LEN:
-        refuse_value(argument, f"at most {MAX_LEN} rows", length)
-    if value.stride(3) != 1 and dim != 1:
-        refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(3))
+def check_rows(**operands: Tensor) -> None:
+    """Require rows that a tile can hold and that lie in one piece.
+
+    Raises:
+        ValueError: those of an operand are others.
+    """
+    for argument, operand in operands.items():
+        length, dim = operand.shape[2:]
+        widest = _WIDEST[operand.dtype]
+        if not 1 <= dim <= widest:
+            refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
+        if length > MAX_LEN:
+            refuse_value(argument, f"at most {MAX_LEN} rows", length)
+        if operand.stride(3) != 1 and dim != 1:
+            refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
 
 
 def check_differentiable(q: Tensor) -> None:

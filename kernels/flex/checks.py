@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import torch
 from nojit.kernels.arguments import (
     FLOATS,
     check_choice,
@@ -19,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flash_attention.checks import MAX_HEAD_DIM, MAX_HEAD_DIM_FP32, MAX_LEN
+from nojit.kernels.flash_attention.checks import check_rows
 from nojit.kernels.flex.call import Modification
 from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.errors import did_you_mean
@@ -31,7 +30,6 @@ __all__ = [
     "check_mod",
     "check_operands",
     "check_options",
-    "check_rows",
     "check_torchs_options",
 ]
 
@@ -78,23 +76,6 @@ def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
         refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
     if not kv_heads or heads % kv_heads:
         refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
-
-
-def check_rows(**operands: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece.
-
-    Raises:
-        ValueError: those of an operand are others.
-    """
-    for argument, operand in operands.items():
-        length, dim = operand.shape[2:]
-        widest = MAX_HEAD_DIM_FP32 if operand.dtype is torch.float32 else MAX_HEAD_DIM
-        if not 1 <= dim <= widest:
-            refuse_value(argument, f"1 to {widest} elements in a row of {operand.dtype}", dim)
-        if length > MAX_LEN:
-            refuse_value(argument, f"at most {MAX_LEN} rows", length)
-        if operand.stride(3) != 1 and dim != 1:
-            refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
 
 
 def check_mod(score_mod: object) -> ScoreMod:

@@ -13,12 +13,13 @@ from nojit.kernels.arguments import (
     check_like,
     check_rank,
     check_shape,
+    check_strided,
     check_tensor,
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flash_attention.checks import MAX_LEN
-from nojit.kernels.flex.checks import check_heads, check_rows
+from nojit.kernels.flash_attention.checks import MAX_LEN, check_rows
+from nojit.kernels.flex.checks import check_heads
 from nojit.kernels.flex_decoding.masks import Mask
 from torch import Tensor
 
@@ -99,8 +100,7 @@ def _check_table(page_table: Tensor, query: Tensor, batch: int, page_size: int) 
 
 
 def _check_ints(argument: str, value: Tensor, query: Tensor) -> None:
-    if not isinstance(value, Tensor):
-        refuse_type(argument, "a tensor", type(value).__name__)
+    check_strided(argument, value)
     check_dtype(argument, value, (torch.int32,))
     if value.device != query.device:
         refuse_type(argument, f"a tensor on {query.device} as query is", value.device)

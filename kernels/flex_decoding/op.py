@@ -112,8 +112,6 @@ def flex_decoding(
         lengths = () if block_mask is None else block_mask.seq_lengths
         facts = (scale, bool(enable_gqa), bool(return_lse), splits)
         return _attend(operands, mask, mod, facts, options, lengths)
-    optional = {"kv_lens": kv_lens, "page_table": page_table}
-    check_tensors(query=query, key=key, value=value, **{name: x for name, x in optional.items() if x is not None})
     sizes = check_operands(*operands, bool(enable_gqa))
     check_mask(mask, sizes)
     check_captured(mod, query, sizes.kv_len)

@@ -77,8 +77,6 @@ def uint4x2_mixed_mm(
     if is_plain(*operands, out):
         return _remember(operands, group_size, out)
     check_operands(operands, group_size)
-    if out is not None:
-        check_out(out, a, b)
     return _traced(operands, group_size, out)
 
 
@@ -106,6 +104,7 @@ def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> T
     if out is None:
         result: Tensor = _op(*operands, group_size)
         return result
+    check_out(out, operands[0], operands[1])
     if differentiates and (operands[0].requires_grad or out.requires_grad):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, group_size, out)

@@ -66,11 +66,10 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
     if is_plain(*operands, out):
         return _remember(operands, out)
     _check(operands)
-    if out is not None:
-        check_out(out, operands[0], operands[1])
     if out is None:
         traced: Tensor = _op(*operands)
         return traced
+    check_out(out, operands[0], operands[1])
     if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, out)
