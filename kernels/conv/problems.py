@@ -133,7 +133,18 @@ BARS: Final = (
     _image(32, 128, 28),
     _image(32, 512, 28, taps=1),
     _image(64, 128, 112, stride=2),
+    _image(64, 64, 56),
+    _image(64, 64, 56, results=256, taps=1),
+    _image(8, 320, 64),
+    _image(1, 256, 256),
     _volume(4, 64, 16, 56),
+    _volume(16, 64, 16, 56),
+    _volume(8, 128, 8, 28),
+    _volume(2, 128, 16, 28),
+    _volume(4, 512, 4, 28),
+    _volume(1, 256, 8, 64),
+    _volume(1, 128, 16, 128),
+    _volume(1, 512, 8, 32),
 )
 """What speed is promised for."""
 
@@ -184,21 +195,16 @@ TUNED: Final = (
     *(shape for shape in BARS if shape.taps > 1),
     *(
         _image(batch, channels, size)
-        for batch, channels, size in ((64, 64, 56), (64, 128, 56), (64, 128, 28), (64, 256, 28), (32, 256, 28))
+        for batch, channels, size in ((64, 128, 56), (64, 128, 28), (64, 256, 28), (32, 256, 28))
     ),
     *(
         _image(batch, channels, size, results=results, stride=2)
         for batch, channels, size, results in ((32, 256, 112, 256), (32, 256, 56, 512))
     ),
-    _image(8, 320, 64),
     _image(4, 128, 512),
-    _image(1, 256, 256),
     _image(2, 512, 128),
     _image(16, 96, 56, taps=7),
     _image(8, 64, 128, taps=5),
-    _volume(2, 128, 16, 28),
-    _volume(1, 256, 8, 64),
-    _volume(1, 128, 16, 128),
     *_FEW,
     *_DEEP[:8],
 )

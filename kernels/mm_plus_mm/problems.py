@@ -40,6 +40,7 @@ BARS: Final = (
     _shape(2048, 14336, 4096, 128, True),
     _shape(4096, 1024, 4096, 1024, True),
     _shape(64, 4096, 4096, 64, True),
+    _shape(1, 8192, 8192, 64, True),
 )
 """What speed is promised for: squares, and layers with a low-rank addition, each with the depth of its second product."""
 
@@ -51,7 +52,6 @@ TUNED: Final = (
     _shape(128, 4096, 4096, 128, True),
     _shape(2048, 2048, 64, 64),
     _shape(1024, 1024, 128, 128),
-    _shape(1, 8192, 8192, 64, True),
     _shape(256, 28672, 4096, 16, True),
     _shape(8192, 1024, 1024, 8192),
     _shape(4096, 4096, 256, 256),
