@@ -1,60 +1,43 @@
 """Time convolutions and their gradients beside cuDNN and torch.compile, in one run: ratios, bars, and a chart.
 
-    python benchmarks/conv.py BUNDLES [--rounds 12] [--only forward,input_grad,weight_grad] [--svg FILE] [--compile]
+    python benchmarks/conv.py BUNDLES [--rounds 12] [--only conv2d,conv3d,conv2d_input_grad,...] [--svg FILE] [--compile]
 
 The shapes are those that speed is promised for. Random operands of fp16, by channels; cuDNN chooses its kernels by
 measurement. Each call runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device time
-alone. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1 if a result is
-wrong, or a ratio is below its bar: 0.95 of images, 1.0 of volumes; gradients have none.
+alone. `--compile` adds torch.compile(mode="max-autotune") forward, which needs Triton and minutes. Exits 1 if a result is
+wrong, the geometric mean of the ratios to cuDNN is below its bar, 0.95 of images and 1.0 of volumes, or one of them
+is below 0.8; gradients have no bar.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from nojit.aot.bench.plot import Bar, Chart, Group, svg
-from timing import compiled, device_ms
+from contest import OURS, Promise, Row, arguments, report
+from timing import check, compiled, race
 from torch import Tensor
 from torch.nn import functional
 
-IMAGES = 0.95
-"""Least TFLOP/s of a convolution of images, as a share of cuDNN's."""
-VOLUMES = 1.0
+PROMISES = {("conv2d", "cudnn"): Promise(mean=0.95, least=0.8), ("conv3d", "cudnn"): Promise(mean=1.0, least=0.8)}
+FAMILIES = tuple(family for family, _ in PROMISES)
+WHICH = ("forward", "input_grad", "weight_grad")
 APART = 0.02
 """Largest error, as a share of the largest value."""
-WHICH = ("forward", "input_grad", "weight_grad")
-
-Call = Callable[[], Tensor]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One measured shape."""
+def group_of(family: str, what: str) -> str:
+    """Name the group of a family and a pass: ``conv2d``, ``conv2d_input_grad``."""
+    return family if what == "forward" else f"{family}_{what}"
 
-    what: str
-    label: str
-    rates: dict[str, float]
-    """TFLOP/s of each contender."""
-    bar: float
-    """Least share of cuDNN's; 0 where nothing is promised."""
 
-    @property
-    def ratio(self) -> float:
-        """Of nojit to cuDNN."""
-        return self.rates["nojit"] / self.rates["cudnn"]
+GROUPS = tuple(group_of(family, what) for what in WHICH for family in FAMILIES)
 
-    def line(self) -> str:
-        """Say it in one line."""
-        rates = "  ".join(f"{name} {rate:7.1f}" for name, rate in self.rates.items())
-        low = f"  BELOW {self.bar}" if self.ratio < self.bar else ""
-        return f"{self.what:<12} {self.label:<48} {rates}  ratio {self.ratio:.2f}{low}"
+
+def family_of(one: Any) -> str:
+    """Say whether a shape of `nojit.kernels.conv.problems` is one of images or of volumes."""
+    return FAMILIES[len(one.positions) > 2]
 
 
 def random(*shape: int) -> Tensor:
@@ -73,7 +56,7 @@ def functions(one: Any, what: str) -> tuple[dict[str, Callable[..., Tensor]], tu
     w = random(one.results, one.channels, *one.kernel).mul_(one.depth**-0.5)
     grad = random(one.batch, one.results, *one.sizes)
     if what == "forward":
-        pair = {"nojit": conv3d if three else conv2d, "cudnn": functional.conv3d if three else functional.conv2d}
+        pair = {OURS: conv3d if three else conv2d, "cudnn": functional.conv3d if three else functional.conv2d}
         made = {name: _bound(function, words) for name, function in pair.items()}
         return made, (x, w)
     window = [list(each) for each in one.window]
@@ -98,7 +81,7 @@ def functions(one: Any, what: str) -> tuple[dict[str, Callable[..., Tensor]], tu
         result: Tensor = operator(grad, other, shape, *window, 1, "switch")
         return result
 
-    return {"nojit": ours, "cudnn": cudnn}, (grad, x, w)
+    return {OURS: ours, "cudnn": cudnn}, (grad, x, w)
 
 
 def _bound(function: Callable[..., Tensor], words: dict[str, Any]) -> Callable[..., Tensor]:
@@ -110,65 +93,32 @@ def measure(one: Any, what: str, rounds: int, compile_too: bool) -> Row:
     given, operands = functions(one, what)
     if compile_too and what == "forward":
         given["compiled"] = compiled(given["cudnn"])
-    calls = {name: _call(function, operands) for name, function in given.items()}
-    expected = calls["cudnn"]().float()
-    apart = float((calls["nojit"]().float() - expected).abs().max() / expected.abs().max())
-    if not apart <= APART:
-        raise SystemExit(f"{what} {one.name}: off by {apart:.3g} of the largest value")
-    del expected
-    ms = device_ms(calls, rounds)
-    bar = 0.0 if what != "forward" else VOLUMES if len(one.positions) > 2 else IMAGES
-    return Row(what, one.name, {name: one.flops / time / 1e9 for name, time in ms.items()}, bar)
+    calls = {name: lambda function=function: function(*operands) for name, function in given.items()}
+    group = group_of(family_of(one), what)
+    where = f"{group}, {one.name}"
+    check(where, calls[OURS](), calls["cudnn"](), APART)
+    ms = race(calls, rounds, where)
+    return Row(group, one.name, ms, one.flops, 2 * one.elements)
 
 
-def _call(function: Callable[..., Tensor], operands: tuple[Tensor, ...]) -> Call:
-    return lambda: function(*operands)
-
-
-def list_rows(only: list[str], rounds: int, compile_too: bool) -> Iterator[Row]:
-    """Measure the shapes, one after the other."""
+def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
+    """Measure the groups that are asked for, one shape after the other."""
     from nojit.kernels.conv.problems import BARS
 
-    for what in only:
+    for what in WHICH:
         for shape in BARS:
-            yield measure(shape, what, rounds, compile_too)
-
-
-def chart(rows: list[Row]) -> Chart:
-    """Draw every rate, the contenders of a row together."""
-    groups = [
-        Group(
-            f"{row.what}, {row.label}",
-            tuple(Bar(name, (("rate", rate),), f"{rate:.0f}") for name, rate in row.rates.items()),
-        )
-        for row in rows
-    ]
-    return Chart("Convolutions", f"TFLOP/s of fp16, by channels; {torch.cuda.get_device_name()}", tuple(groups))
+            if group_of(family_of(shape), what) in only:
+                yield measure(shape, what, rounds, compile_too)
+                torch.cuda.empty_cache()
 
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundles")
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--only", default=",".join(WHICH))
-    parser.add_argument("--svg", type=Path)
-    parser.add_argument("--compile", action="store_true")
-    given = parser.parse_args()
-    os.environ["NOJIT_BUNDLES"] = given.bundles
+    given = arguments(__doc__, GROUPS, rounds=12)
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = True
-    print(torch.cuda.get_device_name())
-    rows: list[Row] = []
-    for row in list_rows(given.only.split(","), given.rounds, given.compile):
-        rows.append(row)
-        print(row.line(), flush=True)
-        torch.cuda.empty_cache()
-    if given.svg:
-        given.svg.write_text(svg(chart(rows)), encoding="utf-8")
-    kept = all(row.ratio >= row.bar for row in rows)
-    print(f"bars: {'kept' if kept else 'MISSED'}")
-    sys.exit(0 if kept else 1)
+    rows = list_rows(given.only, given.rounds, given.compile)
+    report(rows, PROMISES, "Convolutions", f"fp16, by channels; {torch.cuda.get_device_name()}", given.svg)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,47 @@
-"""Time pointwise operators as shares of the bandwidth of a copy, beside torch's eager operators, in one run.
+"""Time pointwise operators beside a copy and beside torch's eager operators, in one run: shares of bandwidth, bars, and a chart.
 
-    python benchmarks/pointwise.py BUNDLES [--rounds 30] [--compiled] [--svg FILE]
+    python benchmarks/pointwise.py BUNDLES [--rounds 30] [--only operators,shapes,small,others] [--svg FILE] [--compile]
 
-Random bf16 operands; each call after a flush of the L2, the contenders in turn, medians of device time by events. The copy
-moves as many bytes as the operator has to read and write. With --compiled torch.compile takes part. Exits 1 if an operator
-over dense operands is below 0.95 of the copy, or differs from torch's by more than rounding explains.
+Random bf16 operands: many operators at one shape (`operators`), two at many shapes of 32 MiB an operand or more (`shapes`) and at
+those of 1 to 64 tokens (`small`), and what has no bar: operands that are turned, unaligned, or have gaps (`others`). Each call
+runs in a CUDA graph after a flush of the L2, the contenders in turn: medians of device time alone. The copy moves as many bytes as
+the operator has to read and write. `--compile` adds torch.compile(mode="max-autotune"), which needs Triton and minutes. Exits 1
+if an operator differs from torch's by more than rounding explains, or one of `operators` or `shapes` is below 0.95 of the copy, or
+below 0.8 of torch's speed.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from nojit.aot.bench.plot import Bar, Chart, Group, svg
-from timing import device_ms
+from contest import OURS, Promise, Row, arguments, report
+from timing import compiled, race
 from torch import Tensor
 from torch.nn import functional
 
-BAR = 0.95
+PROMISES = {
+    (group, other): Promise(least=least)
+    for group in ("operators", "shapes")
+    for other, least in (("copy", 0.95), ("torch", 0.8))
+}
+GROUPS = ("operators", "shapes", "small", "others")
 APART = 0.02
 ROWS, WIDTH = 8192, 4096
+SHAPES = (
+    (4096, 4096),
+    (2048, 14336),
+    (8192, 8192),
+    (8192, 14336),
+    (4096, 28672),
+    (1 << 20, 16),
+    (1 << 20, 128),
+    (1 << 24,),
+    (1 << 28,),
+)
+"""A square, the widths of models of 4k and 8k and of their FFN, heads and skinny ones, and vectors."""
+SMALL = tuple((tokens, width) for width in (4096, 14336, 28672) for tokens in (1, 16, 64))
 
 
 @dataclass(frozen=True)
@@ -35,8 +52,6 @@ class Case:
     operands: tuple[Tensor, ...]
     ours: Callable[..., Tensor]
     torchs: Callable[..., Tensor]
-    held: bool = True
-    """Whether the bar is for it: its operands are dense, or rows of such."""
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -44,103 +59,99 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     return functional.silu(gate) * up
 
 
-def cases() -> list[Case]:
-    """List the shape classes: flat, rows, broadcast along either dimension, turned, whatever."""
+def random(*shape: int) -> Tensor:
+    """Make an operand."""
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+
+def dense() -> Iterator[Case]:
+    """List operators over one shape: flat, by rows, broadcast along either dimension."""
     from nojit.kernels import pointwise
 
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
-
     x, y, z = (random(ROWS, WIDTH) for _ in range(3))
-    wide = random(ROWS, 2 * WIDTH)
-    gate, up = wide.chunk(2, -1)
-    heads = random(ROWS, 64, 128)[..., :64]
-    return [
-        Case("relu", (x,), pointwise.relu, torch.relu),
-        Case("gelu", (x,), pointwise.gelu, functional.gelu),
-        Case("tanh", (x,), pointwise.tanh, torch.tanh),
-        Case("exp", (x,), pointwise.exp, torch.exp),
-        Case("mul", (x, y), pointwise.mul, torch.mul),
-        Case("div", (x, y), pointwise.div, torch.div),
-        Case("geglu", (x, y), pointwise.geglu, lambda gate, up: functional.gelu(gate) * up),
-        Case("add_gelu", (x, y), pointwise.add_gelu, lambda x, y: functional.gelu(x + y)),
-        Case("addcmul", (x, y, z), pointwise.addcmul, torch.addcmul),
-        Case("lerp", (x, y, z), pointwise.lerp, torch.lerp),
-        Case("swiglu of chunks", (gate, up), pointwise.swiglu, swiglu),
-        Case("relu of half heads", (heads,), pointwise.relu, torch.relu),
-        Case("mul by a row", (x, random(WIDTH)), pointwise.mul, torch.mul),
-        Case("mul by a column", (x, random(ROWS, 1)), pointwise.mul, torch.mul),
-        Case("mul by one element", (x, random(1)), pointwise.mul, torch.mul),
-        Case("mul by a transpose", (x, random(WIDTH, ROWS).t()), pointwise.mul, torch.mul, held=False),
-        Case("mul, unaligned", (random(ROWS, WIDTH + 1)[:, 1:], y), pointwise.mul, torch.mul, held=False),
-        Case("relu of every other", (wide[:, ::2],), pointwise.relu, torch.relu, held=False),
-    ]
+    gate, up = random(ROWS, 2 * WIDTH).chunk(2, -1)
+    yield Case("relu", (x,), pointwise.relu, torch.relu)
+    yield Case("gelu", (x,), pointwise.gelu, functional.gelu)
+    yield Case("tanh", (x,), pointwise.tanh, torch.tanh)
+    yield Case("exp", (x,), pointwise.exp, torch.exp)
+    yield Case("mul", (x, y), pointwise.mul, torch.mul)
+    yield Case("div", (x, y), pointwise.div, torch.div)
+    yield Case("geglu", (x, y), pointwise.geglu, lambda gate, up: functional.gelu(gate) * up)
+    yield Case("add_gelu", (x, y), pointwise.add_gelu, lambda x, y: functional.gelu(x + y))
+    yield Case("addcmul", (x, y, z), pointwise.addcmul, torch.addcmul)
+    yield Case("lerp", (x, y, z), pointwise.lerp, torch.lerp)
+    yield Case("swiglu of chunks", (gate, up), pointwise.swiglu, swiglu)
+    yield Case("relu of half heads", (random(ROWS, 64, 128)[..., :64],), pointwise.relu, torch.relu)
+    yield Case("mul by a row", (x, random(WIDTH)), pointwise.mul, torch.mul)
+    yield Case("mul by a column", (x, random(ROWS, 1)), pointwise.mul, torch.mul)
+    yield Case("mul by one element", (x, random(1)), pointwise.mul, torch.mul)
 
 
-def moved_bytes(case: Case, result: Tensor) -> int:
-    """Count what has to be read and written at least."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in (*case.operands, result))
+def others() -> Iterator[Case]:
+    """List calls whose operands are turned, unaligned, or have gaps."""
+    from nojit.kernels import pointwise
+
+    x = random(ROWS, WIDTH)
+    yield Case("mul by a transpose", (x, random(WIDTH, ROWS).t()), pointwise.mul, torch.mul)
+    yield Case("mul, unaligned", (random(ROWS, WIDTH + 1)[:, 1:], x), pointwise.mul, torch.mul)
+    yield Case("relu of every other", (random(ROWS, 2 * WIDTH)[:, ::2],), pointwise.relu, torch.relu)
 
 
-def measure(case: Case, rounds: int, *, compiled: bool) -> tuple[dict[str, float], bool]:
-    """Return the times of all contenders, and whether the results agree."""
-    ours, theirs = case.ours(*case.operands), case.torchs(*case.operands)
-    agree = bool(torch.isclose(ours.float(), theirs.float(), rtol=APART, atol=APART, equal_nan=True).all())
+def over(shapes: Sequence[tuple[int, ...]]) -> Iterator[Case]:
+    """List an operator that torch has as one, and a chain, over shapes."""
+    from nojit.kernels import pointwise
+
+    for shape in shapes:
+        x, y = random(*shape), random(*shape)
+        words = " x ".join(map(str, shape))
+        yield Case(f"add, {words}", (x, y), pointwise.add, torch.add)
+        yield Case(f"swiglu, {words}", (x, y), pointwise.swiglu, swiglu)
+
+
+def cases(group: str) -> Iterator[Case]:
+    """List what is measured of a group."""
+    if group == "operators":
+        return dense()
+    return others() if group == "others" else over(SHAPES if group == "shapes" else SMALL)
+
+
+def measure(group: str, case: Case, rounds: int, compile_too: bool) -> Row:
+    """Compare what is computed, and time it."""
+    result, expected = case.ours(*case.operands), case.torchs(*case.operands)
+    if not torch.isclose(result.float(), expected.float(), rtol=APART, atol=APART, equal_nan=True).all():
+        raise SystemExit(f"{group}, {case.name}: not what torch computes")
+    moved = sum(tensor.numel() * tensor.itemsize for tensor in (*case.operands, result))
+    del result, expected
     # whole vectors: a copy of an odd length is slow
-    size = moved_bytes(case, ours) // 2 // 16 * 16
-    source = torch.randint(0, 255, (size,), device="cuda", dtype=torch.uint8)
+    source = torch.randint(0, 255, (moved // 2 // 16 * 16,), device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
-    calls: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], Tensor]] = {
         "copy": lambda: target.copy_(source),
-        "nojit": lambda: case.ours(*case.operands),
+        OURS: lambda: case.ours(*case.operands),
         "torch": lambda: case.torchs(*case.operands),
     }
-    if compiled:
-        fused = torch.compile(case.torchs)
+    if compile_too:
+        fused = compiled(case.torchs)
         calls["compiled"] = lambda: fused(*case.operands)
-    for call in calls.values():
-        call()
-    return {name: 1e3 * ms for name, ms in device_ms(calls, rounds).items()}, agree
+    return Row(group, case.name, race(calls, rounds, f"{group}, {case.name}"), 0, moved)
 
 
-def group(case: Case, times: dict[str, float]) -> Group:
-    """Draw one case: each contender's share of the copy's bandwidth."""
-    shares = {name: times["copy"] / us for name, us in times.items()}
-    bars = (Bar(name, ((name, share),), f"{share:.2f}, {times[name]:.1f} us") for name, share in shares.items())
-    return Group(case.name, tuple(bars))
-
-
-def chart(groups: list[Group]) -> Chart:
-    """Draw every share, the contenders of a case together."""
-    where = f"bf16, {ROWS} x {WIDTH}; {torch.cuda.get_device_name()}"
-    return Chart("Pointwise operators", f"shares of the bandwidth of a copy; {where}", tuple(groups))
+def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
+    """Measure the groups that are asked for, one case after the other."""
+    for group in only:
+        for case in cases(group):
+            yield measure(group, case, rounds, compile_too)
+        torch.cuda.empty_cache()
 
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("bundles")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--svg", type=Path)
-    given = parser.parse_args()
-    os.environ["NOJIT_BUNDLES"] = given.bundles
-    failed: list[str] = []
-    groups: list[Group] = []
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, {ROWS} x {WIDTH}")
+    given = arguments(__doc__, GROUPS, rounds=30)
+    torch.manual_seed(0)
+    where = f"us of bf16, operators at {ROWS} x {WIDTH}; {torch.cuda.get_device_name()}"
     with torch.no_grad():
-        for case in cases():
-            times, agree = measure(case, given.rounds, compiled=given.compiled)
-            groups.append(group(case, times))
-            share = times["copy"] / times["nojit"]
-            shown = "  ".join(f"{name} {us:8.1f} us" for name, us in times.items())
-            print(f"{case.name:<20} {shown}  share of copy {share:.3f}{'' if agree else '  DIFFERS'}", flush=True)
-            if not agree or (case.held and share < BAR):
-                failed.append(case.name)
-    if given.svg:
-        given.svg.write_text(svg(chart(groups)), encoding="utf-8")
-    print(f"wrong, or below {BAR:g}: {', '.join(failed) or 'none'}")
-    sys.exit(1 if failed else 0)
+        rows = list_rows(given.only, given.rounds, given.compile)
+        report(rows, PROMISES, "Pointwise operators", where, given.svg)
 
 
 if __name__ == "__main__":

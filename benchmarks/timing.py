@@ -1,15 +1,16 @@
-"""How the other benchmarks time what runs on a device."""
+"""How the other benchmarks time what runs on a device, and check what it computes."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from contest import OURS
 from torch import Tensor
 
-__all__ = ["compiled", "device_ms", "time_ms"]
+__all__ = ["check", "compiled", "device_ms", "race", "time_ms"]
 
 FLUSH_BYTES = 1 << 28
 SPAN_MS = 4.0
@@ -25,6 +26,44 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compile a function for one shape, with what torch finds fastest."""
     torch.compiler.reset()
     return torch.compile(function, mode="max-autotune-no-cudagraphs", dynamic=False)
+
+
+def check(where: str, value: Tensor, expected: Tensor, apart: float) -> None:
+    """End the run where a result is off by more than a share of the largest value, or is NaN.
+
+    Args:
+        where: the group and the shape.
+        value: what was computed.
+        expected: what is right, of any dtype.
+        apart: the share.
+    """
+    right = expected.float()
+    off = float((value.float() - right).abs().max() / right.abs().max())
+    if not off <= apart:
+        raise SystemExit(f"{where}: off by {off:.3g} of the largest value")
+
+
+def race(calls: Mapping[str, Call], rounds: int, where: str) -> dict[str, float | None]:
+    """Return the median device time of each contender, in milliseconds; None for one that refuses the call.
+
+    Args:
+        calls: can be captured. What `OURS` raises is raised; of another contender it is printed.
+        rounds: in which the contenders take turns.
+        where: the group and the shape, for what is printed.
+    """
+    ready = {name: call for name, call in calls.items() if name.startswith(OURS) or _runs(name, call, where)}
+    return dict.fromkeys(calls) | device_ms(ready, rounds)
+
+
+def _runs(name: str, call: Call, where: str) -> bool:
+    """Call a contender once, which is when torch.compile compiles it."""
+    try:
+        call()
+    except Exception as refused:  # noqa: BLE001 - compilers raise whatever they like
+        reason = next(iter(str(refused).splitlines()), "")
+        print(f"{where}: {name} is left out: {type(refused).__name__}: {reason}")
+        return False
+    return True
 
 
 def time_ms(calls: dict[str, Call], rounds: int) -> dict[str, float]:
