@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nojit.runtime.discover import holders
 from nojit.runtime.target import parse_image_arch, spell_cuda
 
-__all__ = ["BundleState", "DeviceChoice", "Raising", "choose", "driver_for"]
+__all__ = ["BundleState", "DeviceChoice", "Raising", "choose", "driver_for", "taken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,13 @@ class BundleState:
     kernels: tuple[str, ...] = ()
     untrusted: bool = False
     """Whether its problem is that ``NOJIT_TRUST`` refuses it, and so all that would be loaded together with it."""
+    foreign: bool = False
+    """Whether operators take from it only what no other bundle holds, and pass it over if it has a problem."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether kernels would be taken from it, if only to be refused."""
+        return not self.problem or (self.untrusted and not self.foreign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,21 @@ def driver_for(cuda: int) -> str:
     return {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}.get(cuda // 1000, "")
 
 
+def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
+    """Say for each kernel which bundle operators take it from for each image arch.
+
+    Args:
+        bundles: what was found, first come first.
+    """
+    return holders((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
+
+
 def choose(
     device: int, capability: int, driver: int, bundles: Sequence[BundleState], raising: Raising | None = None
 ) -> DeviceChoice:
     """Say which bundles a device would use, and why not the others. Pure.
 
-    As at a launch, each kernel comes from the bundle that fits the device best, and of those for one image arch from the one
-    that was found first. Whether that one may be loaded is asked only then: no other one stands in for it.
+    As at an operator's launch, each kernel comes from the bundle that fits the device best of those that it is `taken` from. Whether that one may be loaded is asked only then: no other one stands in for it.
 
     Args:
         device: its number.
@@ -81,17 +97,15 @@ def choose(
         raising: what of it cannot be loaded; nothing if None.
     """
     raising = raising or Raising()
-    known = [bundle for bundle in bundles if bundle.untrusted or not bundle.problem]
+    known = [bundle for bundle in bundles if bundle.counts]
     fit = [bundle for bundle in known if not _wrong_arch(bundle, capability)]
     winners: dict[str, BundleState] = {}
-    for bundle in fit:
-        for kernel in bundle.kernels:
-            rival = winners.get(kernel)
-            if rival is None or _closeness(bundle, capability) < _closeness(rival, capability):
-                winners[kernel] = bundle
     won: dict[str, list[str]] = {}
-    for kernel, bundle in winners.items():
-        won.setdefault(bundle.path, []).append(kernel)
+    for kernel, held in taken(bundles).items():
+        fitting = [bundle for bundle in held.values() if not _wrong_arch(bundle, capability)]
+        best = winners[kernel] = min(fitting or held.values(), key=lambda bundle: _closeness(bundle, capability))
+        if fitting:
+            won.setdefault(best.path, []).append(kernel)
     # which image runs is decided before the driver is asked to load it
     chosen = [bundle for bundle in fit if bundle.path in won and not _old_driver(bundle, driver)]
     refused = {bundle.path: _refusal(bundle, won[bundle.path], raising) for bundle in chosen}
@@ -122,7 +136,10 @@ def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[
     if len(others) == 0:
         return _old_driver(bundle, driver) or "has no kernels"
     how = {True: "comes first", False: "fits better"}
-    words = [f"{path} {how[other.image_arch == bundle.image_arch]}" for path, other in others.items()]
+    words = [
+        f"{path} {how[other.foreign != bundle.foreign or other.image_arch == bundle.image_arch]}"
+        for path, other in others.items()
+    ]
     return _old_driver(bundle, driver) or ", ".join(words)
 
 
@@ -140,8 +157,8 @@ def _missing(
         archs = ", ".join(dict.fromkeys(bundle.image_arch for bundle in alike))
         if not fit:
             missing[name] = f"has {archs}: install or build it for sm_{capability}"
-        elif not any(bundle.path in used for bundle in fit):
-            missing[name] = _old_driver(fit[0], driver)
+        elif (old := _old_driver(fit[0], driver)) and not any(bundle.path in used for bundle in fit):
+            missing[name] = old
     return tuple(missing.items())
 
 

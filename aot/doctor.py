@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
-from nojit.aot.choice import BundleState, driver_for
+from nojit.aot.choice import BundleState, driver_for, taken
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, named, names
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
@@ -171,13 +171,14 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 driver=driver_for(index.min_driver),
                 variants=sum(entry.variants for entry in index.kernels),
                 kernels=bundle.kernels,
+                foreign=found.foreign,
             )
         if accept is not None:
             BundleFile(found.path, accept).close()
     except BundleTrustError as error:
         return replace(state, problem=str(error), untrusted=True)
     except (BundleError, OSError) as error:
-        return BundleState(path, found.origin, worded(error))
+        return BundleState(path, found.origin, worded(error), foreign=found.foreign)
     return state
 
 
@@ -231,18 +232,14 @@ def _failing_names(environment: Mapping[str, str]) -> Iterator[Failure]:
 
 
 def examine_operators(bundles: Sequence[BundleState]) -> tuple[Failure, ...]:
-    """Load each kernel as operators do, from the first bundle for each image arch that holds it, and say which raise.
+    """Load each kernel as operators do, from the bundles that it is taken from, and say which raise.
 
     Args:
         bundles: what was found, first come first.
     """
-    holders: dict[str, dict[str, str]] = {}
-    for bundle in bundles:
-        for kernel in bundle.kernels:
-            holders.setdefault(kernel, {}).setdefault(bundle.image_arch, bundle.path)
     kernels: dict[tuple[str, ...], list[str]] = {}
-    for kernel, paths in holders.items():
-        kernels.setdefault(tuple(paths.values()), []).append(kernel)
+    for kernel, held in taken(bundles).items():
+        kernels.setdefault(tuple(one.path for one in held.values()), []).append(kernel)
     return tuple(failure for paths, alike in kernels.items() for failure in _failing_operators(paths, alike))
 
 

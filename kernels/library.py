@@ -1,12 +1,13 @@
 """Where operators get their kernels from: the bundles at hand, or a provider that tests put in their place.
 
 An operator asks `get` for a kernel by its manifest name at every call and launches what it gets. By default that is a
-kernel of the first bundle per arch that holds it, in the order of `nojit.runtime.discover`. `override` swaps in another
+kernel of the first bundle per arch that holds it, as `nojit.runtime.discover.holders` has it. `override` swaps in another
 provider for the whole process (not for a thread: autograd calls backward kernels from threads of its own).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nojit.runtime.errors import KernelNotFoundError
+from nojit.runtime.errors import BundleError, KernelNotFoundError, told
 
 if TYPE_CHECKING:
+    from nojit.runtime.discover import Found
     from nojit.runtime.loader import Bundle
 
 __all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override", "rehearsal"]
@@ -65,14 +67,22 @@ class Source:
 def _from_bundles(name: str) -> Kernel:
     """Give the kernel `name` from the bundles at hand; for each arch, the first bundle that holds it."""
     # opening bundles waits for the first launch, and a process that overrides the provider needs none of it
-    from nojit.runtime.discover import bundles  # noqa: PLC0415
+    from nojit.runtime.discover import LIBRARY, remedy, survey  # noqa: PLC0415
 
+    found, problems, broken = survey(os.environ)
+    if problems:
+        raise problems[0]
+    policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
     # a file that was built anew is another
-    chosen = _holders(tuple((path, path.stat().st_mtime_ns) for path in bundles())).get(name)
-    if chosen is None:
-        what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
-        return _missing(KernelNotFoundError(what, got=f"none with {name!r}"), name)
-    return _open(tuple(chosen.values())).kernel(name)
+    files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
+    held, passed_over = _holders(files, tuple(map(str, broken)), policy)
+    if name in held:
+        return _open(tuple(held[name].values())).kernel(name)
+    what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
+    what += "".join(f"; passed over: {one}" for one in passed_over)
+    if all(one.foreign for one in found):
+        what += remedy(LIBRARY)
+    return _missing(KernelNotFoundError(what, got=f"none with {name!r}"), name)
 
 
 def _missing(error: KernelNotFoundError, name: str) -> Kernel:
@@ -91,16 +101,31 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 
 
 @cache
-def _holders(files: tuple[tuple[Path, int], ...]) -> dict[str, dict[str, Path]]:
-    """Say for each kernel of bundle files which holds it for each arch: the first."""
-    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - as above
+def _holders(
+    files: tuple[tuple[Found, int], ...], broken: tuple[str, ...], _policy: tuple[str | None, ...]
+) -> tuple[dict[str, dict[str, Path]], tuple[str, ...]]:
+    """Say for each kernel which bundle files hold it by arch, and which foreign ones are passed over and why, `broken` first.
 
-    found: dict[str, dict[str, Path]] = {}
-    for path, _ in files:
-        with BundleFile(path) as file:
-            for kernel in file.kernels:
-                found.setdefault(kernel, {}).setdefault(file.index.target.image_arch, path)
-    return found
+    What operators ask for by name must be whole, and is refused, if it is, when it is loaded. A foreign one that is damaged or
+    refused stands in nobody's way.
+    """
+    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - as above
+    from nojit.runtime.discover import holders  # noqa: PLC0415 - likewise
+    from nojit.runtime.events import log  # noqa: PLC0415 - likewise
+    from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
+
+    accept, bundles, passed_over = process_policy(), [], [*broken]
+    for one, _ in files:
+        try:
+            with BundleFile(one.path, accept if one.foreign else None) as file:
+                bundles.append((one.path, one.foreign, file.index.target.image_arch, file.kernels))
+        except (BundleError, OSError) as error:
+            if not one.foreign:
+                raise
+            passed_over.append(f"{told(error)}, of {one.origin}")
+    for said in passed_over:
+        log(30, f"passed over: {said}")
+    return holders(bundles), tuple(passed_over)
 
 
 @cache
@@ -126,6 +151,8 @@ def get(name: str) -> Kernel:
 
     Raises:
         KernelNotFoundError: no bundle at hand holds it.
+        BundleError: what ``NOJIT_BUNDLES`` names, a bundle of the library or the checkout's, is missing or damaged.
+        BundleTrustError: ``NOJIT_TRUST`` refuses one that holds it.
     """
     return CURRENT.source.kernel(name)
 

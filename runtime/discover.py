@@ -1,6 +1,9 @@
 """Where bundles are found: the environment, installed wheels, a checkout's build output; in this order.
 
 No installed package is imported. Bundles are opened only to read what they are called, where a name is looked for.
+
+Operators ask for the environment's bundles, the library's and the checkout's. Wheels of other names are *foreign* to them:
+what such a wheel holds serves kernels that none of the others holds, and one that is broken is passed over.
 """
 
 from __future__ import annotations
@@ -9,16 +12,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final, TypeVar
 
 from nojit.runtime.errors import BundleError, did_you_mean, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
 
-__all__ = ["VARIABLE", "Found", "bundles", "find", "named", "names", "survey"]
+__all__ = ["LIBRARY", "VARIABLE", "Found", "holders", "named", "names", "remedy", "survey"]
+
+T = TypeVar("T")
 
 # files and folders, separated as in PATH
 VARIABLE = "NOJIT_BUNDLES"
+LIBRARY: Final = "nojit-kernels"
+"""What the bundles of nojit's own operators are called."""
 
 
 class Found(Record):
@@ -27,6 +35,8 @@ class Found(Record):
     path: Path
     origin: str
     """``NOJIT_BUNDLES``, ``wheel <distribution>`` or ``checkout``."""
+    foreign: bool = False
+    """Whether operators take from it only what no other bundle holds."""
 
 
 class _Place(Record):
@@ -36,47 +46,53 @@ class _Place(Record):
     """Lists them, or raises `BundleError`."""
     names: tuple[str, ...] = ()
     """What all of them are called; empty if each is called what it calls itself."""
+    foreign: bool = False
+    """Whether its bundles are."""
 
 
-def bundles() -> list[Path]:
-    """List the bundle files of this process, first come first, each once.
-
-    Raises:
-        BundleError: a place that was named, by the environment or by a wheel, is missing or without bundles, or a place cannot be
-            read.
-    """
-    return [found.path for found in find(os.environ)]
-
-
-def find(environment: Mapping[str, str], checkout: Path | None = None) -> list[Found]:
-    """List the bundle files with their origins, first come first, each once.
+def survey(
+    environment: Mapping[str, str], checkout: Path | None = None
+) -> tuple[list[Found], list[BundleError], list[BundleError]]:
+    """List the bundle files, first come first, each once, and what is wrong with places: it goes on after each.
 
     Args:
         environment: where `VARIABLE` is looked up.
         checkout: the folder that holds ``artifacts/``; by default the one that this module runs from, if any.
 
-    Raises:
-        BundleError: as `bundles`.
+    Returns:
+        The files; what is wrong with places that operators ask for, which are missing, without bundles, or cannot be read;
+        and what is wrong with wheels that are foreign to them.
     """
-    return _each_once([found for place in _places(environment, checkout) for found in place.look()])
-
-
-def survey(environment: Mapping[str, str], checkout: Path | None = None) -> tuple[list[Found], list[BundleError]]:
-    """List the bundle files as `find` does, and what is wrong with places that were named: it goes on after each."""
     files: list[Found] = []
-    problems: list[BundleError] = []
+    problems: dict[bool, list[BundleError]] = {False: [], True: []}
     for place in _places(environment, checkout):
         try:
             files += place.look()
         except BundleError as error:
-            problems.append(error)
-    return _each_once(files), problems
+            problems[place.foreign].append(error)
+    return _each_once(files), problems[False], problems[True]
+
+
+def holders(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, dict[str, T]]:
+    """Say for each kernel which bundle operators take it from for each image arch: the first that holds it.
+
+    Args:
+        bundles: each with whether it is foreign, its image arch and its kernels; first come first. A foreign one counts where no
+            other one holds the kernel, for whichever arch.
+    """
+    asked: dict[str, dict[str, T]] = {}
+    foreign: dict[str, dict[str, T]] = {}
+    for bundle, is_foreign, image_arch, kernels in bundles:
+        held = foreign if is_foreign else asked
+        for kernel in kernels:
+            held.setdefault(kernel, {}).setdefault(image_arch, bundle)
+    return foreign | asked
 
 
 def names(environment: Mapping[str, str], checkout: Path | None = None) -> list[str]:
     """List what can be looked for by `named`, each once however it is spelled.
 
-    Places and bundles with something wrong about them are passed over; arguments are as for `find`.
+    Places and bundles with something wrong about them are passed over; arguments are as for `survey`.
     """
     known: dict[str, str] = {}
     for place in _places(environment, checkout):
@@ -106,7 +122,7 @@ def named(name: str, environment: Mapping[str, str], checkout: Path | None = Non
 
     Args:
         name: ``acme-kernels``, say.
-        environment: as for `find`.
+        environment: as for `survey`.
         checkout: likewise.
 
     Raises:
@@ -136,11 +152,11 @@ def _none_such(name: str, known: Iterable[str]) -> str:
     there = f"; there are {', '.join(names)}" if names else ""
     return (
         f"expected a bundle file, a folder of them, or what a bundle is called that is installed or in {VARIABLE}, "
-        f"got {name!r}{did_you_mean(name, names)}{there}{_remedy(name)}"
+        f"got {name!r}{did_you_mean(name, names)}{there}{remedy(name)}"
     )
 
 
-def _remedy(name: str) -> str:
+def remedy(name: str) -> str:
     """Say what a thin wheel that is installed alone lacks, as the end of a message."""
     from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - slow to import
 
@@ -172,7 +188,9 @@ def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_
         if place:
             yield _Place(partial(_in_environment, Path(place)))
     for provider in providers():
-        yield _Place(partial(_in_wheel, provider), (provider.name, provider.distribution))
+        called = provider.name, provider.distribution
+        foreign = LIBRARY not in map(normalized, called)
+        yield _Place(partial(_in_wheel, provider, foreign), called, foreign)
     root = _own_checkout() if checkout is None else checkout
     if root is not None:
         yield _Place(partial(_in_checkout, root))
@@ -191,7 +209,7 @@ def _in_environment(path: Path) -> list[Found]:
     return [Found(path, VARIABLE)]
 
 
-def _in_wheel(provider: Provider) -> list[Found]:
+def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:
     origin = f"wheel {provider.distribution}"
     # beside the entry point, as a wheel is installed, or wherever an editable install has it
     beside = Path(provider.place, *provider.package.split("."))
@@ -202,7 +220,7 @@ def _in_wheel(provider: Provider) -> list[Found]:
         raise BundleError(what, got=worded(error), where=where) from None
     if folder is None:
         raise BundleError(what, got="none", where=where)
-    return [Found(file, origin) for file in _expect_bundles(folder, where)]
+    return [Found(file, origin, foreign) for file in _expect_bundles(folder, where)]
 
 
 def _in_checkout(root: Path) -> list[Found]:

@@ -7,7 +7,7 @@ plan a variant was chosen for a kind of call and made ready on a device         
 miss a call that no variant serves; its error follows, or Triton's JIT makes it                 WARNING
 ==== ========================================================================================== =======
 
-Each is one line of the logger ``nojit`` at that level. A launch whose plan is known is none of these: it costs nothing
+Each is one line of the logger ``nojit`` at that level; bundles that are passed over are a line and no event. A launch whose plan is known is none of these: it costs nothing
 here. `logging` is not imported for it: a program that has not done so has nowhere to log to.
 """
 
@@ -24,7 +24,7 @@ from nojit.runtime.record import Record
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Counters", "Event", "Listener", "add", "counters", "emit", "remove"]
+__all__ = ["Counters", "Event", "Listener", "add", "counters", "emit", "log", "remove"]
 
 
 class Event(Record):
@@ -50,9 +50,7 @@ class Event(Record):
         names = (("bundle", self.bundle), ("kernel", self.kernel), ("variant", self.variant))
         words = [f"{name}={value}" for name, value in names if value]
         words += [f"device={self.device}"] if self.device >= 0 else []
-        line = " ".join([self.kind, *words, f"us={self.duration_ns / 1000:.1f}", self.detail]).rstrip()
-        # a path is not to look like the next line
-        return line if line.isprintable() else line.encode("unicode_escape").decode()
+        return _one_line(" ".join([self.kind, *words, f"us={self.duration_ns / 1000:.1f}", self.detail]).rstrip())
 
 
 class Counters(Record):
@@ -156,6 +154,18 @@ def emit(
         logger.log(_LEVELS[kind], "%s", event, extra={"nojit": event})
     for listener in listeners:
         listener(event)
+
+
+def log(level: int, text: str) -> None:
+    """Write a line that is no event, if the program logs at that level: nothing is counted, and no listener is told."""
+    logger = _logger(level)
+    if logger is not None:
+        logger.log(level, "%s", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    # a path is not to look like the next line
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _logger(level: int) -> logging.Logger | None:

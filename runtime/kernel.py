@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nojit.runtime import _core
 from nojit.runtime.call import CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
-from nojit.runtime.events import emit
+from nojit.runtime.events import emit, log
 from nojit.runtime.facts import Facts, call_facts, is_dtype, stand_in
 from nojit.runtime.images import Source, closest_source
 from nojit.runtime.keys import UNKNOWN, Interner, constexpr_value, make_spec
@@ -335,6 +335,11 @@ class Kernel(_core.Dispatcher):
         if home is None:
             source = self._source_for(capability)
             home = self._homes[device] = (source, self._table(source))
+            for other in self._sources:
+                if other is not source:
+                    fits = other.image_arch.runs_on(capability)
+                    reason = f"{source} fits better" if fits else f"the device is sm_{capability}"
+                    log(10, f"passed over {other} kernel={self.name} device={device}: {reason}")
         return home
 
     def _ordinal(self, device: int | None) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, did_you_mean, typed
-from nojit.runtime.events import emit
+from nojit.runtime.events import emit, log
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept
     from nojit.runtime.tuning_source import TuningSource
 
-__all__ = ["Bundle", "load"]
+__all__ = ["Bundle", "load", "process_policy"]
 
 
 def load(path: str | os.PathLike[str]) -> Bundle:
@@ -83,8 +83,7 @@ class Bundle:
 
     def __init__(self, paths: Iterable[str | os.PathLike[str]], *, first_wins: bool = False) -> None:
         self.files: tuple[BundleFile, ...] = ()
-        policy = os.environ.get("NOJIT_TRUST")
-        accept = _accept(policy) if policy and policy != "any" else None
+        accept = process_policy()
         try:
             for path in paths:
                 self.files += (_open(path, accept),)
@@ -92,6 +91,8 @@ class Bundle:
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
             self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
+            for file, reason in self.passed_over:
+                log(10, f"passed over {file}: {reason}")
             self._batch_invariant = bool(os.environ.get("NOJIT_BATCH_INVARIANT")) and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
@@ -193,8 +194,15 @@ def _open(path: str | os.PathLike[str], accept: Accept | None) -> BundleFile:
     return file
 
 
-def _accept(policy: str) -> Accept | None:
-    """Return what refuses the bundles that the policy does not allow; None if it allows all."""
+def process_policy() -> Accept | None:
+    """Return what refuses the bundles that ``NOJIT_TRUST`` does not allow; None if it allows all.
+
+    Raises:
+        BundleTrustError: it is set up wrongly.
+    """
+    policy = os.environ.get("NOJIT_TRUST")
+    if not policy or policy == "any":
+        return None
     from nojit.runtime.trust import accept_of  # noqa: PLC0415 - seldom set
 
     return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))

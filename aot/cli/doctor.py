@@ -30,17 +30,19 @@ def command(out: Output) -> int:
     that the environment names and that is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a
     program loads by its path or by another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0
     without a GPU: there is nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed
-    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators.
+    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators. Wheels that
+    operators do not ask for are nothing that they raise for.
     """
     driver = doctor.probe_driver()
-    found, errors = discover.survey(os.environ)
-    problems = [str(error) for error in errors]
+    found, *errors = discover.survey(os.environ)
+    places, broken = ([str(error) for error in some] for some in errors)
+    problems = [*places, *broken]
     accept = doctor.trust_policy(os.environ)
     bundles = [doctor.examine_bundle(one, accept) for one in found]
     settings = doctor.examine_settings(os.environ)
     refused = doctor.examine_loads(bundles)
     tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
-    blocking = _blocking(problems, bundles, settings, tuning)
+    blocking = _blocking(places, bundles, settings, tuning)
     failures = [*doctor.examine_names(os.environ), *doctor.examine_operators(bundles)]
     raising = _raising(bundles, refused, failures, blocking)
     choices = [
@@ -83,7 +85,7 @@ def _blocking(
     places: Sequence[str], bundles: Sequence[BundleState], settings: Sequence[str], tuning: TuningState
 ) -> list[str]:
     """Say what makes every load by name raise, or every operator."""
-    damaged = [f"{bundle.path}: {bundle.problem}" for bundle in bundles if bundle.problem and not bundle.untrusted]
+    damaged = [f"{bundle.path}: {bundle.problem}" for bundle in bundles if not (bundle.counts or bundle.foreign)]
     # tables that were read fit some bundles if not all
     unread = () if tuning.tables else tuning.problems
     return [*places, *damaged, *settings, *unread]

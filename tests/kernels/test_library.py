@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 from nojit.kernels import library, memos
 from nojit.kernels.bmm import mm
 from nojit.runtime import bundle
-from nojit.runtime.errors import KernelNotFoundError
+from nojit.runtime.discover import Found
+from nojit.runtime.errors import BundleError, BundleFormatError, BundleTrustError, KernelNotFoundError
 from nojit.runtime.loader import Bundle
+from nojit.runtime.trust import signed_path
 
 from tests.support.bundles import kernel, make_bundle, target
+from tests.support.wheels import put_provider
 
 
 class Provider:
@@ -70,7 +74,7 @@ def test_an_override_needs_a_device():
 
 
 def test_without_a_bundle_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("nojit.runtime.discover.bundles", list)
+    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([], [], []))
     with pytest.raises(KernelNotFoundError, match=r"set NOJIT_BUNDLES, .*, got none with 'gelu'"):
         library.get("gelu")
 
@@ -81,7 +85,7 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
     for number, (arch, names) in enumerate([("sm_90a", ["add"]), ("sm_90a", ["add", "mul"]), ("sm_80", ["add"])]):
         kernels = [kernel(name, {"n": "i32"}, on=target(arch)) for name in names]
         paths.append(make_bundle(tmp_path / f"{number}.nojit", *kernels, on=target(arch)))
-    monkeypatch.setattr("nojit.runtime.discover.bundles", lambda: paths)
+    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test") for path in paths], [], []))
     opened = []
     monkeypatch.setattr(library, "_open", lambda paths: opened.append(paths) or Bundle(paths))
     provider = library._from_bundles
@@ -92,11 +96,12 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
 
 def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_anew(tmp_path, monkeypatch):
     path = make_bundle(tmp_path / "one.nojit", kernel("add", {"n": "i32"}), kernel("mul", {"n": "i32"}))
-    monkeypatch.setattr("nojit.runtime.discover.bundles", lambda: [path])
+    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))
     monkeypatch.setattr(library, "_open", Bundle)
     opened = []
     monkeypatch.setattr(
-        "nojit.runtime.bundle.BundleFile", lambda path, plain=bundle.BundleFile: opened.append(path) or plain(path)
+        "nojit.runtime.bundle.BundleFile",
+        lambda path, *rest, plain=bundle.BundleFile: opened.append(path) or plain(path, *rest),
     )
     for name in ("add", "mul", "add"):
         library._from_bundles(name)
@@ -104,6 +109,105 @@ def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_a
     os.utime(path, ns=(1, 1))
     library._from_bundles("add")
     assert opened == [path] * 2
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of the path for wheels, with nothing of bundles anywhere else."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    monkeypatch.delenv("NOJIT_BUNDLES", raising=False)
+    return tmp_path / "site"
+
+
+def fill(package, *names: str, arch: str = "sm_90a"):
+    on = target(arch)
+    return make_bundle(package / f"b-{arch}.nojit", *(kernel(name, {"n": "i32"}, on=on) for name in names), on=on)
+
+
+def files_of(name: str) -> list[str]:
+    return [source.images.file.path for source in library._from_bundles(name)._sources]
+
+
+def test_a_foreign_wheel_takes_no_kernel_of_the_library(site, monkeypatch, tmp_path):
+    """It comes first by name, and has an image that fits some devices better."""
+    acme = put_provider(site, "acme-kernels")
+    for arch in ("sm_89", "sm_90a"):
+        fill(acme, "add", "own", arch=arch)
+    library_file = fill(put_provider(site, "nojit-kernels-sm80", "nojit-kernels"), "add", arch="sm_80")
+    assert files_of("add") == [str(library_file)]
+    assert files_of("own") == [str(acme / "b-sm_89.nojit"), str(acme / "b-sm_90a.nojit")]
+    # what is said outright comes before both
+    said = fill(tmp_path, "add")
+    monkeypatch.setenv("NOJIT_BUNDLES", str(said))
+    assert files_of("add") == [str(said), str(library_file)]
+
+
+def test_broken_foreign_wheels_are_passed_over_with_a_warning(site, caplog):
+    put_provider(site, "a-empty")
+    damaged = put_provider(site, "b-damaged") / "b.nojit"
+    damaged.write_bytes(b"no bundle")
+    put_provider(site, "c-gone").rmdir()
+    held = fill(put_provider(site, "nojit-kernels"), "add", "mul")
+    for name in ("add", "mul"):
+        assert files_of(name) == [str(held)]
+    said = [
+        (record.levelname, record.getMessage()) for record in caplog.records if "passed over" in record.getMessage()
+    ]
+    assert [level for level, _ in said] == ["WARNING"] * 3
+    reasons = [
+        "passed over: expected *.nojit files, got none - at wheel a-empty, package a_empty",
+        "passed over: expected the package that holds the bundles, got none - at wheel c-gone, package c_gone",
+        f"passed over: expected a header of 64 bytes, got 9 - at {damaged}, of wheel b-damaged",
+    ]
+    assert [text for _, text in said] == reasons
+    with pytest.raises(KernelNotFoundError) as raised:
+        library.get("own")
+    assert all(reason in str(raised.value) for reason in reasons)
+
+
+def test_what_operators_ask_for_must_be_whole(site, monkeypatch, tmp_path):
+    fill(put_provider(site, "acme-kernels"), "add")
+    package = put_provider(site, "nojit-kernels-sm90", "nojit-kernels")
+    with pytest.raises(BundleError, match="at wheel nojit-kernels-sm90, package nojit_kernels_sm90"):
+        library.get("add")
+    (package / "b.nojit").write_bytes(b"no bundle")
+    with pytest.raises(BundleFormatError, match=r"nojit_kernels_sm90/b\.nojit"):
+        library.get("add")
+    (package / "b.nojit").unlink()
+    fill(package, "add")
+    files_of("add")
+    (tmp_path / "damaged.nojit").write_bytes(b"no bundle")
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path / "damaged.nojit"))
+    with pytest.raises(BundleFormatError, match=r"damaged\.nojit"):
+        library.get("add")
+
+
+def test_a_foreign_wheel_that_is_refused_serves_nobody_and_hinders_nobody(site, monkeypatch, tmp_path):
+    signing = pytest.importorskip("tests.support.signing")
+    signer = signing.Signer.of("release")
+    refused = fill(put_provider(site, "a-kernels"), "one", "other")
+    signed = fill(put_provider(site, "b-kernels"), "one")
+    Path(signed_path(str(signed))).write_bytes(signing.envelope(signing.make_statement(signed), signer))
+    monkeypatch.setenv("NOJIT_TRUST", "signed")
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(signing.trusted_keys(tmp_path / "trusted.toml", signer)))
+    assert files_of("one") == [str(signed)]
+    with pytest.raises(
+        KernelNotFoundError, match=rf"passed over: expected a signed .* - at {refused}, of wheel a-kernels"
+    ):
+        library.get("other")
+    # the library's own is asked for: no other one stands in for it
+    own = fill(put_provider(site, "nojit-kernels"), "one")
+    with pytest.raises(BundleTrustError, match=str(own)):
+        library.get("one")
+
+
+def test_a_thin_wheel_alone_says_what_brings_kernels(site):
+    about = site / "nojit_kernels-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.4\nName: nojit-kernels\nVersion: 1.0\nProvides-Extra: all\n")
+    with pytest.raises(KernelNotFoundError, match=r"pip install 'nojit-kernels\[all\]'"):
+        library.get("gelu")
 
 
 class Watched:

@@ -14,6 +14,7 @@ import pytest
 from nojit import runtime
 from nojit.kernels import library, manifests, unbuilt
 from nojit.runtime import events, expr, jit
+from nojit.runtime.discover import Found
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.table import Param
@@ -42,7 +43,7 @@ def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         jit.policy.cache_clear()
 
     monkeypatch.setattr(jit, "_sources", {})
-    monkeypatch.setattr("nojit.runtime.discover.bundles", list)
+    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([], [], []))
     with library.override(library._from_bundles, devices=frozenset({"cuda"})):
         yield set_to
     jit.policy.cache_clear()
@@ -116,7 +117,7 @@ def test_without_triton_it_stays_an_error(policy, monkeypatch):
 def test_a_kernel_that_a_bundle_holds_is_the_bundles(policy, monkeypatch, tmp_path, fakecuda: FakeCuda):
     policy("jit")
     path = make_bundle(tmp_path / "a.nojit", kernel("gelu", {"n": "i32"}))
-    monkeypatch.setattr("nojit.runtime.discover.bundles", lambda: [path])
+    monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))
     monkeypatch.setattr(library, "_open", Bundle)
     library.get("gelu")[(1,)](7)
     assert fakecuda.launch_count() == 1

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pytest
 from nojit.runtime import discover
+from nojit.runtime.discover import Found
 from nojit.runtime.errors import BundleError
 from nojit.runtime.installed import Provider
 
@@ -34,12 +35,20 @@ def _touch(folder: Path, *names: str) -> list[Path]:
     return [folder / name for name in names]
 
 
+def _survey(environment: str, checkout: Path) -> list[Found]:
+    """List what is found; whatever is wrong with a place is raised."""
+    files, problems, broken = discover.survey({"NOJIT_BUNDLES": environment}, checkout)
+    for problem in (*broken, *problems):
+        raise problem
+    return files
+
+
 def _found(environment: str, checkout: Path) -> list[Path]:
-    return [found.path for found in discover.find({"NOJIT_BUNDLES": environment}, checkout)]
+    return [found.path for found in _survey(environment, checkout)]
 
 
 def test_nothing_anywhere(tmp_path: Path) -> None:
-    assert discover.find({}, tmp_path) == []
+    assert _survey("", tmp_path) == []
 
 
 def test_environment_before_wheels_before_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +57,7 @@ def test_environment_before_wheels_before_checkout(tmp_path: Path, monkeypatch: 
     (built,) = _touch(tmp_path / "artifacts", "a.nojit")
     monkeypatch.syspath_prepend(tmp_path / "site")
     _install(monkeypatch, ("demo", "wheel_package"))
-    found = discover.find({"NOJIT_BUNDLES": str(named)}, tmp_path)
+    found = _survey(str(named), tmp_path)
     assert [(one.path, one.origin) for one in found] == [
         (named, "NOJIT_BUNDLES"),
         (wheel, "wheel demo"),
@@ -111,9 +120,9 @@ def test_a_wheel_and_a_checkout_that_cannot_be_looked_at_are_named(
     monkeypatch.setattr(Path, call, refuse)
     where = str(tmp_path / "artifacts") if origin == "checkout" else "wheel demo, package package"
     with pytest.raises(BundleError, match=f"got Permission denied - at {where}$"):
-        discover.find({}, tmp_path)
-    _, problems = discover.survey({}, tmp_path)
-    assert len(problems) == 1 + (call == "is_dir")
+        _survey("", tmp_path)
+    _, problems, broken = discover.survey({}, tmp_path)
+    assert (len(problems), len(broken)) == (int(origin == "checkout" or call == "is_dir"), int(origin != "checkout"))
 
 
 def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,14 +130,14 @@ def test_wheel_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "lazy_package" / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(tmp_path)
     _install(monkeypatch, ("demo", "lazy_package"))
-    assert [one.path.name for one in discover.find({}, tmp_path)] == ["w.nojit"]
+    assert [one.path.name for one in _survey("", tmp_path)] == ["w.nojit"]
 
 
 @pytest.mark.parametrize("value", ["no_such_package", "no_such_parent.package", "json.decoder"])
 def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str) -> None:
     _install(monkeypatch, ("demo", value))
     with pytest.raises(BundleError, match=value):
-        discover.find({}, tmp_path)
+        _survey("", tmp_path)
 
 
 # by name
@@ -204,10 +213,39 @@ def test_a_missing_place_is_named_whatever_is_looked_for(tmp_path: Path) -> None
         discover.named("acme-kernels", {"NOJIT_BUNDLES": str(tmp_path / "missing")}, tmp_path)
 
 
-def test_bundles_reads_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (file,) = _touch(tmp_path, "x.nojit")
-    monkeypatch.setenv("NOJIT_BUNDLES", str(file))
-    assert discover.bundles()[0] == file
+# for operators
+
+
+def test_what_is_wrong_with_foreign_wheels_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _touch(tmp_path / "site" / "whole", "w.nojit")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    gone = [("acme", "no_acme"), ("NoJIT.kernels", "no_own"), ("whole", "whole")]
+    _install(monkeypatch, *gone)
+    files, problems, broken = discover.survey({"NOJIT_BUNDLES": str(tmp_path / "missing")}, tmp_path)
+    assert [(one.origin, one.foreign) for one in files] == [("wheel whole", True)]
+    assert [str(one).rpartition(" - at ")[2] for one in problems] == [
+        f"NOJIT_BUNDLES: {tmp_path / 'missing'}",
+        "wheel NoJIT.kernels, package no_own",
+    ]
+    assert [str(one).rpartition(" - at ")[2] for one in broken] == ["wheel acme, package no_acme"]
+
+
+@pytest.mark.parametrize(
+    ("bundles", "held"),
+    [
+        ([("a", False, "sm_80"), ("b", False, "sm_90a"), ("c", False, "sm_90a")], {"sm_80": "a", "sm_90a": "b"}),
+        # a foreign one comes first by name, and fits some device better
+        ([("a", True, "sm_90a"), ("b", True, "sm_89"), ("c", False, "sm_80")], {"sm_80": "c"}),
+        ([("a", True, "sm_90a"), ("b", True, "sm_90a"), ("c", True, "sm_80")], {"sm_90a": "a", "sm_80": "c"}),
+    ],
+)
+def test_operators_take_a_kernel_from_what_they_ask_for(
+    bundles: list[tuple[str, bool, str]], held: dict[str, str]
+) -> None:
+    assert discover.holders((*bundle, ["k"]) for bundle in bundles) == {"k": held}
+    # what nobody else holds is taken from whom there is
+    more = [*((*bundle, ["k"]) for bundle in bundles), ("z", True, "sm_90a", ["m", "k"])]
+    assert discover.holders(more)["m"] == {"sm_90a": "z"}
 
 
 def test_own_checkout() -> None:
@@ -217,7 +255,7 @@ def test_own_checkout() -> None:
 
 
 def test_finding_costs_no_metadata() -> None:
-    code = "import sys, nojit.runtime.discover as d; d.find({}); print('importlib.metadata' in sys.modules)"
+    code = "import sys, nojit.runtime.discover as d; d.survey({}); print('importlib.metadata' in sys.modules)"
     # the editable finder of a checkout must not be what imports it
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"

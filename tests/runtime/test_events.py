@@ -108,6 +108,28 @@ def test_a_device_without_a_bundle_is_a_miss(tmp_path: Path, fakecuda: FakeCuda,
     assert (heard[-1].kind, heard[-1].bundle, heard[-1].detail) == ("miss", "", "bundle has sm_100a; device is sm_90")
 
 
+def test_bundles_that_are_passed_over_are_logged_with_the_reason(
+    tmp_path: Path, fakecuda: FakeCuda, heard: list[Event], caplog: pytest.LogCaptureFixture
+) -> None:
+    archs = ("sm_80", "sm_90a", "sm_90a", "sm_90")
+    paths = [
+        make_bundle(tmp_path / f"{number}.nojit", kernel("add", {"n": "i32"}, on=target(arch)), on=target(arch))
+        for number, arch in enumerate(archs)
+    ]
+    caplog.set_level(logging.DEBUG, "nojit")
+    with loader.Bundle(paths, first_wins=True) as bundle:
+        bundle.kernel("add")[(1,)](1)
+        bundle.kernel("add")[(1,)](2)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("passed over")]
+    assert lines == [
+        f"passed over {paths[2]}: add of {paths[1]} comes first",
+        f"passed over {paths[0]} (sm_80) kernel=add device=0: the device is sm_90",
+        f"passed over {paths[3]} (sm_90) kernel=add device=0: {paths[1]} (sm_90a) fits better",
+    ]
+    # they are no events
+    assert {event.kind for event in heard} == {"open", "load", "plan"}
+
+
 def test_counters_count(make: Make) -> None:
     before = runtime.counters()
     add = make({"n": "i32"})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 
-__all__ = ["Environment", "own_wheel", "pip", "uv", "wheel_of"]
+__all__ = ["Environment", "own_wheel", "pip", "put_provider", "uv", "wheel_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,6 +59,23 @@ def _write(folder: Path, wheel: Wheel) -> Path:
     path = folder / wheel.file_name
     path.write_bytes(pack_wheel(wheel, "tests"))
     return path
+
+
+def put_provider(site: Path, distribution: str, entry: str = "") -> Path:
+    """Put what is installed of a wheel of bundles into a folder of the path, and return the package for its bundles.
+
+    Args:
+        site: the folder.
+        distribution: its name.
+        entry: what programs call the bundles by; the name of the distribution if empty.
+    """
+    package = distribution.replace("-", "_")
+    about = site / f"{package}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {distribution}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[nojit.bundles]\n{entry or distribution} = {package}\n")
+    (site / package).mkdir()
+    return site / package
 
 
 class Environment:

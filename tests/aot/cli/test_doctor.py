@@ -25,6 +25,7 @@ from nojit.runtime.trust import signed_path
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import Parts, kernel, make_bundle, target
 from tests.support.signing import Signer, envelope, make_statement, trusted_keys
+from tests.support.wheels import put_provider
 
 Document = Callable[..., dict[str, Any]]
 
@@ -207,6 +208,51 @@ def test_a_wheel_goes_by_two_names(
         load("acme")
 
 
+def test_foreign_wheels_stand_in_nobodys_way(
+    machine: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What operators use, doctor says, whatever other wheels hold under the same names; those that are broken are named."""
+    machine(90, 89)
+    site = tmp_path / "site"
+    monkeypatch.syspath_prepend(site)
+    put_provider(site, "a-empty")
+    (put_provider(site, "b-damaged") / "b.nojit").write_bytes(b"no bundle")
+    packages = [put_provider(site, name) for name in ("c-foreign", "nojit-kernels")]
+    paths = {}
+    for package, image_arch, kernels in [
+        (packages[0], "sm_90a", "km"),
+        (packages[0], "sm_89", "k"),
+        (packages[1], "sm_90a", "k"),
+        (packages[1], "sm_80", "k"),
+    ]:
+        on = target(image_arch)
+        path = package / f"{image_arch}.nojit"
+        make_bundle(path, *(kernel(one, {"n": "i32"}, on=on) for one in kernels), on=on)
+        paths[path.parent.name, image_arch] = str(path)
+    foreign, own = paths["c_foreign", "sm_90a"], paths["nojit_kernels", "sm_90a"]
+    shown = run("doctor", "--json")
+    written = json.loads(shown.stdout)
+    assert [set(choice["used"]) for choice in written["devices"]] == [{foreign, own}, {paths["nojit_kernels", "sm_80"]}]
+    assert (
+        dict(written["devices"][1]["rejected"])[paths["c_foreign", "sm_89"]]
+        == f"{paths['nojit_kernels', 'sm_80']} comes first"
+    )
+    served = {one: library._from_bundles(one) for one in "km"}
+    assert served["k"]._source_for(90).images.file.path == own
+    assert served["k"]._source_for(89).images.file.path == paths["nojit_kernels", "sm_80"]
+    assert served["m"]._source_for(90).images.file.path == foreign
+    # to load one by its name is another matter
+    assert shown.exit_code == 1
+    assert [problem.partition(":")[0] for problem in written["problems"]] == [
+        f"runtime.load('{name}') raises" for name in ("a-empty", "b-damaged")
+    ]
+    assert "wheel a-empty, package a_empty" in written["discovery_problem"]
+    shown = run("doctor")
+    assert "device 0, sm_90 would use" in shown.stdout
+    assert str(site / "b_damaged/b.nojit") in shown.stderr
+    assert "wheel a-empty, package a_empty" in shown.stderr
+
+
 def test_many_kernels_are_not_all_named(guarded: Callable[..., list[Path]], document: Document) -> None:
     guarded("0 acme sm_90a a b c d e f g!")
     assert "operators raise that launch a, b, c, d, e and 2 more: " in document("doctor", code=1)["problems"][1]
@@ -341,6 +387,22 @@ def test_a_bundle_of_another_name_can_stand_in() -> None:
     assert choice.rejected == (("new", "old fits better"),)
     # every kernel of it is at hand
     assert choice.missing == ()
+
+
+def test_foreign_bundles_serve_what_no_other_one_holds() -> None:
+    bundles = [
+        state("sm_90a", "refused", name="r", kernels=("k", "m"), problem="unsigned", untrusted=True, foreign=True),
+        state("sm_90a", "foreign", name="f", kernels=("k", "m"), foreign=True),
+        state("sm_80", "own"),
+    ]
+    choice = choose(0, 90, 13000, bundles)
+    assert choice.used == ("foreign",)
+    assert choice.rejected == (("refused", "unsigned"), ("own", "has sm_80; the device is sm_90"))
+    # of a kernel that the library has, for whichever device, nothing is taken from elsewhere
+    alone = choose(0, 90, 13000, [state("sm_90a", "foreign", name="f", foreign=True), bundles[-1]])
+    assert alone.used == ()
+    assert dict(alone.rejected)["foreign"] == "own comes first"
+    assert alone.missing == (("demo", "has sm_80: install or build it for sm_90"),)
 
 
 def test_what_is_missing_says_what_to_do() -> None:
