@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def test_wheels_are_built_for_every_python_that_is_named() -> None:
     named = {row.rpartition(" ")[2] for row in SETTINGS["project"]["classifiers"] if row.startswith("Programming")}
     built = {tag.removeprefix("cp").removesuffix("-*") for tag in SETTINGS["tool"]["cibuildwheel"]["build"]}
     assert {f"3.{tag[1:]}" for tag in built if not tag.endswith("t")} == {one for one in named if one.startswith("3.")}
+
+
+def test_what_an_index_shows_links_to_no_file() -> None:
+    text = (ROOT / SETTINGS["project"]["readme"]).read_text(encoding="utf-8")
+    assert not re.search(r"\]\((?!https://)", text)
+    # what it asks to be installed can be
+    extras = {extra for named in re.findall(r"nojit\[([a-z,]+)\]", text) for extra in named.split(",")}
+    assert extras <= set(SETTINGS["project"]["optional-dependencies"])
 
 
 @pytest.mark.slow

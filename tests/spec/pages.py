@@ -11,7 +11,13 @@ __all__ = ["PAGES", "ROOT", "Block", "blocks", "generated", "replace_generated",
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), ROOT / "artifacts/README.md"]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+        ROOT / "artifacts/README.md",
+        ROOT / "package/about.md",
+    ]
 )
 
 # a block in a list stands indented
