@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.statement import Statement, open_signed
+from nojit.aot.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleTrustError, worded
-from nojit.runtime.trust import Claim, check_envelope, check_named, read_envelope, signed_path
+from nojit.runtime.trust import (
+    Claim,
+    check_envelope,
+    check_named,
+    read_claim,
+    read_envelope,
+    signed_path,
+    split_envelope,
+)
 from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ["Vouched", "check_file", "only_key", "read_only_key", "verify_signed"]
+__all__ = ["Vouched", "check_file", "only_key", "read_only_key", "read_vouched", "verify_signed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,8 @@ class Vouched:
     claim: Claim
     statement: Statement
     """All of what was signed."""
+    envelope: bytes
+    """As it lies beside the bundle."""
 
 
 def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
@@ -59,7 +69,33 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:
     claim = check_envelope(raw, bundle.digest, trusted, where)
     check_named(claim, bundle.index, where)
     check_file(Path(bundle.path), claim)
-    return Vouched(claim, open_signed(raw, Path(where)))
+    return Vouched(claim, open_signed(raw, Path(where)), raw)
+
+
+def read_vouched(bundle: BundleFile, trusted: TrustedKeys | None = None) -> bytes | None:
+    """Read the signed statement beside a bundle, and refuse one that no loader would take.
+
+    Args:
+        bundle: it lies beside.
+        trusted: who must have signed; with None, whose key it was is for those to judge who load it.
+
+    Returns:
+        The statement's envelope; None if none lies there, and nobody must have signed.
+
+    Raises:
+        PackageError: it cannot be read, is damaged, or is of another bundle.
+        BundleTrustError: it says something else than the bundle, or none of `trusted` signed it.
+    """
+    if trusted is not None:
+        return verify_signed(bundle, trusted).envelope
+    where = signed_path(bundle.path)
+    raw = read_signed(Path(bundle.path), bundle.digest)
+    if raw is not None:
+        payload, signer, _ = split_envelope(raw, where)
+        claim = read_claim(payload, signer, "", where)
+        check_named(claim, bundle.index, where)
+        check_file(Path(bundle.path), claim)
+    return raw
 
 
 def check_file(path: Path, claim: Claim) -> None:

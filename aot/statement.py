@@ -106,6 +106,13 @@ class Statement:
         """
         return replace(self._read(lambda document: _facts(document, digest)), signed=signed, signed_problem=problem)
 
+    def is_dirty(self) -> bool:
+        """Say whether it tells of changes on top of the commit that was built; False if it tells of no commit."""
+        try:
+            return self.facts("", signed=False).dirty
+        except PackageError:
+            return False
+
     def _read(self, read: Callable[[Any], T]) -> T:
         try:
             return read(self.document)

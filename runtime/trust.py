@@ -39,6 +39,7 @@ __all__ = [
     "encode_envelope",
     "pre_authentication",
     "read_beside",
+    "read_claim",
     "read_envelope",
     "signed_path",
     "split_envelope",
@@ -63,8 +64,8 @@ REASONS: Final = {
 _STATEMENT_BYTES_MAX: Final = 4 << 20
 _BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _ENVELOPE: Final = re.compile(
-    rb'\{"payload":"(%b)","payloadType":"%b","signatures":\[\{"keyid":"([0-9a-f]{64})","sig":"(%b)"\}\]\}\n'
-    % (_BASE64, re.escape(PAYLOAD_TYPE.encode()), _BASE64)
+    rb'\{"payload":"(%b)","payloadType":"%b","signatures":\[\{"keyid":"([0-9a-f]{64})","sig":"([A-Za-z0-9+/]{86}==)"\}\]\}\n'
+    % (_BASE64, re.escape(PAYLOAD_TYPE.encode()))
 )
 
 
@@ -138,7 +139,7 @@ def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) ->
     """
     payload, signer = _open_envelope(raw, trusted, where)
     key = trusted.keys[signer]
-    claim = _read_claim(payload, signer, key.name, where)
+    claim = read_claim(payload, signer, key.name, where)
     if claim.digest != digest:
         what = f"expected a statement of bundle {digest[:12]}"
         _refuse("other-bundle", what, got=f"one of {claim.digest[:12]}", where=where)
@@ -257,7 +258,18 @@ def _open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes,
     return payload, signer
 
 
-def _read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
+def read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
+    """Read what a statement says of a bundle, as it is signed.
+
+    Args:
+        payload: the statement.
+        signer: id of the key.
+        key_name: its name, if it is known.
+        where: it lies.
+
+    Raises:
+        BundleTrustError: it is no provenance statement of a bundle.
+    """
     try:
         value = load_json(payload, where)
     except BundleError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,8 +15,12 @@ from nojit.aot.inspection import open_bundle
 from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
+from nojit.runtime.errors import few
 
-__all__ = ["command"]
+__all__ = ["command", "warn_of_changes"]
+
+# of how many bundles a line names
+_TOLD = 4
 
 
 @click.command("sign")
@@ -35,12 +40,14 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
     password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
-    bundles = list(bundles_of(places)) if places else []
+    bundles, changed = list(bundles_of(places)) if places else [], []
     for path in bundles:
         # all or none are signed, and no key is left behind where there is nothing for it to sign
         with open_bundle(path) as bundle:
             verify_bundle(bundle)
-        read_statement(statement_path(path))
+        if read_statement(statement_path(path)).is_dirty():
+            changed.append(str(path))
+    warn_of_changes(out, changed)
     made = None if new_key is None else make_key(new_key, password)
     # with a new key, the file of trusted keys is the result, and the whole of standard output
     say = out.line if made is None else out.note
@@ -54,6 +61,12 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
     if made is not None:
         _show_key(out, made)
+
+
+def warn_of_changes(out: Output, bundles: Sequence[str]) -> None:
+    """Name bundles that no commit tells the sources of, as their statements say."""
+    if bundles:
+        out.warn(f"built from a checkout with changes that are not committed: {few(bundles, _TOLD)}")
 
 
 def _show_key(out: Output, made: NewKey) -> None:

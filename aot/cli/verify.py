@@ -21,7 +21,7 @@ from nojit.runtime.errors import BundleError, NojitError, told
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
-__all__ = ["bundles_of", "command"]
+__all__ = ["bundles_of", "command", "trusted_by"]
 
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
 # as `nojit build` gives up on a variant unless told otherwise
@@ -63,12 +63,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     come out of its sources again, byte for byte, as its statement says: as the signed one does, with a key. Nothing is taken
     from the cache.
     """
-    if key is not None and keys is not None:
-        raise click.UsageError("expected one of --key and --trusted-keys")
     for option, given in (("--sources", sources), ("--jobs", jobs), ("--ptxas", ptxas)):
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}")
-    trusted = _trusted(key, keys)
+    trusted = trusted_by(key, keys)
     again = (lambda bundle, signed: _rebuild(bundle, signed, sources or Path(), jobs, ptxas)) if rebuild else None
     results, codes = [], {0}
     for path in _listed(places):
@@ -90,7 +88,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     return max(codes)
 
 
-def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
+def trusted_by(key: Path | None, keys: Path | None) -> TrustedKeys | None:
+    """Say who must have signed, by a key or a file of them; None if nobody must.
+
+    Raises:
+        UsageError: both are given.
+        BundleTrustError: it cannot be read.
+    """
+    if key is not None and keys is not None:
+        raise click.UsageError("expected one of --key and --trusted-keys")
     if key is not None:
         return read_only_key(key)
     return None if keys is None else read_trusted_keys(str(keys))

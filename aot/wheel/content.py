@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.inspection import open_bundle
-from nojit.aot.statement import read_signed
+from nojit.aot.signed import read_vouched
 from nojit.aot.target import ARCHS
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
 from nojit.runtime.trust import signed_path
+from nojit.runtime.trusted_keys import TrustedKeys
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
 
@@ -84,11 +85,15 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
     return list({os.path.realpath(path): path for path in found}.values())
 
 
-def read_bundle(path: Path) -> BundleContent:
-    """Read a bundle whole; every byte of it is checked against its hashes.
+def read_bundle(path: Path, trusted: TrustedKeys | None = None) -> BundleContent:
+    """Read a bundle whole; every byte of it is checked against its hashes, and the signed statement beside it against both.
+
+    Args:
+        path: of the file.
+        trusted: who must have signed it; None if nobody must.
 
     Raises:
-        BundleError: it is no whole, unaltered bundle.
+        BundleError: it is no whole, unaltered bundle, or what is signed is not what `nojit.aot.signed.read_vouched` takes.
         PackageError: it is for an arch that nobody builds for, or the signed statement beside it is of another bundle.
     """
     with open_bundle(path) as bundle:
@@ -101,11 +106,12 @@ def read_bundle(path: Path) -> BundleContent:
         # it becomes part of a path
         if not _VERSION.fullmatch(index.version):
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
+        statement = read_vouched(bundle, trusted)
         data, kernels = path.read_bytes(), tuple(_sizes(index))
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
         raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
-    return BundleContent(path, data, index, bundle.digest, kernels, read_signed(path, bundle.digest))
+    return BundleContent(path, data, index, bundle.digest, kernels, statement)
 
 
 def _sizes(index: BundleIndex) -> Iterable[KernelSize]:

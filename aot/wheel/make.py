@@ -8,9 +8,11 @@ variant labels, and beside them a plain wheel with every bundle, for installers 
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from nojit.aot.wheel.archive import Wheel, pack_wheel
@@ -19,12 +21,15 @@ from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file
 from nojit.runtime.errors import PackageError
+from nojit.runtime.format import SUFFIX
 from nojit.runtime.target import arch_number
 
-__all__ = ["Layout", "MadeFile", "Release", "check_apart", "make_files", "release_of"]
+__all__ = ["Layout", "MadeFile", "Release", "check_apart", "check_folder", "make_files", "release_of"]
 
 Layout: TypeAlias = Literal["providers", "variants"]
 _ALL = "all"
+# of the kinds of wheels whose file is called after the release alone
+_LAYOUTS = {"meta": "providers", "plain": "variants"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,29 @@ def check_apart(files: Sequence[MadeFile]) -> None:
         if other is not file:
             what = "expected wheels of different names; release the bundles apart, or under one --name"
             raise PackageError(what, got=f"{file.name} twice, {other.kind} and {file.kind}")
+
+
+def check_folder(folder: Path, files: Sequence[MadeFile]) -> None:
+    """Refuse to write over a wheel of the other layout: the thin one of providers and the plain one of variants are called alike.
+
+    Raises:
+        PackageError: one is there.
+    """
+    for file in files:
+        there = folder / file.name
+        kind = _kind_of(there) if file.kind in _LAYOUTS else ""
+        if kind and kind != file.kind:
+            what = f"expected a folder without wheels of --layout {_LAYOUTS[kind]}; --out names another"
+            raise PackageError(what, got=f"the {kind} wheel, which is called as this {file.kind} one", where=str(there))
+
+
+def _kind_of(path: Path) -> str:
+    """Say which of two wheels that are called alike lies there; empty if none does."""
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            return "plain" if any(name.endswith(SUFFIX) for name in wheel.namelist()) else "meta"
+    except (OSError, zipfile.BadZipFile):
+        return ""
 
 
 def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:

@@ -184,6 +184,7 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
     ),
     "upper-case key id": lambda raw: raw.replace(RELEASE.key_id.encode(), RELEASE.key_id.upper().encode()),
     "base64 of the same bytes": lambda raw: raw[: raw.rindex(b"==") - 1] + b"B" + raw[raw.rindex(b"==") :],
+    "a short signature": lambda raw: raw[: raw.rindex(b'"sig":"') + 7] + b'AAAA"}]}\n',
     "too long": lambda raw: raw.replace(b'"payload":"', b'"payload":"' + b"AAAA" * (1 << 20), 1),
 }
 

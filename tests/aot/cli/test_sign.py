@@ -50,6 +50,21 @@ def test_sign_and_verify(run: Run, document: Document, stated: Path, key: Path) 
     assert (plain["signed_by"], plain["build_number"]) == (None, None)
 
 
+@pytest.mark.parametrize("dirty", [False, True])
+def test_sources_with_changes_are_warned_of(run: Run, bundle: Path, key: Path, dirty: bool) -> None:
+    statement = make_statement(bundle)
+    source = {"name": "source", "digest": {"gitCommit": "c" * 40}, "annotations": {"dirty": dirty}}
+    statement["predicate"]["buildDefinition"]["resolvedDependencies"] = [source]
+    statement["predicate"]["runDetails"] = {
+        "builder": {"id": "x:y"},
+        "metadata": {"finishedOn": "2026-01-02T03:04:05Z"},
+    }
+    statement_path(bundle).write_text(json.dumps(statement), encoding="utf-8")
+    result = run("sign", "--key", key, bundle)
+    assert result.exit_code == 0
+    assert result.stderr == (f"built from a checkout with changes that are not committed: {bundle}\n" if dirty else "")
+
+
 @pytest.mark.parametrize("name", ['my"key.pem', "back\\slash.pem", "line\nend.pem", "\xfc.pem"])
 def test_a_new_key_may_be_called_anything(run: Run, stated: Path, tmp_path: Path, name: str) -> None:
     result = run("sign", "--new-key", tmp_path / name, stated)

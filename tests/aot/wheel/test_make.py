@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -23,10 +24,12 @@ from nojit.aot.wheel.names import check_name, check_version, escaped
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import normalized
-from nojit.runtime.trust import INDEX_DIGEST, encode_envelope
+from nojit.runtime.trust import INDEX_DIGEST, signed_path
 
 from tests.aot.wheel.conftest import Make, entries
 from tests.support.bundles import kernel, make_bundle, target
+from tests.support.signing import Signer, make_statement, trusted_keys
+from tests.support.signing import envelope as canonical_envelope
 
 Wheel = Callable[..., Result]
 
@@ -107,7 +110,7 @@ def test_a_gpu_that_would_get_the_wrong_variant_is_told(bundles: Make, wheel: Wh
         "sm_103 would be given the variant for sm_100",
         "sm_121 would be given the variant for sm_120",
     ]
-    assert "a GPU of" not in wheel(folder).stderr
+    assert "a GPU of" not in wheel(folder, "--out", folder.parent / "providers").stderr
     bundles("sm_103a", "sm_121a")
     assert "a GPU of" not in wheel(folder, "--layout", "variants").stderr
 
@@ -179,16 +182,23 @@ def test_what_a_wheel_says_of_itself(bundles: Make, wheel: Wheel, tmp_path: Path
         assert 0 < stored == sum(one.table.stored_bytes + one.payload_bytes for one in bundle.index.kernels)
 
 
-def envelope(digest: str) -> bytes:
-    statement = json.dumps({"subject": [{"name": "x", "digest": {INDEX_DIGEST: digest}}]}).encode()
-    return encode_envelope(statement, "0" * 64, bytes(64))
+def envelope(bundle: Path, *, dirty: bool = False, **changes: Any) -> bytes:
+    """Sign a statement of a bundle; no key is known here, so whose it is matters to nobody."""
+    statement = make_statement(bundle, **changes)
+    source = {"name": "source", "digest": {"gitCommit": "c" * 40}, "annotations": {"dirty": dirty}}
+    run = {"builder": {"id": "test"}, "metadata": {"finishedOn": "2026-01-02T03:04:05Z"}}
+    statement["predicate"]["buildDefinition"]["resolvedDependencies"] = [source]
+    statement["predicate"]["runDetails"] = run
+    return canonical_envelope(statement, RELEASE)
+
+
+RELEASE = Signer.of("release")
 
 
 def test_a_bundles_signed_statement_goes_with_it(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
     folder = bundles("sm_90a")
     built = (folder / "acme-kernels-1.0-sm_90.nojit").rename(folder / "a.nojit")
-    with BundleFile(built) as bundle:
-        signed = envelope(bundle.digest)
+    signed = envelope(built)
     (folder / "a.intoto.jsonl").write_bytes(signed)
     (folder / "a.report.json").write_text("{}")
     assert "without a signed statement" not in wheel(built).stdout
@@ -200,30 +210,108 @@ def test_a_bundles_signed_statement_goes_with_it(bundles: Make, wheel: Wheel, tm
 def test_bundles_without_a_signed_statement_are_named(bundles: Make, wheel: Wheel) -> None:
     folder = bundles("sm_80", "sm_90a")
     (statement,) = [path.with_suffix(".intoto.jsonl") for path in folder.glob("*sm_80.nojit")]
-    with BundleFile(statement.with_name(statement.name.removesuffix(".intoto.jsonl") + ".nojit")) as bundle:
-        statement.write_bytes(envelope(bundle.digest))
+    statement.write_bytes(envelope(statement.with_name(statement.name.removesuffix(".intoto.jsonl") + ".nojit")))
     said = " ".join(wheel(folder).stdout.split())
     assert (
         f"without a signed statement, which NOJIT_TRUST=signed refuses: {folder}/acme-kernels-1.0-sm_90.nojit" in said
     )
 
 
+OTHER_DIGEST = [{"name": "x", "digest": {"sha256": "f" * 64, INDEX_DIGEST: "f" * 64}}]
+MALFORMED = "expected a signed statement, as nojit sign writes it"
+
+
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    ("code", "message", "statement"),
     [
-        (envelope("f" * 64), "got one of ffffffffffff"),
-        (b"{}", "expected a signed statement, as nojit sign writes it"),
-        (b"\xff", "expected a signed statement, as nojit sign writes it"),
-        (b'{"payload": "W10="}', "expected a signed statement, as nojit sign writes it"),
+        (1, "got one of ffffffffffff", lambda path: envelope(path, subject=OTHER_DIGEST)),
+        (1, MALFORMED, lambda path: b"{}"),
+        (1, MALFORMED, lambda path: b"\xff"),
+        (1, MALFORMED, lambda path: b'{"payload": "W10="}'),
+        (1, MALFORMED, lambda path: envelope(path)[:-1]),
+        (1, MALFORMED, lambda path: envelope(path).replace(b'":', b'": ', 1)),
+        # the digest alone is right
+        (3, "expected a file with SHA-256 fff", lambda path: envelope(path, subject=_subject(path, sha256="f" * 64))),
+        (3, "expected an in-toto statement v1", lambda path: envelope(path, _type="other")),
+        (3, "statement of acme-kernels 1.0", lambda path: canonical_envelope(_named(path, "other"), RELEASE)),
+        (3, "canonical JSON", lambda path: canonical_envelope(json.dumps(make_statement(path)).encode(), RELEASE)),
     ],
 )
-def test_a_statement_of_another_bundle_is_refused(
-    bundles: Make, wheel: Wheel, tmp_path: Path, statement: bytes, message: str
+def test_a_statement_that_no_loader_would_take_is_refused(
+    bundles: Make, wheel: Wheel, code: int, message: str, statement: Callable[[Path], bytes]
+) -> None:
+    built = bundles("sm_90a") / "acme-kernels-1.0-sm_90.nojit"
+    Path(signed_path(str(built))).write_bytes(statement(built))
+    assert message in wheel(built, code=code).stderr
+    assert not (built.parents[1] / "dist").exists()
+
+
+def _subject(bundle: Path, **digests: str) -> list[dict[str, Any]]:
+    (subject,) = make_statement(bundle)["subject"]
+    return [subject | {"digest": subject["digest"] | digests}]
+
+
+def _named(bundle: Path, name: str) -> dict[str, Any]:
+    statement = make_statement(bundle)
+    statement["predicate"]["buildDefinition"]["externalParameters"]["bundle"]["name"] = name
+    return statement
+
+
+def test_with_a_key_every_bundle_must_be_signed_by_it(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    folder = bundles("sm_80", "sm_90a")
+    key = tmp_path / "release.pub"
+    key.write_text(RELEASE.pem)
+    keys = trusted_keys(tmp_path / "trusted.toml", RELEASE)
+    one, other = (folder / f"acme-kernels-1.0-{arch}.nojit" for arch in ("sm_80", "sm_90"))
+    for path in (one, other):
+        Path(signed_path(str(path))).write_bytes(envelope(path))
+    for words in (("--key", key), ("--trusted-keys", keys)):
+        wheel(folder, *words)
+    # a signature of somebody else, or of nobody: 64 bytes that mean nothing cannot be told without a key
+    place = Path(signed_path(str(other)))
+    raw = envelope(other)
+    place.write_bytes(raw.replace(raw[raw.rindex(b'"sig":"') + 7 :][:8], b"A" * 8))
+    wheel(folder, "--out", tmp_path / "again")
+    assert "expected a signature of key" in wheel(folder, "--key", key, "--out", tmp_path / "none", code=3).stderr
+    place.write_bytes(canonical_envelope(make_statement(other), Signer.of("other")))
+    assert "expected a key of" in wheel(folder, "--key", key, "--out", tmp_path / "none", code=3).stderr
+    place.unlink()
+    assert (
+        "expected a signed statement"
+        in wheel(folder, "--trusted-keys", keys, "--out", tmp_path / "none", code=3).stderr
+    )
+    assert not (tmp_path / "none").exists()
+    assert (
+        "expected one of --key and --trusted-keys" in wheel(folder, "--key", key, "--trusted-keys", keys, code=2).stderr
+    )
+
+
+def test_what_a_wheel_lacks_is_warned_of(bundles: Make, wheel: Wheel) -> None:
+    built = bundles("sm_90a") / "acme-kernels-1.0-sm_90.nojit"
+    Path(signed_path(str(built))).write_bytes(envelope(built))
+    assert "without a licence: --license says" in wheel(built).stderr
+    assert wheel(built, "--license", "MIT").stderr == ""
+    Path(signed_path(str(built))).write_bytes(envelope(built, dirty=True))
+    said = wheel(built, "--license", "MIT", "-q").stderr
+    assert said == f"built from a checkout with changes that are not committed: {built}\n"
+
+
+@pytest.mark.parametrize(("first", "then"), [("providers", "variants"), ("variants", "providers")])
+def test_the_other_layout_overwrites_nothing(
+    bundles: Make, wheel: Wheel, tmp_path: Path, first: str, then: str
 ) -> None:
     folder = bundles("sm_90a")
-    (folder / "acme-kernels-1.0-sm_90.intoto.jsonl").write_bytes(statement)
-    assert message in wheel(folder, code=1).stderr
-    assert not (tmp_path / "dist").exists()
+    wheel(folder, "--layout", first)
+    before = {path: path.read_bytes() for path in (tmp_path / "dist").iterdir()}
+    said = wheel(folder, "--layout", then, code=1).stderr
+    assert f"expected a folder without wheels of --layout {first}; --out names another, got the " in said
+    assert str(tmp_path / "dist/acme_kernels-1.0-py3-none-any.whl") in said
+    assert {path: path.read_bytes() for path in (tmp_path / "dist").iterdir()} == before
+    # the same layout, another version and what is no wheel may be there
+    wheel(folder, "--layout", first)
+    wheel(folder, "--layout", then, "--version", "2.0")
+    (tmp_path / "dist/acme_kernels-1.0-py3-none-any.whl").write_bytes(b"cut off")
+    wheel(folder, "--layout", then)
 
 
 def test_bundles_of_several_names(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
