@@ -23,12 +23,14 @@ __all__ = [
     "PLAIN",
     "allows_tf32",
     "autocasts",
+    "differentiates",
     "has_modes",
     "is_plain",
     "is_real",
     "is_transformed",
     "lasting",
     "lowered",
+    "may_differentiate",
     "precision",
     "shown",
     "switch_of",
@@ -147,6 +149,26 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
             raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")
 
 
+def differentiates(*tensors: Tensor | None) -> bool:
+    """Say whether torch.autograd follows what a call does to tensors, or to what torch's transforms wrap in them.
+
+    Within ``vmap`` a tensor that requires grad says that it does not.
+    """
+    return torch.is_grad_enabled() and any(value is not None and _requires_grad(value) for value in tensors)
+
+
+def may_differentiate(*tensors: Tensor | None) -> bool:
+    """Say whether `differentiates` holds, or torch's compiler, which does not see what a transform wraps, cannot tell."""
+    hidden = torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled() and is_transformed()
+    return hidden or differentiates(*tensors)
+
+
+def _requires_grad(tensor: Tensor) -> bool:
+    if tensor.requires_grad or torch.compiler.is_dynamo_compiling():
+        return tensor.requires_grad
+    return any(each.requires_grad for each in _layers(tensor))
+
+
 def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
     if any(isinstance(tensor, Tensor) and _is_differentiated(tensor) for tensor in tensors):
         raise NotImplementedError(
@@ -156,12 +178,17 @@ def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
 
 def _is_differentiated(tensor: Tensor) -> bool:
     """Say whether some ``torch.func.grad`` of those around a call differentiates by a tensor, or by what it is made of."""
+    tracks = torch._C._functorch.is_gradtrackingtensor
+    return any(tracks(each) and each.requires_grad for each in _layers(tensor))
+
+
+def _layers(tensor: Tensor) -> Iterator[Tensor]:
+    """Give a tensor, and what each transform around a call has wrapped in it."""
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
-        if functorch.is_gradtrackingtensor(tensor) and tensor.requires_grad:
-            return True
+        yield tensor
         tensor = functorch.get_unwrapped(tensor)
-    return False
+    yield tensor
 
 
 def precision(dtype: torch.dtype) -> str:

@@ -27,7 +27,7 @@ from nojit.kernels.b2b_gemm.prepared import Operands, Prepared, Words, chosen, f
 from nojit.kernels.block_sparse.products import precision
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from torch import Tensor
@@ -94,7 +94,7 @@ def b2b_gemm(
         traced: Tensor = _op(*operands, words[0], words[1], chosen(operands, assoc))
         return traced
     check_out(out, operands[0], operands[2])
-    if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
+    if differentiates(*operands, out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, *words, out)
     return written(out)

@@ -28,7 +28,7 @@ from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.block_sparse.remembered import record_dsd, record_sdd
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, precision, written
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, precision, written
 from nojit.kernels.memos import Recording
 from torch import Tensor
 
@@ -268,7 +268,7 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
     check_result(out)
     check_like("out", out, "a", a)
     check_shape("out", out, shape, dims)
-    if torch.is_grad_enabled() and any(value.requires_grad for value in (a, b, out)):
+    if differentiates(a, b, out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
         refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")

@@ -26,7 +26,7 @@ from nojit.kernels.arguments import (
 )
 from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, result_dtype
 from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.gemm.matrices import BATCHED
@@ -146,7 +146,7 @@ def _product(
         check_out(out, a, b, names[0])
     if out is None:
         return _traced(source, a, b, *scales, activation)
-    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in (source, a, b, out)):
+    if differentiates(source, a, b, out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(source, a, b, *scales, activation, out)
     return written(out)
@@ -194,11 +194,9 @@ def _remember(
 
 def _traced(source: Tensor | None, a: Tensor, b: Tensor, beta: float, alpha: float, activation: str) -> Tensor:
     """Run the operator that torch sees; where a gradient is wanted, the activation apart from it."""
-    differentiates = torch.is_grad_enabled() and any(
-        value is not None and value.requires_grad for value in (source, a, b)
-    )
-    result: Tensor = _op(source, a, b, beta, alpha, "none" if differentiates else activation)
-    return FUNCTIONS[activation](result) if differentiates else result
+    apart = may_differentiate(source, a, b)
+    result: Tensor = _op(source, a, b, beta, alpha, "none" if apart else activation)
+    return FUNCTIONS[activation](result) if apart else result
 
 
 def _run(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number
-from nojit.kernels.dispatch import autocasts, is_plain, lowered
+from nojit.kernels.dispatch import autocasts, is_plain, lowered, may_differentiate
 from nojit.kernels.flash_attention.backward import Gradients, allocate_gradients, launch_backward
 from nojit.kernels.flash_attention.checks import (
     Window,
@@ -95,7 +95,7 @@ def flash_attention(
     # of tensors on several devices the dispatcher would choose one
     check_operands(q, k, v, causal_alignment)
     # gradients need the log-sums
-    with_lse = return_lse or (torch.is_grad_enabled() and any(value.requires_grad for value in (q, k, v)))
+    with_lse = return_lse or may_differentiate(q, k, v)
     words = (scale, bool(is_causal), causal_alignment, left, right, bool(with_lse), bool(deterministic))
     out, lse = _flash_attention_op(q, k, v, *words)
     return (out, lse) if return_lse else out

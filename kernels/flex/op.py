@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, shown
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import operators
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
@@ -142,7 +142,7 @@ def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod 
         batch, heads, q_len, _ = query.shape
         kv_len = key.shape[2]
         operands = (query, key, value, *captured(modification_of(score_mod)))
-        trained = torch.is_grad_enabled() and any(each is not None and each.requires_grad for each in operands)
+        trained = may_differentiate(*operands)
     except (AttributeError, IndexError, ValueError):
         # no tensors of four dimensions, or no modification: the checks say so
         return False
@@ -246,7 +246,7 @@ def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: boo
 
 def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
     """Refuse gradients of what a modification captures, where there are none."""
-    if not torch.is_grad_enabled() or not any(each is not None and each.requires_grad for each in captured(mod)):
+    if not differentiates(*captured(mod)):
         return
     what = "score_mod: expected tensors that require no gradient"
     if isinstance(score_mod, CustomMod):

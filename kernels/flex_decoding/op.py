@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, shown
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flash_attention.checks import Window, window_sides
 from nojit.kernels.flash_attention.forward import allocate_output
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
@@ -115,7 +115,7 @@ def flex_decoding(
     sizes = check_operands(*operands, bool(enable_gqa))
     check_mask(mask, sizes)
     check_captured(mod, query, sizes.kv_len)
-    if torch.is_grad_enabled() and any(each.requires_grad for each in given):
+    if differentiates(*given):
         raise NotImplementedError("flex_decoding has no gradients: use flex_attention, or torch.no_grad()")
     if options:
         refuse_value("kernel_options", "none in a call that torch traces or transforms", dict(options))

@@ -12,7 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import check_apart, check_int, check_result, check_tensors, refuse_value
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, written
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
@@ -97,15 +97,14 @@ def _remember(operands: Operands, group_size: int | None, out: Tensor | None) ->
 
 def _traced(operands: Operands, group_size: int | None, out: Tensor | None) -> Tensor:
     """Run the operator that torch sees."""
-    differentiates = torch.is_grad_enabled()
     for name, value in zip(_NAMES[2:], operands[2:], strict=True):
-        if differentiates and value is not None and value.requires_grad:
+        if differentiates(value):
             refuse_value(name, "a tensor that requires no grad: only a is differentiated", "one that does")
     if out is None:
         result: Tensor = _op(*operands, group_size)
         return result
     check_out(out, operands[0], operands[1])
-    if differentiates and (operands[0].requires_grad or out.requires_grad):
+    if differentiates(operands[0], out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, group_size, out)
     return written(out)

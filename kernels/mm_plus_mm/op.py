@@ -20,7 +20,7 @@ from nojit.kernels.arguments import (
 )
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.dispatch import autocasts, is_plain, lowered, switch_of, written
+from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.calls import Kept, keep
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.mm_plus_mm.prepared import Operands, Prepared, facts_of_call, prepare
@@ -70,7 +70,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
         traced: Tensor = _op(*operands)
         return traced
     check_out(out, operands[0], operands[1])
-    if torch.is_grad_enabled() and any(value.requires_grad for value in (*operands, out)):
+    if differentiates(*operands, out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     _into_op(*operands, out)
     return written(out)

@@ -20,7 +20,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.dispatch import differentiates, is_plain, written
 from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
 from nojit.kernels.pointwise.launching import Launcher
@@ -118,7 +118,7 @@ class Operator:
             result: Tensor = self._op(*tensors, *rest)
             return result
         check_result(out)
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*tensors, out)):
+        if differentiates(*tensors, out):
             refuse_value("out", "no tensor that requires grad among the arguments", "one: out= is not differentiable")
         self._out_op(*tensors, *rest, out)
         return written(out)

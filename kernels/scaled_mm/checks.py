@@ -16,6 +16,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
+from nojit.kernels.dispatch import differentiates
 from torch import Tensor
 
 __all__ = [
@@ -113,8 +114,6 @@ def _reach(value: Tensor) -> tuple[int, int]:
 
 def check_no_gradient(**values: Tensor | None) -> None:
     """Require tensors that nothing is differentiated by: scaled products have no derivative, torch's have none either."""
-    if not torch.is_grad_enabled():
-        return
     for argument, value in values.items():
-        if value is not None and value.requires_grad:
+        if differentiates(value):
             refuse_value(argument, "a tensor that requires no grad, as scaled_mm has no derivative", "one that does")

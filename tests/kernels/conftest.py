@@ -26,6 +26,15 @@ def interpreted(interpreter: Interpreter) -> Iterator[Interpreter]:
         yield interpreter
 
 
+@pytest.fixture
+def one_by_one() -> Iterator[None]:
+    """Let ``vmap`` take operators sample by sample, without torch's warning that it does."""
+    warns = torch._C._debug_only_are_vmap_fallback_warnings_enabled()
+    torch._C._debug_only_display_vmap_fallback_warnings(False)
+    yield
+    torch._C._debug_only_display_vmap_fallback_warnings(warns)
+
+
 @pytest.fixture(autouse=True)
 def seed() -> None:
     """Give every test the same random numbers, whatever ran before it."""

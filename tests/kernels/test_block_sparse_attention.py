@@ -57,17 +57,12 @@ def test_traces_without_a_graph_break():
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.usefixtures("one_by_one")
 def test_vmap_maps_over_sequences():
     q, k, v = (value.detach() for value in operands())
     module = BlockSparseAttention(LAYOUT)
     expected = module(q, k, v)
-    warns = torch._C._debug_only_are_vmap_fallback_warnings_enabled()
-    # of the softmax, which torch takes one by one
-    torch._C._debug_only_display_vmap_fallback_warnings(False)
-    try:
-        found = torch.vmap(lambda *one: module(*(value[None] for value in one))[0])(q, k, v)
-    finally:
-        torch._C._debug_only_display_vmap_fallback_warnings(warns)
+    found = torch.vmap(lambda *one: module(*(value[None] for value in one))[0])(q, k, v)
     torch.testing.assert_close(found, expected)
 
 

@@ -7,13 +7,15 @@ from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
 from nojit.kernels.bmm import mm
 from nojit.kernels.conv import conv2d
-from nojit.kernels.dispatch import is_plain, written
+from nojit.kernels.dispatch import differentiates, is_plain, written
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flex import flex_attention
+from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
 from nojit.kernels.pointwise import silu, vector_add
+from nojit.kernels.scaled_mm import scaled_mm
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -108,6 +110,38 @@ def test_transforms_see_the_operator():
     seen = []
     torch.func.vmap(lambda x: seen.append(is_plain(x)) or x)(torch.randn(2, 3))
     assert seen == [False]
+
+
+def test_transforms_hide_no_gradient():
+    x, trained = torch.randn(2, 2, 3), torch.randn(2, 2, 3, requires_grad=True)
+    assert not differentiates(x, None)
+    assert differentiates(None, x, trained)
+    seen = []
+    for operands in ((x, trained), (x, x)):
+        torch.func.vmap(torch.func.vmap(lambda *each: seen.append(differentiates(*each)) or each))(*operands)
+        with torch.no_grad():
+            torch.func.vmap(lambda *each: seen.append(differentiates(*each)) or each)(*operands)
+    assert seen == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: flex_decoding(*(x[None, None],) * 3),
+        lambda x: scaled_mm(x.to(torch.float8_e4m3fn), x.to(torch.float8_e4m3fn).mT, x[0, 0], x[0, 0]),
+        lambda x: uint4x2_mixed_mm(
+            x.detach().half(), torch.zeros(8, 16, dtype=torch.uint8), scales=x[:1].half(), group_size=16
+        ),
+        lambda x: mm(x, x, out=torch.empty_like(x)),
+    ],
+)
+def test_what_is_refused_outside_of_a_transform_is_refused_within(call):
+    x = torch.randn(3, 16, 16, requires_grad=True)
+    with pytest.raises((NotImplementedError, ValueError)) as outside:
+        call(x[0])
+    with pytest.raises(type(outside.value)) as within:
+        torch.func.vmap(call)(x)
+    assert str(within.value) == str(outside.value)
 
 
 def test_both_ways_launch_once(launches):

@@ -218,6 +218,37 @@ def test_the_bare_operator_needs_the_log_sums():
         out.sum().backward()
 
 
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("which", ["qkv", "k"])
+def test_vmap_maps_over_calls(which, times):
+    operands = needing(make(Problem("", 4, 2, 1, 5, 6, 16, 24), torch.float32), which)
+    asked = [x for x in operands if x.requires_grad]
+
+    def call(q, k, v):
+        return flash_attention(q, k, v, is_causal=True)
+
+    mapped, split = call, [x.unflatten(0, (2, 2) if times == 2 else (4,)).unsqueeze(times) for x in operands]
+    for _ in range(times):
+        mapped = torch.func.vmap(mapped)
+    expected, found = call(*operands), mapped(*split)
+    assert torch.equal(found.reshape(expected.shape), expected)
+    grad = torch.randn_like(expected)
+    wanted = torch.autograd.grad(expected, asked, grad)
+    for mine, theirs in zip(torch.autograd.grad(found, asked, grad.view_as(found)), wanted, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_vmap_maps_over_calls_when_compiled():
+    operands = needing([x[:, None] for x in make(Problem("", 4, 2, 1, 5, 6, 16, 24), torch.float32)])
+    compiled = torch.compile(torch.func.vmap(flash_attention), backend="aot_eager", fullgraph=True)
+    found, expected = compiled(*operands), flash_attention(*(x.flatten(0, 1) for x in operands))[:, None]
+    assert torch.equal(found, expected)
+    for mine, theirs in zip(*(torch.autograd.grad(out.sum(), operands) for out in (found, expected)), strict=True):
+        assert torch.equal(mine, theirs)
+
+
 @pytest.mark.parametrize("with_dlse", [False, True])
 @pytest.mark.parametrize("wanted", [[True, True, True], [True, False, False], [False, True, False]], ids=str)
 def test_backward_operator_is_sound(wanted, with_dlse):
