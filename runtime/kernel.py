@@ -169,6 +169,8 @@ class Kernel(_core.Dispatcher):
     def warmup(self, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
         """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
 
+        The tensor maps of descriptors are made too, for the addresses that they have.
+
         Args:
             args: as in a call; a dtype (``torch.float16``) stands for a tensor that is aligned to 16 bytes.
             grid: not looked at; there so that calls of Triton's own ``warmup`` can stay.

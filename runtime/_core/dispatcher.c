@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "grid.h"
 #include "launcher.h"
+#include "pack.h"
 #include "tensor.h"
 
 /* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
@@ -392,17 +393,22 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     return facts;
 }
 
-/* The plan of a call, found or made: its image is with the driver, and on the device once `Kernel.warmup` loads it. */
+/* The plan of a call, found or made, with the tensor maps that it takes: its image is with the driver, and on the device
+ * once `Kernel.warmup` loads it. */
 static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
                                  PyObject *keywords)
 {
     nj_call call;
+    nj_launch launch;
     if (!nest()) {
         return NULL;
     }
     nj_plan *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
                         ? NULL
                         : find_plan(self, &call);
+    if (plan != NULL && nj_pack(plan, &self->signature, &call, &launch) < 0) {
+        Py_CLEAR(plan);
+    }
     nested--;
     return (PyObject *)plan;
 }

@@ -264,6 +264,9 @@ static void plan_dealloc(nj_plan *self)
     Py_XDECREF(self->label);
     Py_XDECREF(self->function);
     PyMem_Free(self->slots);
+    for (Py_ssize_t i = 0; i < self->map_count; i++) {
+        nj_map_clear(&self->maps[i]);
+    }
     PyMem_Free(self->maps);
     for (int i = 0; i < 3; i++) {
         PyMem_Free(self->grid[i].code);

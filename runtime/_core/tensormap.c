@@ -8,6 +8,9 @@
 #define STRIDE_BYTES_MAX (INT64_C(1) << 40)
 #define BOX_MAX 256
 
+/* 2^64 over the golden ratio, odd */
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
+
 /* Up to CUDA 13.1 the driver sets this bit of a map's second word for tensors that are too small for it. */
 #define FIXED_SINCE 13020
 #define SMALL_TENSOR_BYTES (128 * 1024)
@@ -202,14 +205,84 @@ static nj_map_key key_of(const nj_descriptor *descriptor)
     return key;
 }
 
+/* The ways of a key's set. */
+static nj_kept_map *set_of(const nj_kept_map *kept, unsigned int sets, const nj_map_key *key, int rank)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < rank; i++) {
+        hash = (hash + (uint64_t)key->shape[i]) * GOLDEN;
+    }
+    /* last, so that addresses in step come to sets in turn */
+    hash = (hash + key->address) * GOLDEN;
+    return (nj_kept_map *)&kept[((hash >> 57) & (sets - 1)) * NJ_MAP_WAYS];
+}
+
+/* A way of the key's set that is free, or NULL. */
+static nj_kept_map *free_way(const nj_kept_map *kept, unsigned int sets, const nj_map_key *key, int rank)
+{
+    nj_kept_map *ways = set_of(kept, sets, key, rank);
+    for (int i = 0; i < NJ_MAP_WAYS; i++) {
+        if (!ways[i].key.used) {
+            return &ways[i];
+        }
+    }
+    return NULL;
+}
+
+/* Doubles the sets, if there is memory for them. */
+static void grow(nj_map *map)
+{
+    unsigned int sets = map->sets == 0 ? NJ_MAP_SETS_FIRST : 2 * map->sets;
+    nj_kept_map *kept = PyMem_Calloc((size_t)sets * NJ_MAP_WAYS, sizeof *kept);
+    if (kept == NULL) {
+        return;
+    }
+    for (unsigned int i = 0; i < map->sets * NJ_MAP_WAYS; i++) {
+        if (map->kept[i].key.used) {
+            /* a set's maps go to two sets: there is room */
+            *free_way(kept, sets, &map->kept[i].key, map->rank) = map->kept[i];
+        }
+    }
+    PyMem_Free(map->kept);
+    map->kept = kept;
+    map->sets = sets;
+}
+
+static void keep(nj_map *map, const nj_map_key *key, const CUtensorMap *made)
+{
+    nj_kept_map *way = map->sets == 0 ? NULL : free_way(map->kept, map->sets, key, map->rank);
+    if (way == NULL && map->sets < NJ_MAP_SETS_MAX) {
+        grow(map);
+        way = map->sets == 0 ? NULL : free_way(map->kept, map->sets, key, map->rank);
+    }
+    if (map->sets == 0) {
+        return;
+    }
+    if (way == NULL) {
+        way = &set_of(map->kept, map->sets, key, map->rank)[map->next++ % NJ_MAP_WAYS];
+    }
+    way->key = *key;
+    memcpy(way->words, made->words, sizeof way->words);
+}
+
+void nj_map_clear(nj_map *map)
+{
+    PyMem_Free(map->kept);
+    map->kept = NULL;
+    map->sets = 0;
+}
+
 int nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descriptor, PyObject *kernel,
                   PyObject *argument, PyObject *where, CUtensorMap *out)
 {
     nj_map_key key = key_of(descriptor);
-    for (int i = 0; i < NJ_MAPS_KEPT; i++) {
-        if (memcmp(&map->keys[i], &key, sizeof key) == 0) {
-            memcpy(out->words, map->maps[i], sizeof out->words);
-            return 0;
+    if (map->sets != 0) {
+        const nj_kept_map *ways = set_of(map->kept, map->sets, &key, map->rank);
+        for (int i = 0; i < NJ_MAP_WAYS; i++) {
+            if (memcmp(&ways[i].key, &key, sizeof key) == 0) {
+                memcpy(out->words, ways[i].words, sizeof out->words);
+                return 0;
+            }
         }
     }
     encoding numbers;
@@ -218,8 +291,6 @@ int nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descripto
         encode(map, device, descriptor, &numbers, where, out) < 0) {
         return -1;
     }
-    unsigned int place = map->next++ % NJ_MAPS_KEPT;
-    map->keys[place] = key;
-    memcpy(map->maps[place], out->words, sizeof out->words);
+    keep(map, &key, out);
     return 0;
 }

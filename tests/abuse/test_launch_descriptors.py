@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -207,6 +209,45 @@ def test_an_equal_descriptor_is_encoded_once(make: Make, tensor: Any, fakecuda: 
     for number in range(100):
         copy[(1,)](1, described(tensor(0x1000 + 16 * number)))
         assert fakecuda.last_launch().tensor_map(1).address == 0x1000 + 16 * number
+
+
+def test_a_warmup_makes_the_map(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    copy, call = make(PARAMS), (1, described(tensor(0x1000)))
+    copy.warmup(*call)
+    assert fakecuda.calls("cuTensorMapEncodeTiled") == 1
+    copy[(1,)](*call)
+    assert fakecuda.calls("cuTensorMapEncodeTiled") == 1
+    with pytest.raises(ArgumentError, match="strides to be multiples of 16 bytes"):
+        copy.warmup(1, described(tensor(0x1000), strides=(60, 1)))
+    assert copy.warmup(*call)
+
+
+@pytest.mark.parametrize("apart", [16, 4096, 8 << 20, (1 << 32) + 4096])
+def test_each_layer_of_a_model_finds_its_weights(make: Make, tensor: Any, fakecuda: FakeCuda, apart: int) -> None:
+    copy, layers = make(PARAMS), 160
+    for _ in range(3):
+        for layer in range(layers):
+            copy[(1,)](1, described(tensor(0x1000 + apart * layer)))
+            assert fakecuda.last_launch().tensor_map(1).address == 0x1000 + apart * layer
+    # a set may be full before others are
+    assert fakecuda.calls("cuTensorMapEncodeTiled") <= layers * 1.1
+
+
+def test_maps_that_are_kept_are_bounded(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    copy = make(PARAMS)
+    copy[(1,)](1, described(tensor(0x1000)))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for rows in range(1, 5000):
+            copy[(1,)](1, described(tensor(0x1000), shape=(rows, 64)))
+            assert fakecuda.last_launch().tensor_map(1).dims == (64, rows)
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert 64 << 10 < kept < 128 << 10
+    assert fakecuda.calls("cuTensorMapEncodeTiled") > 4000
 
 
 def test_a_tensor_beyond_64_bits_is_not_small(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
