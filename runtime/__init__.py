@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nojit.runtime._core import healthy, set_allocator
+    from nojit.runtime._core import device_capability, healthy, set_allocator
     from nojit.runtime.descriptor import TensorDescriptor
     from nojit.runtime.errors import (
         ArgumentError,
@@ -56,6 +56,7 @@ __all__ = [
     "TuningError",
     "Warmed",
     "counters",
+    "device_capability",
     "healthy",
     "load",
     "register_source",
@@ -71,6 +72,7 @@ _HOMES = {
     "TensorDescriptor": "descriptor",
     "Warmed": "kernel",
     "counters": "events",
+    "device_capability": "_core",
     "healthy": "_core",
     "load": "loader",
     "register_source": "jit",

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import plain
+import preload
 import torch
 from slots import Prompt, Slots
 from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
 MANIFESTS = HERE.parents[1] / "manifests"
-
-OWN = ("choose_first", "choose_next", "embed_rows", "place_heads")
-"""The kernels that the example brings: kernel.py, decoder.toml."""
-EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd", "swiglu", "swiglu_rectangles", *OWN)
-"""The kernels that the model launches on any device."""
-ON_HOPPER = ("bmm_sm90", "flash_attention_fwd_sm90")
-ELSEWHERE = ("bmm", "flash_attention_fwd")
 
 Place = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From heads of new tokens [M, H + 2 * Hkv, D], which it may write to, and a cache of keys and one of values
@@ -83,10 +75,7 @@ def begin(
         return nullcontext()
     if name == "jit":
         return _jit(manifests, device)
-    pool = ThreadPoolExecutor(1, "preload")
-    loading = pool.submit(preload, device, dim)
-    pool.shutdown(wait=False)
-    return _loaded(loading)
+    return preload.begin(device.index or 0, dim)
 
 
 def _torch() -> Backend:
@@ -129,55 +118,6 @@ def _nojit() -> Backend:
         choose_next=own.choose_next,
         rehearsing=library.rehearsal,
     )
-
-
-def launched(dim: int) -> Mapping[str, Any]:
-    """Say which variants a model launches that has heads of width `dim`: values of constexprs, of the kernels that have them."""
-    # widths are rounded up to what is built: from 16 on, for decoding from 64
-    width = max(16, 1 << (dim - 1).bit_length())
-    widths = {width, max(width, 64)}
-    return {
-        "dtype": "bf16",
-        "TRANS_A": False,
-        "EPILOGUE": False,
-        "SCORE_MOD": None,
-        "PAGED": False,
-        "DIM": dim,
-        "BLOCK_D": widths,
-        "BLOCK_DV": widths,
-    }
-
-
-def preload(device: torch.device, dim: int) -> int:
-    """Load the images that the model launches into the driver; return how many.
-
-    Raises:
-        KernelNotFoundError: no bundle at hand holds one of the kernels.
-        NoMatchingVariantError: one has nothing for the device.
-    """
-    from nojit.kernels import library  # noqa: PLC0415 - as above
-
-    def load(names: Iterable[str]) -> int:
-        return sum(library.get(name).load_variants(device.index or 0, launched(dim)) for name in names)
-
-    # nojit lets other threads run while the driver starts; torch, asked for the capability, would not
-    count = load(EVERYWHERE)
-    hopper = torch.cuda.get_device_capability(device)[0] == 9
-    return count + load(ON_HOPPER if hopper else ELSEWHERE)
-
-
-@contextmanager
-def _loaded(loading: Future[int]) -> Iterator[int]:
-    """Wait for the images; give how many.
-
-    Raises:
-        RuntimeError: they cannot be loaded, and why.
-    """
-    try:
-        count = loading.result()
-    except Exception as error:
-        raise RuntimeError(f"the kernels of the model could not be loaded: {error}") from error
-    yield count
 
 
 def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:

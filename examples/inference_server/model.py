@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import torch
 from backends import Backend
+from shape import Shape
 from slots import Prompt, Slots
 from torch import Tensor
 
@@ -22,31 +22,6 @@ BASE = 10_000.0
 """Of rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864)."""
 COLDEST = 1e-4
 """Temperatures below it are taken for it, but for 0, which means the likeliest token."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a model and of what it serves at once; by default 0.9 billion weights."""
-
-    layers: int = 16
-    width: int = 2048
-    heads: int = 16
-    kv_heads: int = 4
-    inner: int = 5632
-    vocabulary: int = 32_000
-    context: int = 4096
-    """Tokens of a prompt and its answer, at most."""
-    slots: int = 8
-    """Sequences that are decoded side by side."""
-
-    @property
-    def dim(self) -> int:
-        """Return the width of a head."""
-        return self.width // self.heads
-
-
-SMALL = Shape(layers=2, width=64, heads=4, kv_heads=2, inner=96, vocabulary=300, context=128, slots=3)
-"""A model that a CPU has time for."""
 
 
 @dataclass(frozen=True)
@@ -159,13 +134,11 @@ class Decoder:
         """Have the kernels chosen that prompts of these lengths launch, and a step; the device is asked for memory alone."""
         if self.backend.rehearsing is None:
             return
-        # layers are alike
-        shallow = copy(self)
-        shallow._layers = self._layers[:1]  # noqa: SLF001 - its own
+        # layers are alike, but for the tensor maps of their weights and caches, which are made and kept too
         with self.backend.rehearsing():
             for length in lengths:
-                shallow.start(0, [0] * length)
-            shallow.step()
+                self.start(0, [0] * length)
+            self.step()
 
     def _run(self, tokens: Tensor, attend: Attend) -> Tensor:
         """Return the last layer's states of tokens."""

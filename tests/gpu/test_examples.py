@@ -48,14 +48,14 @@ def server(device, server_bundles, monkeypatch) -> Iterator[SimpleNamespace]:
     monkeypatch.syspath_prepend(SERVER)
     monkeypatch.setenv("NOJIT_BUNDLES", server_bundles)
     with library.override(library._from_bundles, devices=frozenset({"cuda"})):
-        yield SimpleNamespace(backends=import_module("backends"), model=import_module("model"))
-    for name in ("backends", "model", "own", "plain", "slots"):
+        yield SimpleNamespace(**{name: import_module(name) for name in ("backends", "model", "shape")})
+    for name in ("backends", "model", "own", "plain", "preload", "shape", "slots"):
         sys.modules.pop(name, None)
 
 
 def test_a_language_models_server_answers_as_with_torch(device, server):
     """The model of the serving example, in bf16: the scores of a prompt's and of a later token, and no late loads."""
-    shape = server.model.Shape(layers=3, context=1024)
+    shape = server.shape.Shape(layers=3, context=1024)
     scores: dict[str, list[torch.Tensor]] = {}
     for name in ("torch", "nojit"):
         backend = server.backends.make_backend(name)
@@ -78,7 +78,7 @@ def test_a_language_models_server_answers_as_with_torch(device, server):
 
 
 def test_a_rehearsed_request_meets_nothing_for_the_first_time(device, server):
-    shape = server.model.Shape(layers=3, context=1024)
+    shape = server.shape.Shape(layers=3, context=1024)
     prompt = [token * 7 % 31_000 for token in range(512)]
     with server.backends.begin("nojit", device):
         decoder, plain = (
@@ -95,7 +95,7 @@ def test_a_rehearsed_request_meets_nothing_for_the_first_time(device, server):
 
 
 def test_a_request_launches_no_kernel_of_torchs(device, server):
-    shape = server.model.Shape(layers=2, context=1024)
+    shape = server.shape.Shape(layers=2, context=1024)
     with server.backends.begin("nojit", device):
         decoder = server.model.Decoder(shape, server.backends.make_backend("nojit"), device, torch.bfloat16)
         torch.cuda.synchronize()

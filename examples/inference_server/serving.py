@@ -1,0 +1,30 @@
+"""What a server is made of, from a model to HTTP; importing it imports torch."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from contextlib import AbstractContextManager
+
+import torch
+import uvicorn
+from app import Server
+from backends import MANIFESTS, begin, make_backend
+from engine import Engine
+from metrics import Launches
+from model import Decoder
+from shape import Shape
+
+
+def serve(given: argparse.Namespace, shape: Shape, begun: AbstractContextManager[object] | None) -> None:
+    """Make a model and serve it, once what was `begun` is done."""
+    # what stays is no garbage: to search torch's modules for some takes a tenth of a second, and a request would wait for it
+    gc.freeze()
+    device = torch.device(given.device)
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    begun = begun or begin(given.backend, device, given.manifests or MANIFESTS)
+    model = Decoder(shape, make_backend(given.backend), device, dtype)
+    launches = Launches() if given.count_launches else None
+    server = Server(Engine(model, given.queue), begun, launches, rehearsed=given.rehearse, warm=given.warm)
+    gc.freeze()
+    uvicorn.run(server.app(), host=given.host, port=given.port, log_level="warning")
