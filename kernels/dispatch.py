@@ -164,9 +164,9 @@ def may_differentiate(*tensors: Tensor | None) -> bool:
 
 
 def _requires_grad(tensor: Tensor) -> bool:
-    if tensor.requires_grad or torch.compiler.is_dynamo_compiling():
-        return tensor.requires_grad
-    return any(each.requires_grad for each in _layers(tensor))
+    # torch's compiler takes no look into what is wrapped
+    layers = (tensor,) if torch.compiler.is_dynamo_compiling() else _layers(tensor)
+    return any(each.requires_grad for each in layers)
 
 
 def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
@@ -179,7 +179,7 @@ def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
 def _is_differentiated(tensor: Tensor) -> bool:
     """Say whether some ``torch.func.grad`` of those around a call differentiates by a tensor, or by what it is made of."""
     tracks = torch._C._functorch.is_gradtrackingtensor
-    return any(tracks(each) and each.requires_grad for each in _layers(tensor))
+    return any(each.requires_grad and tracks(each) for each in _layers(tensor))
 
 
 def _layers(tensor: Tensor) -> Iterator[Tensor]:
