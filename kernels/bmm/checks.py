@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
 )
 from torch import Tensor
 
-__all__ = ["Names", "check_input", "check_operands", "check_out", "result_dtype"]
+__all__ = ["Names", "check_input", "check_operands", "check_out", "check_out_dtype", "result_dtype"]
 
 DTYPES: Final = (*FLOATS, torch.int8)
 Names = tuple[str, str]
@@ -64,6 +64,12 @@ def check_out(out: Tensor, a: Tensor, b: Tensor, name: str = "a") -> None:
     check_shape("out", out, shape, "B, M, N" if len(shape) > 2 else "M, N")
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
         refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+
+
+def check_out_dtype(out_dtype: torch.dtype, a: Tensor) -> None:
+    """Require the dtype that products have without being told."""
+    if out_dtype != result_dtype(a.dtype):
+        refuse_type("out_dtype", f"None or {result_dtype(a.dtype)}, the only dtype of products of {a.dtype}", out_dtype)
 
 
 def result_dtype(dtype: torch.dtype) -> torch.dtype:

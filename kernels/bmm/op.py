@@ -24,7 +24,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, result_dtype
+from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
 from nojit.kernels.bmm.prepared import Prepared, facts_of_call, prepare
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, may_differentiate, switch_of, written
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
@@ -49,6 +49,7 @@ def mm(
     mat2: Tensor,
     *,
     activation: str = "none",
+    out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply two matrices: ``activation(input @ mat2)``.
@@ -59,6 +60,7 @@ def mm(
         mat2: [K, N], of the same dtype and device.
         activation: ``"none"``, ``"relu"``, ``"square"``, ``"gelu"``, ``"gelu_tanh"``, ``"silu"``, ``"sigmoid"`` or
             ``"tanh"``; none of integers.
+        out_dtype: the dtype of the result, or None: no other is served, torch's fp32 results of fp16 and bf16 neither.
         out: where to write the result, of any strides; it must need no gradient, and share no memory with an operand.
 
     Returns:
@@ -69,7 +71,7 @@ def mm(
         ArgumentError: a type, dtype or device that does not fit.
         ValueError: a shape or word that does not fit.
     """
-    return _product("mm", None, input, mat2, 0.0, 1.0, activation, out)
+    return _product("mm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
 
 def bmm(
@@ -77,13 +79,14 @@ def bmm(
     mat2: Tensor,
     *,
     activation: str = "none",
+    out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply matrices of two batches, one by one: input [B, M, K] by mat2 [B, K, N]; else like `mm`.
 
     An operand that all products share is an expanded one, with a stride of 0.
     """
-    return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out)
+    return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
 
 def baddbmm(
@@ -94,6 +97,7 @@ def baddbmm(
     beta: float = 1.0,
     alpha: float = 1.0,
     activation: str = "none",
+    out_dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """Multiply and add: ``activation(beta * input + alpha * batch1 @ batch2)``; else like `bmm`.
@@ -105,12 +109,13 @@ def baddbmm(
         beta: what the input is multiplied by, in fp32.
         alpha: what the product is multiplied by, in fp32.
         activation: as in `mm`.
+        out_dtype: as in `mm`.
         out: as in `mm`; it may be `input` itself.
 
     Returns:
         [B, M, N], rounded once.
     """
-    return _product("baddbmm", input, batch1, batch2, beta, alpha, activation, out)
+    return _product("baddbmm", input, batch1, batch2, beta, alpha, activation, out_dtype, out)
 
 
 def _product(
@@ -121,10 +126,11 @@ def _product(
     beta: float,
     alpha: float,
     activation: str,
+    out_dtype: torch.dtype | None,
     out: Tensor | None,
 ) -> Tensor:
     """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
-    if not torch.compiler.is_dynamo_compiling():
+    if out_dtype is None and not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
             source, a, b, out, library.CURRENT.source, name, beta, alpha, activation, switch_of(a)
         )  # fmt: skip
@@ -134,6 +140,8 @@ def _product(
         source, a, b = lowered(source), lowered(a), lowered(b)
     check_choice("activation", activation, _WORDS)
     _check_types(name, source, a, b, out)
+    if out_dtype is not None:
+        check_out_dtype(out_dtype, a)
     scales = check_number("beta", beta), check_number("alpha", alpha)
     if is_plain(source, a, b, out):
         words = (beta, alpha, activation, switch_of(a))

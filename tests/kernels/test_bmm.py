@@ -291,6 +291,31 @@ def test_mistakes_are_named():
             call()
 
 
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_a_dtype_is_taken_if_it_is_the_results_own(dtype, trained):
+    a, b = (x.requires_grad_(trained) for x in operands(2, 5, 6, 7, dtype))
+    calls = (
+        lambda **words: mm(a[0], b[0], **words),
+        lambda **words: bmm(a, b, **words),
+        lambda **words: baddbmm(a[:, :, :6], a, b, **words),
+    )
+    other = torch.float16 if dtype == torch.float32 else torch.float32
+    for call in calls:
+        assert torch.equal(call(out_dtype=dtype), call())
+        with pytest.raises(ArgumentError, match=f"out_dtype: expected None or {dtype}, the only .* got {other}"):
+            call(out_dtype=other)
+
+
+def test_the_dtype_of_bytes_and_under_autocast_is_the_results_too():
+    a, b = operands(1, 5, 6, 7, torch.float32)
+    assert mm(a[0].char(), b[0].char(), out_dtype=torch.int32).dtype == torch.int32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert bmm(a, b, out_dtype=torch.bfloat16).dtype == torch.bfloat16
+        with pytest.raises(ArgumentError, match=r"out_dtype: expected None or torch\.bfloat16"):
+            bmm(a, b, out_dtype=torch.float32)
+
+
 def test_results_of_bytes_take_no_memory_of_theirs():
     memory = torch.zeros(400, dtype=torch.int8)
     a, out = memory[:16].view(4, 4), memory.view(torch.int32)
