@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -134,11 +135,13 @@ class Decoder:
         """Have the kernels chosen that prompts of these lengths launch, and a step; the device is asked for memory alone."""
         if self.backend.rehearsing is None:
             return
-        # layers are alike, but for the tensor maps of their weights and caches, which are made and kept too
+        # layers are alike, but for the tensor maps of their weights, which a request makes as fast
+        shallow = copy(self)
+        shallow._layers = self._layers[:1]  # noqa: SLF001 - its own
         with self.backend.rehearsing():
             for length in lengths:
-                self.start(0, [0] * length)
-            self.step()
+                shallow.start(0, [0] * length)
+            shallow.step()
 
     def _run(self, tokens: Tensor, attend: Attend) -> Tensor:
         """Return the last layer's states of tokens."""
