@@ -17,6 +17,8 @@ SCRIPTS = {
     name: load_script(name)
     for name in ("contest", "timing", "gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise")
 }
+load_script("attention")
+FLEX = load_script("flex")
 CONTEST, TIMING = SCRIPTS["contest"], SCRIPTS["timing"]
 FAMILIES = ("bmm", "mm_plus_mm", "decode", "whole", "ends", "bias", "fast", "blocks", "prefill", "b2b_gemm", "conv2d")
 FAMILIES += ("conv3d", "operators", "shapes", "small")
@@ -167,3 +169,51 @@ def test_the_command_line_chooses_groups(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         CONTEST.arguments(None, ("a", "b"), 12, ["here", "--only", "b,c"])
     assert "--only: expected some of a,b, got c" in capsys.readouterr().err
+
+
+# -- times over shares of active blocks --------------------------------------------------------------------------------
+
+
+def test_times_on_a_line_are_on_it():
+    line = FLEX.Line.nearest([(share, 0.1 + 1.5 * share) for share in (1.0, 0.5, 0.25, 0.1, 0.05)])
+    assert (line.fixed_ms, line.blocks_ms) == (pytest.approx(0.1), pytest.approx(1.5))
+    assert line.apart < 1e-9
+
+
+def test_the_farthest_time_says_how_far_times_are_from_a_line():
+    # halfway between the ends of a line through nothing, but 1.3 times as long
+    line = FLEX.Line.nearest([(1.0, 1.0), (0.5, 0.65), (0.0625, 0.0625)])
+    assert 0.1 < line.apart < 0.3
+    assert line.apart == max(
+        abs((line.fixed_ms + line.blocks_ms * share) / ms - 1)
+        for share, ms in ((1.0, 1.0), (0.5, 0.65), (0.0625, 0.0625))
+    )
+    nearby = [FLEX.Line(line.fixed_ms + a, line.blocks_ms + b, 0) for a in (-0.01, 0.01) for b in (-0.01, 0.01)]
+
+    def squares(each):
+        return sum(
+            ((each.fixed_ms + each.blocks_ms * share) / ms - 1) ** 2
+            for share, ms in ((1.0, 1.0), (0.5, 0.65), (0.0625, 0.0625))
+        )
+
+    assert squares(line) < min(map(squares, nearby))
+
+
+@pytest.mark.parametrize(("slow", "kept"), [(1.0, True), (1.5, False)])
+def test_shares_are_held_to_a_line(monkeypatch, capsys, slow, kept):
+    cases = [("anywhere", FLEX.Case(f"{share:.0%}", None), share) for share in FLEX.SHARES]
+    monkeypatch.setattr(FLEX, "share_cases", lambda _: cases)
+    monkeypatch.setattr(FLEX, "calls_of", lambda case, *_: (dict.fromkeys(("nojit", "torch"), case.name), 0))
+    monkeypatch.setattr(FLEX, "agree", lambda _: True)
+
+    def device_ms(calls, _):
+        share = float(calls["nojit"].rstrip("%")) / 100
+        ms = 0.1 + share
+        return {"nojit": ms * (slow if share == 0.25 else 1), "torch": ms}
+
+    monkeypatch.setattr(FLEX, "device_ms", device_ms)
+    _, good = FLEX.measure_shares(1, 4096)
+    assert good is kept
+    printed = capsys.readouterr().out
+    assert ("MISSED" not in printed) is kept
+    assert "anywhere, torch: 0.100 ms + 1.000 ms x share, within 0.0%" in printed
