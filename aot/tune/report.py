@@ -10,14 +10,20 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.tune.account import TableFacts, table_facts
-from nojit.aot.tune.defaults import default_config
 from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.importance import Importance, Observation, explain, rank
+from nojit.aot.tune.lookup import find_config
 from nojit.aot.tune.records import Problem
 from nojit.aot.tune.rules import TuningRules
 from nojit.aot.tune.select import Bounds, config_label, select
+from nojit.runtime import expr
+from nojit.runtime.target import arch_number
+from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.values import Value, spell
 
 __all__ = ["BestFacts", "ClassFacts", "HeatMap", "KernelReport", "UnfitFacts", "report"]
@@ -170,7 +176,7 @@ def _observations(evidence: Evidence, problems: Iterable[int]) -> list[Observati
 def _best(evidence: Evidence, rules: TuningRules, number: int) -> BestFacts:
     problem, timed = evidence.problems[number], evidence.timed(number)
     config, sample = next(iter(timed.items()))
-    usual = default_config(evidence, rules, problem)
+    usual = _default_config(evidence, rules, problem)
     return BestFacts(
         problem=problem.name,
         dtype=problem.dtype,
@@ -224,3 +230,23 @@ def _unfit(evidence: Evidence) -> tuple[UnfitFacts, ...]:
         UnfitFacts(config_label(evidence.configs[config]), status, len(details), details[0])
         for (config, status), details in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     )
+
+
+def _default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> int | None:
+    """Return the first config of the manifest that is for a problem's meaning and arch; None if it was not measured."""
+    arch = evidence.device.arch
+    for raw in rules.configs:
+        if arch in raw.get("archs", (arch,)) and _holds(raw, problem, arch):
+            settings = {name: OPTIONS[name].default for name in TUNABLE}
+            settings |= {name: value for name, value in raw.items() if name not in CONFIG_RULES}
+            return find_config(evidence.configs, TunedConfig(tuple(settings.items()), raw.get("requires", "")))
+    return None
+
+
+def _holds(raw: Mapping[str, Any], problem: Problem, arch: str) -> bool:
+    names = {"arch": arch_number(arch), **problem.meaning, **raw}
+    plain = {name: value for name, value in names.items() if isinstance(value, bool | int | str)}
+    try:
+        return expr.parse(raw.get("when", "true")).evaluate(plain) is True
+    except expr.ExpressionError:
+        return False

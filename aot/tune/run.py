@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 
-from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, now
 from nojit.aot.tune.events import Done, Event, Fault, Hello, Listed, Lost, Measured, Opened, Refused, Task, Trying
@@ -19,8 +21,9 @@ from nojit.aot.tune.order import Order, ProblemRun, TuneRun, View, in_turn
 from nojit.aot.tune.records import Run
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
+from nojit.runtime.format import SUFFIX
 
-__all__ = ["tune"]
+__all__ = ["read_pruned", "tune"]
 
 # how often the process that measures may die of one problem
 _DEATHS = 16
@@ -250,3 +253,18 @@ def _again(state: _State, *, careful: bool) -> Task:
         allowance_s=state.task.allowance_s - spent_s,
         limit_s=state.task.limit_s - spent_s,
     )
+
+
+def read_pruned(bundle: Path, digest: str) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return label and reason of each config of the space that the build left out, by kernel.
+
+    The report lies beside the bundle; where it does not, or is of another build, nothing is known.
+    """
+    path = bundle.with_name(f"{bundle.name.removesuffix(SUFFIX)}.report.json")
+    found: dict[str, list[tuple[str, str]]] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        if report["digest"] == digest:
+            for one in report["pruned"]:
+                found.setdefault(str(one["kernel"]), []).append((str(one["label"]), str(one["reason"])))
+    return {kernel: tuple(pairs) for kernel, pairs in found.items()}

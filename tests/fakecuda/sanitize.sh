@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT INT TERM
 flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 package=$work/nojit/runtime
 mkdir -p "$package"
-for file in "$root"/runtime/*.py "$root"/runtime/py.typed; do
+for file in "$root"/runtime/*.py; do
     ln -s "$file" "$package/"
 done
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')

@@ -14,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.tune.build_report import read_pruned
 from nojit.aot.tune.child import Child
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.events import Event, Listed, Lost, Opened, Task, Trying, identity_of
 from nojit.aot.tune.order import Order, ProblemRun, TuneRun, in_turn
 from nojit.aot.tune.records import Device, Pruned
-from nojit.aot.tune.run import tune
+from nojit.aot.tune.run import read_pruned, tune
 from nojit.aot.tune.worker import Setup
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import NojitError
