@@ -20,6 +20,7 @@ from nojit.aot.checkout import Checkout, read_checkout
 from nojit.aot.pack import write_file
 from nojit.aot.statement import statement_path
 from nojit.runtime.strict import Json
+from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust import INDEX_DIGEST
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Invocation:
     tuned: bool
     """Whether tuned tables beside the manifests count."""
     keep_going: bool
+    min_driver: int | None
+    """CUDA version of the oldest driver that was to load it, 12040 for 12.4; None for any."""
     build_number: int | None
     """What release it is: the higher, the later. None is that of the statement which lies there, else 0."""
     builder: str | None
@@ -136,6 +139,7 @@ def make_statement(
         "tuning": plan.tuning,
         "tuned": invocation.tuned,
         "keepGoing": invocation.keep_going,
+        "minDriver": None if invocation.min_driver is None else spell_cuda(invocation.min_driver),
         "lineInfo": bool(plan.twin_of),
     }
     inside: dict[str, Json] = {"buildNumber": invocation.build_number or 0, "failures": len(report.failures)}

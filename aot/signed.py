@@ -34,8 +34,6 @@ class Vouched:
     claim: Claim
     statement: Statement
     """All of what was signed."""
-    envelope: bytes
-    """As it lies beside the bundle."""
 
 
 def only_key(public: Ed25519PublicKey, name: str) -> TrustedKeys:
@@ -69,32 +67,24 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:
     claim = check_envelope(raw, bundle.digest, trusted, where)
     check_named(claim, bundle.index, where)
     check_file(Path(bundle.path), claim)
-    return Vouched(claim, open_signed(raw, Path(where)), raw)
+    return Vouched(claim, open_signed(raw, Path(where)))
 
 
-def read_vouched(bundle: BundleFile, trusted: TrustedKeys | None = None) -> bytes | None:
-    """Read the signed statement beside a bundle, and refuse one that no loader would take.
-
-    Args:
-        bundle: it lies beside.
-        trusted: who must have signed; with None, whose key it was is for those to judge who load it.
-
-    Returns:
-        The statement's envelope; None if none lies there, and nobody must have signed.
+def read_vouched(bundle: BundleFile) -> bytes | None:
+    """Read the signed statement beside a bundle, None if there is none, and refuse one that no loader would take, whose key it is.
 
     Raises:
         PackageError: it cannot be read, is damaged, or is of another bundle.
-        BundleTrustError: it says something else than the bundle, or none of `trusted` signed it.
+        BundleTrustError: it says something else than the bundle does.
     """
-    if trusted is not None:
-        return verify_signed(bundle, trusted).envelope
-    where = signed_path(bundle.path)
-    raw = read_signed(Path(bundle.path), bundle.digest)
+    path = Path(bundle.path)
+    raw = read_signed(path, bundle.digest)
     if raw is not None:
+        where = signed_path(bundle.path)
         payload, signer, _ = split_envelope(raw, where)
         claim = read_claim(payload, signer, "", where)
         check_named(claim, bundle.index, where)
-        check_file(Path(bundle.path), claim)
+        check_file(path, claim)
     return raw
 
 

@@ -27,9 +27,8 @@ from nojit.aot.cli.build_report import (
     show_twins,
     warn_of_absent,
 )
-from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.console import Number, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.cli.numbers import Number
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
@@ -64,6 +63,7 @@ class _Request:
     keep_going: bool
     tuning: bool
     tuned: bool
+    min_driver: int | None
     build_number: int | None
     builder: str | None
     twins: bool
@@ -177,6 +177,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         keep_going=keep_going,
         tuning=tuning,
         tuned=not untuned,
+        min_driver=min_driver,
         build_number=build_number,
         builder=builder,
         twins=debug_info == "twin",
@@ -282,6 +283,7 @@ def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folde
         kernels=request.kernels,
         tuned=request.tuned,
         keep_going=request.keep_going,
+        min_driver=request.min_driver,
         build_number=request.build_number,
         builder=request.builder,
         started=started,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import sys
 import textwrap
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JSON_SCHEMA",
+    "Number",
     "Output",
     "clean",
     "colourful",
@@ -41,6 +43,17 @@ _ROOM = 48
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Number(click.FloatRange):
+    """A number of a range, which neither ``nan`` nor ``inf`` is: no comparison finds the first outside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"expected a number, got {value!r}", param, ctx)
+        return number
 
 
 @dataclass(frozen=True, slots=True)

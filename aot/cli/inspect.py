@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import click
 from nojit.aot.cli.console import Output, counted, driver_version, number_range, output_options, size
@@ -19,8 +20,9 @@ from nojit.aot.inspection import (
     open_bundle,
     variant_facts,
 )
+from nojit.aot.places import Place, bundles_at
 from nojit.aot.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table import KernelTable, Missing, Param, TuningTable
 from nojit.runtime.type_names import NONE
 from nojit.runtime.values import spell
@@ -29,30 +31,50 @@ __all__ = ["command"]
 
 
 @click.command("inspect")
-@click.argument("path", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="BUNDLE|DIR|WHEEL|NAME", type=click.Path(path_type=Path))
 @click.option("--kernel", metavar="K", help="Show this kernel and each of its variants.")
 @output_options
 def command(out: Output, path: Path, kernel: str | None) -> None:
     """Show what a bundle holds: kernels, variants, registers, spills, shared memory, sizes, toolchain.
 
-    Also where it came from, as the statement beside it says. Nothing is verified but what is read, and no signature;
+    Also where it came from, as the statement beside it says. Of a folder, of a wheel (.whl), and of what `runtime.load` finds by a
+    name, every bundle is shown, with --kernel every one that has it. Nothing is verified but what is read, and no signature;
     `nojit verify` checks everything.
     """
-    with open_bundle(path) as bundle:
-        facts = bundle_facts(bundle)
+    documents: list[dict[str, Any]] = []
+    lacking: list[KernelNotFoundError] = []
+    with bundles_at(path) as places:
+        for place in places:
+            try:
+                documents.append(_inspect(out, place, kernel))
+                if len(places) > 1:
+                    out.line()
+            except (KernelNotFoundError, BundleError) as error:
+                place.rename_in(error)
+                if isinstance(error, BundleError):
+                    raise
+                lacking.append(error)
+    if not documents:
+        raise lacking[0]
+    out.emit("inspect", documents[0] if len(places) == 1 else {"bundles": documents})
+
+
+def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
+    """Show a bundle, or one kernel of it, and return what is to be written of it as JSON."""
+    with open_bundle(place.path) as bundle:
+        facts = replace(bundle_facts(bundle), path=place.name)
         if kernel is None:
             kernels = [kernel_facts(bundle, name) for name in bundle.kernels]
-            origin = _provenance(path, bundle.digest)
-            documents = {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]}
-            out.emit("inspect", {**documents, "provenance": None if origin is None else asdict(origin)})
+            origin = _provenance(place.path, bundle.digest)
             _show_bundle(out, facts, origin)
             _show_kernels(out, kernels)
-            return
+            documents = {"bundle": asdict(facts), "kernels": [asdict(one) for one in kernels]}
+            return {**documents, "provenance": None if origin is None else asdict(origin)}
         table, summary, variants = bundle.table(kernel), kernel_facts(bundle, kernel), variant_facts(bundle, kernel)
     body = {**asdict(summary), **definition(table)}
-    out.emit("inspect", {"bundle": asdict(facts), "kernel": body, "variants": [asdict(one) for one in variants]})
     _show_definition(out, table, facts)
     _show_variants(out, variants)
+    return {"bundle": asdict(facts), "kernel": body, "variants": [asdict(one) for one in variants]}
 
 
 def _provenance(path: Path, digest: str) -> ProvenanceFacts | None:

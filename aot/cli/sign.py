@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import Output, output_options
-from nojit.aot.cli.verify import bundles_of
 from nojit.aot.inspection import open_bundle
+from nojit.aot.places import find_bundles
 from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
@@ -40,7 +40,7 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
     password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
-    bundles, changed = list(bundles_of(places)) if places else [], []
+    bundles, changed = find_bundles(places), []
     for path in bundles:
         # all or none are signed, and no key is left behind where there is nothing for it to sign
         with open_bundle(path) as bundle:

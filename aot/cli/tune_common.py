@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from nojit.aot.cli.console import Output
-from nojit.aot.cli.numbers import Number
+from nojit.aot.cli.console import Number, Output
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules

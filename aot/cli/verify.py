@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,15 +13,15 @@ import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.inspection import open_bundle
+from nojit.aot.places import Place, bundles_at
 from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.statement import Statement
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleError, NojitError, told
-from nojit.runtime.format import SUFFIX
+from nojit.runtime.errors import NojitError, told
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
-__all__ = ["bundles_of", "command", "trusted_by"]
+__all__ = ["command"]
 
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
 # as `nojit build` gives up on a variant unless told otherwise
@@ -29,7 +29,7 @@ _TIMEOUT_S = 300.0
 
 
 @click.command("verify")
-@click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("places", metavar="BUNDLE|DIR|WHEEL|NAME...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), help="Public key in PEM that must have signed them.")
 @click.option("--trusted-keys", "keys", type=click.Path(path_type=Path), help="File of keys, one of which must have.")
 @click.option("--rebuild", is_flag=True, help="Build each again from its sources, and compare the bytes.")
@@ -57,7 +57,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
-    A folder stands for every bundle in it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That
+    A folder and a wheel (.whl) stand for every bundle in them, a name for those that `runtime.load` finds by it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That
     the bytes are the ones that were built says nothing of who built them: with --key or --trusted-keys the provenance
     statement beside each bundle must be signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must
     come out of its sources again, byte for byte, as its statement says: as the signed one does, with a key. Nothing is taken
@@ -66,35 +66,25 @@ def command(  # noqa: PLR0917 - click passes each by name
     for option, given in (("--sources", sources), ("--jobs", jobs), ("--ptxas", ptxas)):
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}")
-    trusted = trusted_by(key, keys)
+    trusted = _trusted(key, keys)
     again = (lambda bundle, signed: _rebuild(bundle, signed, sources or Path(), jobs, ptxas)) if rebuild else None
     results, codes = [], {0}
-    for path in _listed(places):
-        try:
-            result = _verify(path, trusted, again)
-        except (NojitError, OSError) as error:
-            result = _failure(path, error)
-            codes.add(exit_code(error))
+    for result, code in (each for place in places for each in _verify_at(place, trusted, again)):
+        codes.add(code)
         results.append(result)
         if result["ok"]:
             by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
             out.line(
-                f"OK      {path}  {result['digest'][:12]}, {counted(result['variants'], 'variant')}, "
+                f"OK      {result['path']}  {result['digest'][:12]}, {counted(result['variants'], 'variant')}, "
                 f"{counted(result['images'], 'image')}{by}{', rebuilt' if rebuild else ''}"
             )
         else:
-            out.warn(f"FAILED  {path}  {result['error']['message']}")
+            out.warn(f"FAILED  {result['path']}  {result['error']['message']}")
     out.emit("verify", {"ok": all(result["ok"] for result in results), "bundles": results})
     return max(codes)
 
 
-def trusted_by(key: Path | None, keys: Path | None) -> TrustedKeys | None:
-    """Say who must have signed, by a key or a file of them; None if nobody must.
-
-    Raises:
-        UsageError: both are given.
-        BundleTrustError: it cannot be read.
-    """
+def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
     if key is not None and keys is not None:
         raise click.UsageError("expected one of --key and --trusted-keys")
     if key is not None:
@@ -116,45 +106,37 @@ def _rebuild(bundle: BundleFile, signed: Statement | None, sources: Path, jobs: 
         rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 
-def bundles_of(places: Sequence[Path]) -> Iterator[Path]:
-    """Name the bundles that places stand for: files, and every bundle in a folder.
-
-    Raises:
-        BundleError: a folder holds none.
-    """
-    for path in _listed(places):
-        _refuse_folder(path)
-        yield path
-
-
-def _listed(places: Sequence[Path]) -> Iterator[Path]:
-    """Name the bundles that places stand for; a folder without any stands for itself."""
-    for place in places:
-        inside = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
-        yield from inside or [place]
+def _verify_at(
+    place: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """Verify the bundles that a place stands for, and say of each how that went and with which code."""
+    try:
+        with bundles_at(place) as bundles:
+            for bundle in bundles:
+                try:
+                    yield _verify(bundle, trusted, rebuild), 0
+                except (NojitError, OSError) as error:
+                    bundle.rename_in(error)
+                    yield _failure(bundle.name, error), exit_code(error)
+    except (NojitError, OSError) as error:
+        yield _failure(str(place), error), exit_code(error)
 
 
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir():
-        raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(path))
-
-
-def _failure(path: Path, error: NojitError | OSError) -> dict[str, Any]:
+def _failure(name: str, error: NojitError | OSError) -> dict[str, Any]:
     if isinstance(error, NojitError):
         # the path stands before the message already
-        error.where = error.where.removeprefix(str(path)).strip()
+        error.where = error.where.removeprefix(name).strip()
     said = {
         "type": type(error).__name__,
         "message": told(error),
         "rule": getattr(error, "rule", ""),
         "reason": getattr(error, "reason", ""),
     }
-    return {"path": str(path), "ok": False, "error": said}
+    return {"path": name, "ok": False, "error": said}
 
 
-def _verify(path: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -> dict[str, Any]:
-    _refuse_folder(path)
-    with open_bundle(path) as bundle:
+def _verify(place: Place, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -> dict[str, Any]:
+    with open_bundle(place.path) as bundle:
         vouched = None if trusted is None else verify_signed(bundle, trusted)
         verify_bundle(bundle)
         variants = sum(entry.variants for entry in bundle.index.kernels)
@@ -164,4 +146,4 @@ def _verify(path: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -
             rebuild(bundle, vouched.statement if vouched else None)
     claim = vouched.claim if vouched else None
     said = {"signed_by": claim.key_name if claim else None, "build_number": claim.build_number if claim else None}
-    return {"path": str(path), "ok": True, **facts, **said, "rebuilt": rebuild is not None}
+    return {"path": place.name, "ok": True, **facts, **said, "rebuilt": rebuild is not None}

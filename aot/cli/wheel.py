@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options, size
-from nojit.aot.cli.numbers import Number
+from nojit.aot.cli.console import Number, Output, counted, output_options, size
 from nojit.aot.cli.sign import warn_of_changes
-from nojit.aot.cli.verify import trusted_by
 from nojit.aot.pack import write_file
+from nojit.aot.places import find_bundles
 from nojit.aot.statement import open_signed
-from nojit.aot.wheel.content import BundleContent, find_bundles, read_bundle
+from nojit.aot.wheel.content import BundleContent, read_bundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
@@ -63,8 +62,6 @@ _TOLD = 4
     "--runtime", default="", metavar="REQ", help="Requirement that brings the runtime; default: this nojit or later."
 )
 @click.option("--require", "requires", multiple=True, metavar="REQ", help="Require this as well; repeatable.")
-@click.option("--key", type=click.Path(path_type=Path), help="Public key in PEM that must have signed the bundles.")
-@click.option("--trusted-keys", "keys", type=click.Path(path_type=Path), help="File of keys, one of which must have.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
@@ -79,8 +76,6 @@ def command(  # noqa: PLR0917 - click passes each by name
     urls: tuple[str, ...],
     runtime: str,
     requires: tuple[str, ...],
-    key: Path | None,
-    keys: Path | None,
 ) -> None:
     """Pack bundles into wheels that pip and uv install and nojit.runtime finds.
 
@@ -89,11 +84,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     of <name>, which uv can choose by the GPU, beside a plain wheel with every bundle, and the file that an index needs.
 
     Bundles of several names make distributions of several names, unless --name gathers them in one. A signed
-    statement beside a bundle goes with it, if it is of this bundle; whose signature it has is checked with --key or --trusted-keys,
-    which refuse bundles without one. The same bundles and statements give the same bytes.
+    statement beside a bundle goes with it; whose signature it has, `nojit verify --key` says of a wheel. The same bundles and
+    statements give the same bytes.
     """
-    trusted = trusted_by(key, keys)
-    bundles = [read_bundle(path, trusted) for path in find_bundles(places or (_ARTIFACTS,))]
+    bundles = [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))]
     facts = Facts(
         runtime=runtime or f"nojit>={version_of('nojit')}",
         requires=requires,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,10 @@ from nojit.aot.target import ARCHS
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
 from nojit.runtime.trust import signed_path
-from nojit.runtime.trusted_keys import TrustedKeys
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
 
-__all__ = ["BundleContent", "KernelSize", "find_bundles", "largest_kernels", "read_bundle"]
+__all__ = ["BundleContent", "KernelSize", "largest_kernels", "read_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +67,12 @@ class BundleContent:
         return hashlib.sha256(self.data).hexdigest()
 
 
-def find_bundles(places: Iterable[Path]) -> list[Path]:
-    """List bundle files: a folder stands for every bundle in it.
+def read_bundle(path: Path) -> BundleContent:
+    """Read a bundle whole; every byte of it is checked against its hashes, and what is signed of it against both.
 
     Raises:
-        BundleError: a folder holds none, or nothing is there.
-    """
-    found: list[Path] = []
-    for place in places:
-        inside = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
-        if not inside:
-            raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
-        found += inside
-    # by the path it leads to, since places overlap
-    return list({os.path.realpath(path): path for path in found}.values())
-
-
-def read_bundle(path: Path, trusted: TrustedKeys | None = None) -> BundleContent:
-    """Read a bundle whole; every byte of it is checked against its hashes, and the signed statement beside it against both.
-
-    Args:
-        path: of the file.
-        trusted: who must have signed it; None if nobody must.
-
-    Raises:
-        BundleError: it is no whole, unaltered bundle, or what is signed is not what `nojit.aot.signed.read_vouched` takes.
-        PackageError: it is for an arch that nobody builds for, or the signed statement beside it is of another bundle.
+        BundleError: it is no whole, unaltered bundle, or the signed statement beside it says something else.
+        PackageError: it is for an arch that nobody builds for, or the signed statement is damaged, or of another bundle.
     """
     with open_bundle(path) as bundle:
         bundle.verify()
@@ -106,7 +84,7 @@ def read_bundle(path: Path, trusted: TrustedKeys | None = None) -> BundleContent
         # it becomes part of a path
         if not _VERSION.fullmatch(index.version):
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
-        statement = read_vouched(bundle, trusted)
+        statement = read_vouched(bundle)
         data, kernels = path.read_bytes(), tuple(_sizes(index))
     # a rebuild may have put another one in its place since
     if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:

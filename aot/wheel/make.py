@@ -28,8 +28,6 @@ __all__ = ["Layout", "MadeFile", "Release", "check_apart", "check_folder", "make
 
 Layout: TypeAlias = Literal["providers", "variants"]
 _ALL = "all"
-# of the kinds of wheels whose file is called after the release alone
-_LAYOUTS = {"meta": "providers", "plain": "variants"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +148,13 @@ def check_folder(folder: Path, files: Sequence[MadeFile]) -> None:
     """
     for file in files:
         there = folder / file.name
-        kind = _kind_of(there) if file.kind in _LAYOUTS else ""
-        if kind and kind != file.kind:
-            what = f"expected a folder without wheels of --layout {_LAYOUTS[kind]}; --out names another"
-            raise PackageError(what, got=f"the {kind} wheel, which is called as this {file.kind} one", where=str(there))
-
-
-def _kind_of(path: Path) -> str:
-    """Say which of two wheels that are called alike lies there; empty if none does."""
-    try:
-        with zipfile.ZipFile(path) as wheel:
-            return "plain" if any(name.endswith(SUFFIX) for name in wheel.namelist()) else "meta"
-    except (OSError, zipfile.BadZipFile):
-        return ""
+        if file.kind in {"meta", "plain"} and there.is_file() and zipfile.is_zipfile(there):
+            with zipfile.ZipFile(there) as wheel:
+                kind = "plain" if any(name.endswith(SUFFIX) for name in wheel.namelist()) else "meta"
+            if kind != file.kind:
+                what = "expected a folder without wheels of another --layout; --out names one"
+                got = f"the {kind} wheel, which is called as this {file.kind} one"
+                raise PackageError(what, got=got, where=str(there))
 
 
 def _providers(release: Release, facts: Facts, generator: str) -> Iterator[MadeFile]:

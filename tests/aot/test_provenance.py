@@ -31,6 +31,7 @@ INVOCATION = Invocation(
     kernels=(),
     tuned=True,
     keep_going=False,
+    min_driver=None,
     build_number=7,
     builder="https://builder.example/1",
     started=NOW,
@@ -71,7 +72,7 @@ def test_a_statement_pins_its_bundle(manifest: Path) -> None:
 
 
 def test_a_statement_says_how_it_was_built(manifest: Path) -> None:
-    predicate = attested(manifest, profile="core", kernels=("add",), keep_going=True)["predicate"]
+    predicate = attested(manifest, profile="core", kernels=("add",), keep_going=True, min_driver=12040)["predicate"]
     assert predicate["buildDefinition"]["externalParameters"] == {
         "bundle": {"name": "demo", "version": "1.0"},
         "arch": "sm_90",
@@ -81,6 +82,7 @@ def test_a_statement_says_how_it_was_built(manifest: Path) -> None:
         "tuning": False,
         "tuned": True,
         "keepGoing": True,
+        "minDriver": "12.4",
         "lineInfo": False,
     }
     assert predicate["buildDefinition"]["internalParameters"] == {"buildNumber": 7, "failures": 0}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +16,12 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import CubinInfo, read_cubin
 from nojit.runtime.errors import PackageError
 from nojit.runtime.table import Slot
+from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run, scale
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle
+from tests.support.signing import Signer, envelope, make_statement
+from tests.support.wheels import put_provider
 
 Document = Callable[..., dict[str, Any]]
 ADDRESS = "*fp32"
@@ -102,10 +107,20 @@ def test_inspect_no_such_kernel(run: Run, bundle: Path) -> None:
     assert "did you mean 'scale'?" in result.stderr
 
 
-def test_inspect_folder_names_the_bundles(run: Run, bundle: Path) -> None:
-    result = run("inspect", bundle.parent)
-    assert result.exit_code == 1
-    assert "a folder with test.nojit" in result.stderr
+def test_inspect_a_folder_shows_every_bundle(run: Run, document: Document, bundle: Path) -> None:
+    make_bundle(bundle.with_name("u.nojit"), kernel("own", {"n": "i32"}), name="other")
+    written = document("inspect", bundle.parent)["bundles"]
+    assert [one["bundle"]["path"] for one in written] == [str(bundle), str(bundle.with_name("u.nojit"))]
+    assert written[0] == {key: document("inspect", bundle)[key] for key in ("bundle", "kernels", "provenance")}
+    shown = run("inspect", bundle.parent).stdout
+    assert shown.index("test 1.0 for sm_90") < shown.index("other 1.0 for sm_90")
+    # with a kernel, those that have it
+    (one,) = document("inspect", bundle.parent, "--kernel", "own")["bundles"]
+    assert one["bundle"]["name"] == "other"
+    result = run("inspect", bundle.parent, "--kernel", "onw")
+    assert (result.exit_code, "got 'onw'" in result.stderr) == (1, True)
+    (bundle.parent / "empty").mkdir()
+    assert "expected a folder with *.nojit files, got none" in run("inspect", bundle.parent / "empty").stderr
 
 
 def test_inspect_something_else(run: Run, tmp_path: Path) -> None:
@@ -113,6 +128,89 @@ def test_inspect_something_else(run: Run, tmp_path: Path) -> None:
     result = run("inspect", tmp_path / "x.nojit")
     assert result.exit_code == 3
     assert "expected a nojit bundle" in result.stderr
+
+
+# -- wheels and names ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def packed(bundle: Path, tmp_path: Path) -> Path:
+    """A wheel of a bundle that is signed."""
+    Path(signed_path(str(bundle))).write_bytes(envelope(make_statement(bundle), Signer.of("release")))
+    path = tmp_path / "acme-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(bundle, "acme/test.nojit")
+        archive.write(signed_path(str(bundle)), "acme/test.intoto.jsonl")
+    return path
+
+
+def test_a_wheel_stands_for_the_bundles_in_it(run: Run, document: Document, packed: Path, tmp_path: Path) -> None:
+    inside = str(packed / "acme/test.nojit")
+    key = tmp_path / "release.pub"
+    key.write_text(Signer.of("release").pem)
+    result = run("verify", packed, "--key", key)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"OK      {inside}  ")
+    assert document("verify", packed)["bundles"][0]["path"] == inside
+    assert document("inspect", packed)["bundle"]["path"] == inside
+    assert inside in run("inspect", packed).stdout
+    assert "got 'scael'" in run("inspect", packed, "--kernel", "scael").stderr
+    # nothing is left of it
+    assert not list(Path(tempfile.gettempdir()).glob("nojit-wheel-*"))
+
+
+def test_what_is_wrong_in_a_wheel_is_told_by_its_place_there(run: Run, bundle: Path, tmp_path: Path) -> None:
+    path = tmp_path / "acme.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("acme/cut.nojit", bundle.read_bytes()[:-1])
+        archive.write(bundle, "../../outside.nojit")
+    key = tmp_path / "release.pub"
+    key.write_text(Signer.of("release").pem)
+    result = run("verify", path)
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"FAILED  {path / 'acme/cut.nojit'}  expected a file of ")
+    assert result.stdout.startswith(f"OK      {path / 'outside.nojit'}  ")
+    assert not (tmp_path.parent / "outside.nojit").exists()
+    unsigned = run("verify", path, "--key", key).stderr
+    assert f"got no {path / 'outside.intoto.jsonl'}" in unsigned
+    for said in (unsigned, run("inspect", path).stderr):
+        assert tempfile.gettempdir() + "/nojit-wheel-" not in said
+    assert str(path / "acme/cut.nojit") in run("inspect", path).stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_what_is_no_wheel_of_bundles_is_refused(run: Run, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "acme.whl"
+    assert "expected a bundle file, got no such file" in run(command, path).stderr
+    path.write_bytes(b"PK no wheel")
+    result = run(command, path)
+    assert (result.exit_code, "expected a wheel, got File is not a zip file" in result.stderr) == (1, True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("acme/__init__.py", "")
+    result = run(command, path)
+    assert (result.exit_code, "expected a wheel with *.nojit files, got none" in result.stderr) == (1, True)
+
+
+def test_a_name_stands_for_what_it_loads(
+    run: Run, document: Document, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nojit.runtime.discover._own_checkout", lambda: None)
+    place = put_provider(tmp_path / "site", "acme-kernels-sm90", "acme-kernels") / "a.nojit"
+    place.write_bytes(bundle.read_bytes())
+    for name in ("acme-kernels", "Acme_Kernels.sm90"):
+        assert document("inspect", name)["bundle"]["path"] == str(place)
+        assert [one["path"] for one in document("verify", name)["bundles"]] == [str(place)]
+    result = run("verify", "acme-kernel", place)
+    assert result.exit_code == 1
+    assert "FAILED  acme-kernel  expected a bundle file, a folder of them, or what a bundle is called" in result.stderr
+    assert "did you mean 'acme-kernels'?" in result.stderr
+    assert f"OK      {place}" in result.stdout
+    assert "did you mean 'acme-kernels'?" in run("inspect", "acme-kernel").stderr
+    # what is on disk is no name
+    (tmp_path / "acme-kernels").write_bytes(b"another")
+    assert "at acme-kernels" in run("inspect", "acme-kernels").stderr
 
 
 # -- verify ----------------------------------------------------------------------------------------------------------
