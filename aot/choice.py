@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nojit.runtime.discover import holders
-from nojit.runtime.target import parse_image_arch, spell_cuda
+from nojit.runtime.installed import normalized
+from nojit.runtime.target import image_arch_of, parse_image_arch, spell_cuda
 
-__all__ = ["BundleState", "DeviceChoice", "Raising", "choose", "driver_for", "taken"]
+__all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,31 @@ def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
     return holders((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
 
 
+def bare(thin: Mapping[str, Sequence[str]], bundles: Iterable[BundleState]) -> list[str]:
+    """Name the thin wheels of which no bundle is here.
+
+    Args:
+        thin: the archs that extras bring bundles for, by the names of thin wheels, normalized.
+        bundles: what was found.
+    """
+    here = {normalized(said) for one in bundles for said in (one.name, one.origin)}
+    named = {name: {name, *(f"wheel {name}-{arch.replace('_', '')}" for arch in archs)} for name, archs in thin.items()}
+    return [name for name, names in named.items() if here.isdisjoint(names)]
+
+
 def choose(
-    device: int, capability: int, driver: int, bundles: Sequence[BundleState], raising: Raising | None = None
+    device: int,
+    capability: int,
+    driver: int,
+    bundles: Sequence[BundleState],
+    raising: Raising | None = None,
+    *,
+    thin: Mapping[str, Sequence[str]] | None = None,
 ) -> DeviceChoice:
     """Say which bundles a device would use, and why not the others. Pure.
 
-    As at an operator's launch, each kernel comes from the bundle that fits the device best of those that it is `taken` from. Whether that one may be loaded is asked only then: no other one stands in for it.
+    As at an operator's launch, each kernel comes from the bundle that fits the device best of those that it is `taken` from.
+    Whether that one may be loaded is asked only then: no other one stands in for it.
 
     Args:
         device: its number.
@@ -95,6 +115,7 @@ def choose(
         driver: CUDA version of the driver, 13000 for 13.0.
         bundles: what was found, first come first.
         raising: what of it cannot be loaded; nothing if None.
+        thin: as for `bare`.
     """
     raising = raising or Raising()
     known = [bundle for bundle in bundles if bundle.counts]
@@ -115,7 +136,7 @@ def choose(
         for bundle in bundles
         if bundle.path not in used
     }
-    missing = _missing(known, tuple(refused), capability, driver)
+    missing = _missing(known, tuple(refused), capability, driver, thin or {})
     return DeviceChoice(device, capability, used, tuple(reasons.items()), missing)
 
 
@@ -144,10 +165,16 @@ def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[
 
 
 def _missing(
-    bundles: Sequence[BundleState], used: Sequence[str], capability: int, driver: int
+    bundles: Sequence[BundleState],
+    used: Sequence[str],
+    capability: int,
+    driver: int,
+    thin: Mapping[str, Sequence[str]],
 ) -> tuple[tuple[str, str], ...]:
     """Name the bundles of which a device uses nothing though no other one stands in for them, with what to do."""
-    missing = {}
+    missing = {
+        name: f"is installed without a bundle: {_remedy(name, thin, capability)}" for name in bare(thin, bundles)
+    }
     served = {kernel for bundle in bundles if bundle.path in used for kernel in bundle.kernels}
     for name in dict.fromkeys(bundle.name for bundle in bundles):
         alike = [bundle for bundle in bundles if bundle.name == name]
@@ -156,10 +183,19 @@ def _missing(
         fit = [bundle for bundle in alike if not _wrong_arch(bundle, capability)]
         archs = ", ".join(dict.fromkeys(bundle.image_arch for bundle in alike))
         if not fit:
-            missing[name] = f"has {archs}: install or build it for sm_{capability}"
+            missing[name] = f"has {archs}: {_remedy(name, thin, capability)}"
         elif (old := _old_driver(fit[0], driver)) and not any(bundle.path in used for bundle in fit):
             missing[name] = old
     return tuple(missing.items())
+
+
+def _remedy(name: str, thin: Mapping[str, Sequence[str]], capability: int) -> str:
+    """Say what brings a bundle for a device: the extra for the image that fits it best, if there is one."""
+    fitting = [image for image in map(image_arch_of, thin.get(normalized(name), ())) if image.runs_on(capability)]
+    if not fitting:
+        return f"install or build it for sm_{capability}"
+    best = min(fitting, key=lambda image: image.closeness(capability))
+    return f"pip install '{name}[sm{best.number}]'"
 
 
 def _wrong_arch(bundle: BundleState, capability: int) -> str:

@@ -6,21 +6,23 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.choice import BundleState, driver_for, taken
+from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, named, names
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
+from nojit.runtime.installed import normalized
 from nojit.runtime.invariance import is_batch_invariant
 from nojit.runtime.jit import policy_of
-from nojit.runtime.loader import Bundle, load
-from nojit.runtime.trust import accept_of
+from nojit.runtime.loader import Bundle, load, process_policy
 from nojit.runtime.tuning_source import read_overrides
 from nojit.runtime.twins import with_twins
 
@@ -35,6 +37,7 @@ __all__ = [
     "examine_names",
     "examine_operators",
     "examine_settings",
+    "examine_thin_wheels",
     "examine_tuning",
     "probe_driver",
     "trust_policy",
@@ -134,11 +137,10 @@ def probe_driver() -> DriverState:
     return DriverState(number, devices, "" if devices else "no device")
 
 
-def trust_policy(environment: Mapping[str, str]) -> Accept | None:
+def trust_policy() -> Accept | None:
     """Return what refuses bundles as the environment has it; where that is set up wrongly, whatever it is asked about."""
-    policy = environment.get("NOJIT_TRUST")
     try:
-        return accept_of(policy, environment.get("NOJIT_TRUSTED_KEYS")) if policy else None
+        return process_policy()
     except BundleTrustError as error:
         problem = error
 
@@ -182,12 +184,23 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
     return state
 
 
+def examine_thin_wheels() -> dict[str, list[str]]:
+    """Name the installed thin wheels, and the archs that their extras bring bundles for, whether these are there or not."""
+    found: dict[str, dict[str, None]] = {}
+    ours = [one for one in distributions() if one.read_text(PROVENANCE)]
+    for requirement in (text for one in ours for text in one.requires or ()):
+        provider = re.fullmatch(r"(.+)-sm(\d+)==.*extra == .sm\2.", requirement)
+        if provider:
+            found.setdefault(normalized(provider[1]), {})[f"sm_{provider[2]}"] = None
+    return {name: list(archs) for name, archs in found.items()}
+
+
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Say which variables make every load or launch raise, in the runtime's words."""
     twins = environment.get("NOJIT_DEBUG_INFO", "")
     readers: tuple[Callable[[], object], ...] = (
-        lambda: accept_of(environment.get("NOJIT_TRUST") or "any", environment.get("NOJIT_TRUSTED_KEYS")),
-        lambda: with_twins((), twins, trust_policy(environment)),
+        process_policy,
+        lambda: with_twins((), twins, trust_policy()),
         lambda: is_batch_invariant(environment),
         lambda: policy_of(environment),
     )

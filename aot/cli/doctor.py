@@ -10,7 +10,7 @@ from typing import Any
 import click
 from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
-from nojit.aot.choice import BundleState, DeviceChoice, Raising, choose
+from nojit.aot.choice import BundleState, DeviceChoice, Raising, bare, choose
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.doctor import CacheState, DriverState, Failure, TuningState
@@ -37,7 +37,7 @@ def command(out: Output) -> int:
     found, *errors = discover.survey(os.environ)
     places, broken = ([str(error) for error in some] for some in errors)
     problems = [*places, *broken]
-    accept = doctor.trust_policy(os.environ)
+    accept = doctor.trust_policy()
     bundles = [doctor.examine_bundle(one, accept) for one in found]
     settings = doctor.examine_settings(os.environ)
     refused = doctor.examine_loads(bundles)
@@ -45,8 +45,9 @@ def command(out: Output) -> int:
     blocking = _blocking(places, bundles, settings, tuning)
     failures = [*doctor.examine_names(os.environ), *doctor.examine_operators(bundles)]
     raising = _raising(bundles, refused, failures, blocking)
+    thin = doctor.examine_thin_wheels()
     choices = [
-        choose(number, capability, driver.version or 0, bundles, raising)
+        choose(number, capability, driver.version or 0, bundles, raising, thin=thin)
         for number, capability in enumerate(driver.devices)
     ]
     # what a bundle raises by its path it raises in any company
@@ -60,6 +61,7 @@ def command(out: Output) -> int:
         "problems": blocking or [*(f"{path}: {told(error)}" for path, error in refused.items()), *more],
         "bundles": [asdict(bundle) for bundle in bundles],
         "devices": [asdict(choice) for choice in choices],
+        "thin_wheels": thin,
         "tuning": asdict(tuning),
         "cache": asdict(cache),
     }
@@ -74,6 +76,8 @@ def command(out: Output) -> int:
             out.warn(f"{path}: {told(error)}")
     for failure in () if blocking else more:
         out.warn(failure)
+    for name in () if choices else bare(thin, bundles):
+        out.warn(f"{name} is installed without a bundle: pip install '{name}[all]'")
     for choice in choices:
         _show_device(out, choice, loads=not document["problems"])
     if document["problems"]:

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.content import BundleContent, largest_kernels
-from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
+from nojit.aot.wheel.metadata import PROVENANCE, Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file
 from nojit.runtime.errors import PackageError
@@ -229,7 +229,7 @@ def _holding(
         extras=extras,
         body=f'Load it with `nojit.runtime.load("{entry}")`.',
     )
-    about |= {"entry_points.txt": entry_points(entry, package), "nojit.json": provenance(bundles, package)}
+    about |= {"entry_points.txt": entry_points(entry, package), PROVENANCE: provenance(bundles, package)}
     return Wheel(distribution.name, distribution.version, files, about)
 
 
@@ -252,7 +252,7 @@ def _meta(release: Release, extras: Mapping[str, Sequence[str]], facts: Facts) -
         f'`{release.name}[{_ALL}]` those for every one. Load them with `nojit.runtime.load("{release.name}")`.',
     )
     files = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
-    return Wheel(release.name, release.version, files, about)
+    return Wheel(release.name, release.version, files, {**about, PROVENANCE: provenance((), package)})
 
 
 def _summary(release: Release, bundles: Sequence[BundleContent]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
@@ -15,7 +16,10 @@ from nojit.runtime.errors import PackageError
 from nojit.runtime.installed import ENTRY_POINTS
 from nojit.runtime.target import spell_cuda
 
-__all__ = ["Facts", "dist_info", "entry_points", "provenance"]
+__all__ = ["PROVENANCE", "Facts", "dist_info", "entry_points", "provenance"]
+
+PROVENANCE: Final = "nojit.json"
+"""The file that tells of a wheel's bundles, and wheels of bundles from others."""
 
 
 @dataclass(frozen=True, slots=True)

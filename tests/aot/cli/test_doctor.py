@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -251,6 +252,52 @@ def test_foreign_wheels_stand_in_nobodys_way(
     assert "device 0, sm_90 would use" in shown.stdout
     assert str(site / "b_damaged/b.nojit") in shown.stderr
     assert "wheel a-empty, package a_empty" in shown.stderr
+
+
+def test_a_thin_wheel_without_bundles_says_which_extra_is_for_the_device(
+    machine: Callable[..., None], document: Document, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    monkeypatch.syspath_prepend(site)
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    for image_arch in ("sm_80", "sm_90a"):
+        on = target(image_arch)
+        path = folder / f"{image_arch}.nojit"
+        make_bundle(path, kernel("k", {"n": "i32"}, on=on), on=on, name="Acme_Kernels")
+    # as it is packed, both under the bundles' own name and under another
+    for name in ("acme-kernels", "more"):
+        assert run("wheel", folder, "--name", name, "--out", tmp_path / "dist").exit_code == 0
+        with zipfile.ZipFile(tmp_path / f"dist/{name.replace('-', '_')}-1.0-py3-none-any.whl") as thin:
+            thin.extractall(site)
+    # what other projects call their extras is their business
+    other = put_provider(site, "other").parent / "other-1.0.dist-info/METADATA"
+    other.write_text(
+        "Metadata-Version: 2.4\nName: other\nVersion: 1.0\nRequires-Dist: other-sm90==1.0; extra == 'sm90'\n"
+    )
+    (other.parent / "entry_points.txt").unlink()
+    machine(90, 86, 103)
+    written = document("doctor", code=4)
+    assert written["thin_wheels"] == {name: ["sm_80", "sm_90"] for name in ("acme-kernels", "more")}
+    said = [dict(choice["missing"])["acme-kernels"].partition(": ") for choice in written["devices"]]
+    assert {words for words, _, _ in said} == {"is installed without a bundle"}
+    assert [remedy for _, _, remedy in said] == [
+        "pip install 'acme-kernels[sm90]'",
+        "pip install 'acme-kernels[sm80]'",
+        "install or build it for sm_103",
+    ]
+    shown = run("doctor").stderr
+    assert "device 0, sm_90 has nothing of more, which is installed without a bundle: pip install 'more[sm90]'" in shown
+    machine()
+    assert "acme-kernels is installed without a bundle: pip install 'acme-kernels[all]'" in run("doctor").stderr
+    # with one provider, the device that it is not for is told of the other
+    machine(90, 86)
+    for name in ("acme_kernels", "more"):
+        with zipfile.ZipFile(tmp_path / f"dist/{name}_sm80-1.0-py3-none-any.whl") as provider:
+            provider.extractall(site)
+    first, second = document("doctor", code=4)["devices"]
+    assert first["missing"] == [["Acme_Kernels", "has sm_80: pip install 'Acme_Kernels[sm90]'"]]
+    assert second["missing"] == []
 
 
 def test_many_kernels_are_not_all_named(guarded: Callable[..., list[Path]], document: Document) -> None:
