@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
 from nojit.aot.ptxas import parse_cuda, pin, pinned, read_ptxas
+from nojit.aot.statement import statement_path
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import CompileError
 
@@ -125,6 +127,11 @@ def test_an_older_driver_loads_what_is_built_for_it(tmp_path: Path) -> None:
         assert older.index.min_driver == 12000
         assert dict(older.index.toolchain)["ptxas"].startswith("12.")
         assert older.index.min_driver <= usual.index.min_driver
+    asked = [
+        json.loads(statement_path(tmp_path / folder / name).read_bytes())["predicate"]["buildDefinition"]
+        for folder in ("usual", "older")
+    ]
+    assert [one["externalParameters"]["minDriver"] for one in asked] == [None, "12.4"]
     again = ["verify", str(tmp_path / "older" / name), "--rebuild", "--sources", str(ROOT), "--jobs", "1"]
     result = CliRunner().invoke(cli, again, prog_name="nojit")
     assert result.exit_code == 0, result.output
