@@ -216,8 +216,9 @@ def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:
     where, what = f"{origin}, package {provider.package}", "expected the package that holds the bundles"
     try:
         folder = beside if beside.is_dir() else _package_folder(provider.package)
-    except OSError as error:
-        raise BundleError(what, got=worded(error), where=where) from None
+    except Exception as error:
+        # a package above it may do anything when it is imported
+        raise BundleError(what, got=worded(error) or type(error).__name__, where=where) from error
     if folder is None:
         raise BundleError(what, got="none", where=where)
     return [Found(file, origin, foreign) for file in _expect_bundles(folder, where)]

@@ -140,6 +140,19 @@ def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         _survey("", tmp_path)
 
 
+def test_a_package_that_raises_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where an editable install puts the bundles into a package, the one above it is imported."""
+    (tmp_path / "raising_parent").mkdir()
+    (tmp_path / "raising_parent/__init__.py").write_text("raise RuntimeError('no GPU here')")
+    monkeypatch.syspath_prepend(tmp_path)
+    _install(monkeypatch, ("demo", "raising_parent.bundles"))
+    _, problems, broken = discover.survey({}, tmp_path)
+    assert problems == []
+    assert [str(one) for one in broken] == [
+        "expected the package that holds the bundles, got no GPU here - at wheel demo, package raising_parent.bundles"
+    ]
+
+
 # by name
 
 
