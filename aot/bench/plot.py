@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
 __all__ = ["Bar", "Chart", "Group", "svg"]
 
-_WIDTH, _MARGIN, _LABELS, _VALUES = 860, 16, 190, 150
-_ROW, _BAR, _TITLE, _GAP, _LETTER = 22, 14, 30, 14, 7
+_WIDTH, _MARGIN, _LABELS, _NOTES = 860, 16, 190, 150
+_ROW, _BAR, _TITLE, _GAP, _LETTER = 22, 14, 30, 14, 8
+# of the longest bar, however long texts are
+_LEAST = 100
 _COLOURS = (
     "#2f6fde",
     "#7a9c2e",
@@ -70,8 +72,11 @@ def svg(chart: Chart) -> str:
     names = dict.fromkeys(name for group in chart.groups for bar in group.bars for name, _ in bar.parts)
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     lines, top = _legend(colours, _MARGIN + 2 * _TITLE) if len(colours) > 1 else ([], _MARGIN + 2 * _TITLE)
+    bars = [bar for group in chart.groups for bar in group.bars]
+    labels = _room(_LABELS, [bar.label for bar in bars])
+    notes = _room(_NOTES, [bar.note for bar in bars])
     for group in chart.groups:
-        lines += _group(group, colours, top)
+        lines += _group(group, colours, top, labels, notes)
         top += _TITLE + _ROW * len(group.bars) + _GAP
     title, description = escape(chart.title), escape(chart.description)
     head = [
@@ -99,18 +104,23 @@ def _legend(colours: Mapping[str, str], top: int) -> tuple[list[str], int]:
     return lines, top + _ROW + _GAP
 
 
-def _group(group: Group, colours: Mapping[str, str], top: int) -> list[str]:
+def _room(least: int, texts: Iterable[str]) -> int:
+    """Return how wide the longest of some texts may be, with the gap beside it."""
+    return max([least, *(_LETTER * len(text) + _GAP for text in texts)])
+
+
+def _group(group: Group, colours: Mapping[str, str], top: int, labels: int, notes: int) -> list[str]:
     longest = max((sum(length for _, length in bar.parts) for bar in group.bars), default=0)
-    room = _WIDTH - 2 * _MARGIN - _LABELS - _VALUES
+    room = max(_WIDTH - 2 * _MARGIN - labels - notes, _LEAST)
     scale = room / longest if longest else 0
     lines = [f'<text class="title" x="{_MARGIN}" y="{top + 18}">{escape(group.title)}</text>']
     for place, bar in enumerate(group.bars):
-        lines += _bar(bar, colours, top + _TITLE + _ROW * place, scale)
+        lines += _bar(bar, colours, (_MARGIN + labels, top + _TITLE + _ROW * place), scale)
     return lines
 
 
-def _bar(bar: Bar, colours: Mapping[str, str], top: int, scale: float) -> list[str]:
-    left = float(_MARGIN + _LABELS)
+def _bar(bar: Bar, colours: Mapping[str, str], corner: tuple[float, int], scale: float) -> list[str]:
+    left, top = corner
     lines = [f'<text x="{_MARGIN}" y="{top + 12}">{escape(bar.label)}</text>']
     for name, length in bar.parts:
         lines.append(
