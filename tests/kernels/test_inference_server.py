@@ -412,6 +412,11 @@ def test_a_bundle_of_its_own_kernels_serves_it_with_every_hint(example, tmp_path
 # -- what begins beside the model --------------------------------------------------------------------------------------
 
 
+def test_kernels_are_loaded_before_torch_is_imported():
+    begins = "import sys; sys.path.insert(0, sys.argv[1]); import server, preload; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", begins, FOLDER], check=True, timeout=60)
+
+
 @pytest.fixture
 def preloading(example, monkeypatch):
     """What a preload does: waits to be let go, and then raises an error if there is one."""

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from nojit import runtime
 from nojit.runtime import loader
 from nojit.runtime.errors import (
     BundleError,
@@ -168,3 +169,12 @@ def test_images_are_loaded_in_the_order_of_their_groups() -> None:
     # two variants share image 2, and launch alike
     columns = {**table.columns, "image": array("I", [4, 2, 0, 2, 1]), "launch": array("I", [0, 1, 2, 1, 3])}
     assert rows_to_load(replace(table, columns=columns)) == [2, 4, 1, 0]
+
+
+def test_a_device_says_what_it_can_do(fakecuda: FakeCuda) -> None:
+    assert runtime.device_capability(0) == 90
+    fakecuda.set_devices(80, 120)
+    assert [runtime.device_capability(device) for device in (0, 1)] == [80, 120]
+    for wrong in (2, -1):
+        with pytest.raises(runtime.DriverError, match="cuDeviceGet"):
+            runtime.device_capability(wrong)
