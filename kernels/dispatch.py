@@ -149,15 +149,15 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
             raise NotImplementedError("expected tensors without tangents: operators have no forward-mode derivatives")
 
 
-def differentiates(*tensors: Tensor | None) -> bool:
+def differentiates(*tensors: Any) -> bool:
     """Say whether torch.autograd follows what a call does to tensors, or to what torch's transforms wrap in them.
 
-    Within ``vmap`` a tensor that requires grad says that it does not.
+    What is no tensor counts for nothing: a call may not have been checked yet. Within ``vmap`` a tensor that requires grad says that it does not.
     """
-    return torch.is_grad_enabled() and any(value is not None and _requires_grad(value) for value in tensors)
+    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and _requires_grad(value) for value in tensors)
 
 
-def may_differentiate(*tensors: Tensor | None) -> bool:
+def may_differentiate(*tensors: Any) -> bool:
     """Say whether `differentiates` holds, or torch's compiler, which does not see what a transform wraps, cannot tell."""
     hidden = torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled() and is_transformed()
     return hidden or differentiates(*tensors)
