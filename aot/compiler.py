@@ -1,7 +1,7 @@
 """Triton behind one door: find a kernel's source, name what it depends on, compile one variant.
 
-The only module of aot and runtime that imports triton. Nothing here needs a GPU: neither the active driver nor
-`JITFunction.warmup` is touched. Supports Triton 3.6 to 3.9.
+The only module of aot and runtime that imports triton. Nothing here needs a GPU, or asks one: whatever is in this machine, kernels
+that ask Triton for the current target are told what they are compiled for. Supports Triton 3.6 to 3.9.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
 from triton.language.core import constexpr, dtype
+from triton.runtime.driver import driver as active_driver
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -60,7 +61,9 @@ _ELEMENT_NAMES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)} | {
 }
 
 # written into every key: raise it when this module changes what it makes of the same inputs
-_KEY_VERSION = 2
+_KEY_VERSION = 3
+# the first architecture with programmatic dependent launches
+_PDL_SINCE = 90
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
@@ -385,7 +388,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
-        with _quiet_triton(log, line_info=variant.line_info):
+        with _quiet_triton(log, line_info=variant.line_info), _current_target(gpu_target(variant.arch)):
             compiled = triton.compile(
                 source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
             )
@@ -396,7 +399,8 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         raise CompileError(
             "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
         ) from error
-    launch = _launch(compiled.metadata, passed_of([param.name for param in function.params], variant), where)
+    passed = passed_of([param.name for param in function.params], variant)
+    launch = _launch(compiled.metadata, passed, variant.arch, where)
     return CompiledVariant(
         image=image,
         launch=launch,
@@ -490,7 +494,30 @@ def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _launch(metadata: Any, passed: Sequence[Leaf], where: str) -> Launch:
+class _Ahead:
+    """What stands for Triton's driver while a kernel is compiled for a target: `tl.target_info` asks it."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self._target = target
+
+    def get_current_target(self) -> GPUTarget:
+        """Return what is compiled for."""
+        return self._target
+
+
+@contextlib.contextmanager
+def _current_target(target: GPUTarget) -> Iterator[None]:
+    """Let kernels that ask Triton what they run on be told `target`, and not what is in this machine or that there is nothing."""
+    # not by its property, which looks for a GPU
+    before = vars(active_driver)["_active"]
+    active_driver.set_active(_Ahead(target))
+    try:
+        yield
+    finally:
+        active_driver.set_active(before)
+
+
+def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Launch:
     # none where the target has no tensor maps
     descriptors = metadata.tensordesc_meta
     if descriptors and _DOUBLES_SHAPES and any(entry["fp4_padded"] for entry in descriptors):
@@ -517,7 +544,8 @@ def _launch(metadata: Any, passed: Sequence[Leaf], where: str) -> Launch:
         profile_scratch_bytes=metadata.profile_scratch_size or 0,
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
-        pdl=metadata.launch_pdl,
+        # nothing that is built for older ones can say that the next kernel may start, or wait for the last
+        pdl=metadata.launch_pdl and arch_number(arch) >= _PDL_SINCE,
         tensor_maps=tensor_maps,
     )
 

@@ -111,6 +111,12 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description="Axes each of whose values, or groups of `alike` ones, has configs of its own: as many as others share."
         ),
     ] = []
+    unaligned: Annotated[
+        Literal["tuned", "by_hand"],
+        Meta(
+            description="What serves calls that no hint holds for: the tuned config that is most often best, or the manifest's own configs, where what is best with hints spills without."
+        ),
+    ] = "tuned"
     max_spill_bytes: Annotated[
         int, Meta(ge=0, description="Leave configs out of a tuning bundle that spill more bytes of a thread than this.")
     ] = 0

@@ -151,6 +151,7 @@ class _TunedExpander(Expander):
         self._tuned: dict[str, Way] = {}
         self._serving: frozenset[int] | None = None
         """Configs whose variants serve every call, of the meaning at hand; None if it is not tuned."""
+        self._by_hand = spec.tuning is not None and spec.tuning.unaligned == "by_hand"
         for config in (config for table in tables for config in table.configs):
             number = len(self.ways) + len(self._tuned)
             self._tuned.setdefault(repr(config), _way(spec, number, config, arch, f"{where} {FOLDER}"))
@@ -161,7 +162,7 @@ class _TunedExpander(Expander):
         if not tuned:
             self._serving = None
             return self.ways
-        free = [way for way in tuned if not way.config.requires]
+        free = [way for way in tuned if not way.config.requires and not self._by_hand]
         serving = free[:1] or [way for way in self.ways if not way.config.requires]
         self._serving = frozenset(way.number for way in serving)
         kept = tuned[:1] if self._profile == "core" else tuned
@@ -178,11 +179,13 @@ class _TunedExpander(Expander):
         return any(super(_TunedExpander, self).in_core(variant, {**names, **settings_of(way)}) for way in self.ways)
 
     def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
-        """List the sets of hints; only the configs that serve every call are built without hints."""
+        """List the sets of hints; only the configs that serve every call are built without hints, and those by hand with none."""
         sets = super().hint_sets_of(way, types)
-        if self._serving is None or way.number in self._serving:
-            return sets
         least = min(sets, key=len)
+        if self._serving is None:
+            return sets
+        if way.number in self._serving:
+            return [least] if self._by_hand else sets
         return [hints for hints in sets if hints != least] or sets
 
 

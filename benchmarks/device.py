@@ -1,13 +1,13 @@
 """Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One archive of logs, one table.
 
     python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
-                                [--budget 560] [--earlier results.json]
+                                [--budget 560] [--devices 2] [--earlier results.json]
 
 BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, large modules in shares, checkers
 too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
 ``--budget`` of all: what is cut short or left out counts as failed. Each run's output is in FOLDER/logs.zip, and how each
 ended in FOLDER/results.json, both written as runs end. The table says how each ended, how long it took, its last line,
-and which tests failed. Tests that were all skipped, such as those of two devices where there is one, are neither done nor
+and which tests failed. Of several GPUs each run of tests and checks sees one, in turn, but for what is about several. Tests that were all skipped, such as those of two devices where there is one, are neither done nor
 failed. Exits 1 if a run failed, or none was done.
 
 Where one call does not have the time for everything, a second goes on: with the first one's results as ``--earlier``, what
@@ -34,7 +34,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -58,6 +58,7 @@ JUDGE = "test_every_variant_was_launched"
 # pytest's last line where it ran none of the tests that it found; its exit status is 5 if their module itself was skipped
 ALL_SKIPPED = re.compile(r"\d+ skipped(?:, \d+ (?:deselected|warnings?))* in ")
 ALL_SKIPPED_STATUSES = (0, 5)
+OF_ALL_DEVICES = frozenset({"test_devices"})
 # with less left, nothing is begun
 LEAST_SECONDS = 10.0
 # how many failed tests of a run the table names
@@ -312,10 +313,18 @@ def _status(run: Run, log: TextIO, seconds: float) -> int | None:
         return 127
 
 
-def side_by_side(runs: Iterable[Run], record: Record, limits: Limits, processes: int) -> None:
-    """Run the commands that are not done yet, so many at a time."""
+def side_by_side(runs: Iterable[Run], record: Record, limits: Limits, processes: int, devices: int = 1) -> None:
+    """Run the commands that are not done yet, so many at a time; of several devices each sees one, in turn."""
+    left = [
+        run if devices == 1 or run.name in OF_ALL_DEVICES else _on(number % devices, run)
+        for number, run in enumerate(record.left(runs))
+    ]
     with ThreadPoolExecutor(processes) as pool:
-        list(pool.map(lambda run: follow(run, record, limits), record.left(runs)))
+        list(pool.map(lambda run: follow(run, record, limits), left))
+
+
+def _on(device: int, run: Run) -> Run:
+    return replace(run, environment=(*run.environment, ("CUDA_VISIBLE_DEVICES", str(device))))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -327,6 +336,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=12, help="of tests, side by side")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds, of each run")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, of all")
+    parser.add_argument("--devices", type=int, default=1, help="GPUs, among which tests and checks are shared out")
     parser.add_argument("--earlier", type=Path, help="results.json of a call that this one goes on from")
     given = parser.parse_args(words)
     asked = given.only.split(",")
@@ -340,11 +350,15 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.earlier is not None:
         record.take_over(given.earlier)
     if "tests" in asked:
-        side_by_side(tests(bundles, record.launched), record, limits, given.processes)
-        side_by_side(judges(bundles, record.launched), record, limits, given.processes)
-    for step, listed, processes in (("equality", equality, 3), ("check", check, 2), ("bench", bench, 1)):
+        side_by_side(tests(bundles, record.launched), record, limits, given.processes, given.devices)
+        side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
+    for step, listed, processes, devices in (
+        ("equality", equality, 3, given.devices),
+        ("check", check, 2, given.devices),
+        ("bench", bench, 1, 1),
+    ):
         if step in asked:
-            side_by_side(listed(bundles), record, limits, processes)
+            side_by_side(listed(bundles), record, limits, processes * devices, devices)
     outcomes = record.outcomes.values()
     bad = [outcome.name for outcome in outcomes if outcome.bad]
     skipped = [outcome.name for outcome in outcomes if outcome.skipped]

@@ -7,6 +7,7 @@
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import apply_epilogue, multiply, part_of, place_tile, spread
+from nojit.kernels.kernel_overlap import wait_for_last
 
 
 @triton.jit
@@ -100,14 +101,12 @@ def bmm_merge_kernel(
     stride_om,
     stride_on,
     BLOCK: tl.constexpr,
-    OVERLAPS: tl.constexpr,
 ):
     """Add up parts, fp32 [splits, batch, m_len, width], in their order, and write what `bmm_kernel` says, rounded once.
 
-    Grid: batch * m_len * cdiv(n_len, BLOCK). With `OVERLAPS` it may be launched before the kernel that writes the parts has ended.
+    Grid: batch * m_len * cdiv(n_len, BLOCK).
     """
-    if OVERLAPS:
-        tl.extra.cuda.gdc_wait()
+    wait_for_last()
     across = tl.cdiv(n_len, BLOCK)
     cols = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(0) // across % m_len

@@ -20,7 +20,7 @@ __all__ = ["ROLES", "GemmProblem", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "bmm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ()),
-    "bmm_merge": Roles(("BLOCK", "OVERLAPS"), (), ()),
+    "bmm_merge": Roles(("BLOCK",), (), ()),
     "bmm_sm90": Roles(
         ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS")
     ),

@@ -15,16 +15,20 @@ from nojit.kernels.flex_decoding.kernel_tiles import (
     LN_2,
     LOG2_E,
     WORD,
+    band_at,
     length_of,
     load_queries,
     load_rows,
+    load_some_rows,
     modify,
     pages_of,
     part_of,
     place_program,
+    rows_of,
     store_results,
     weigh,
 )
+from nojit.kernels.kernel_overlap import let_next_start, wait_for_last
 
 
 @triton.jit
@@ -105,6 +109,8 @@ def flex_decoding_kernel(
     stands at place m or, with `has_lens`, the last query at the last key; slots and bias are as it takes them. Written is
     what `store_results` says. `pack` is `group`, or divides it. Grid: cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
     """
+    # what puts parts together may start meanwhile: it waits for their end itself
+    let_next_start()
     tiles = tl.cdiv(q_len * pack, BLOCK_M)
     tile, split, index_g, index_b = place_program(tiles, splits, heads // pack)
     index_b = index_b.to(tl.int64)
@@ -119,47 +125,61 @@ def flex_decoding_kernel(
     band_shift = tl.where(from_end != 0, length - q_len, 0)
     given = rows < q_len * pack * has_spans
     span_ptrs = spans_ptr + index_b * stride_sb + own.to(tl.int64) * stride_sh + queries * 2
-    first = tl.maximum(queries + (band_shift + left), tl.load(span_ptrs, mask=given, other=0))
-    last = tl.minimum(queries + (band_shift + right + 1), tl.load(span_ptrs + 1, mask=given, other=kv_len))
-    first = tl.maximum(first, 0)
-    last = tl.minimum(last, length)
+    first, last = band_at(queries, band_shift + left, band_shift + right, length)
+    first = tl.maximum(first, tl.load(span_ptrs, mask=given, other=0))
+    last = tl.minimum(last, tl.load(span_ptrs + 1, mask=given, other=kv_len))
     some = inside & (first < last)
     one_slot = (first_kind, first_ptr, first_stride_b, first_stride_h, first_value, first_reach)
     other_slot = (second_kind, second_ptr, second_stride_b, second_stride_h, second_value, second_reach)
     # the rows of a bias are queries, wherever those stand
     bias = (bias_ptr - shift * bias_stride_m, bias_stride_b, bias_stride_h, bias_stride_m, bias_stride_n)
     places = queries + shift
-    # what any row sees: nothing else is read, be it in a page that is not there any more
-    begin = tl.min(tl.where(some, first, kv_len), 0)
-    end = tl.max(tl.where(some, last, 0), 0)
+    # what any row sees: nothing else is read, be it in a page that is not there any more; and what all rows see, if that is something
+    begin, all_last = band_at(tile * BLOCK_M // pack, band_shift + left, band_shift + right, length)
+    latest_query = tl.minimum((tile + 1) * BLOCK_M, q_len * pack) - 1
+    all_first, end = band_at(latest_query // pack, band_shift + left, band_shift + right, length)
+    # of a band the first row and the last one say it, unless either sees nothing
+    if (has_spans != 0) | (begin >= all_last) | (all_first >= end):
+        begin = tl.min(tl.where(some, first, kv_len), 0)
+        end = tl.max(tl.where(some, last, 0), 0)
+        all_first = tl.max(tl.where(inside, first, 0), 0)
+        all_last = tl.min(tl.where(inside, last, kv_len), 0)
+    # the last step lies before the end as well, and sees again what the one before it saw; of fewer keys the last stands for more
+    latest = tl.maximum(end - BLOCK_N, begin)
+    lanes = tl.minimum(tl.arange(0, BLOCK_N), tl.maximum(end - begin - 1, 0))
 
-    q = load_queries(q_ptr + index_b * stride_qb, own, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D)
     k_head_ptr = k_ptr + index_kv * stride_kh
     v_head_ptr = v_ptr + index_kv * stride_vh
     table_row_ptr = table_ptr + index_b * stride_tb
+    q = load_queries(q_ptr + index_b * stride_qb, own, queries, inside, stride_qh, stride_qm, head_dim, BLOCK_D)
+    first_step, last_step = part_of(split, splits, tl.cdiv(tl.maximum(end - begin, 0), BLOCK_N))
+    start = tl.minimum(begin + first_step * BLOCK_N, latest)
+    any_keys = lanes < (last_step - first_step) * BLOCK_N  # all of them, or none
+    pages = pages_of(start + lanes, any_keys, table_row_ptr, page_bits, index_b, PAGED)
     row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
     row_sum = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_DV], tl.float32)
-    lanes = tl.arange(0, BLOCK_N)
-    skipped = begin // BLOCK_N
-    first_step, last_step = part_of(split, splits, tl.maximum(tl.cdiv(end, BLOCK_N) - skipped, 0))
-    keys = (skipped + first_step) * BLOCK_N + lanes
-    pages = pages_of(keys, (keys >= begin) & (keys < end), table_row_ptr, page_bits, index_b, PAGED)
-    for step in range(skipped + first_step, skipped + last_step):
-        keys = step * BLOCK_N + lanes
-        there = (keys >= begin) & (keys < end)
+    for step in range(first_step, last_step):
+        fresh = begin + step * BLOCK_N
+        start = tl.minimum(fresh, latest)
+        keys = start + tl.arange(0, BLOCK_N)
         here = pages
-        ahead = keys + BLOCK_N
-        pages = pages_of(ahead, (ahead >= begin) & (ahead < end), table_row_ptr, page_bits, index_b, PAGED)
-        k = load_rows(k_head_ptr, keys, there, here, page_bits, stride_kb, stride_kn, head_dim, PAGED, BLOCK_D)
+        ahead = tl.minimum(fresh + BLOCK_N, latest) + lanes
+        pages = pages_of(ahead, any_keys, table_row_ptr, page_bits, index_b, PAGED)
+        k_ptrs = rows_of(k_head_ptr, start, lanes, here, page_bits, stride_kb, stride_kn, PAGED)
+        k = load_rows(k_ptrs, head_dim, BLOCK_D)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
-        seen = (keys[None, :] >= first[:, None]) & (keys[None, :] < last[:, None])
+        seen = (keys[None, :] >= tl.maximum(first, fresh)[:, None]) & (keys[None, :] < last[:, None])
         if SCORE_MOD is None:
             scores *= scale * LOG2_E
+            if (start < all_first) | (start < fresh) | (start + BLOCK_N > all_last):
+                scores = tl.where(seen, scores, float("-inf"))
         else:
             scores = modify(scores * scale, index_b, own, places, keys, seen, one_slot, other_slot, bias, SCORE_MOD)
-        weights, keep, row_max, row_sum = weigh(tl.where(seen, scores, float("-inf")), row_max, row_sum)
-        v = load_rows(v_head_ptr, keys, there, here, page_bits, stride_vb, stride_vn, v_dim, PAGED, BLOCK_DV)
+            scores = tl.where(seen, scores, float("-inf"))
+        weights, keep, row_max, row_sum = weigh(scores, row_max, row_sum)
+        v_ptrs = rows_of(v_head_ptr, start, lanes, here, page_bits, stride_vb, stride_vn, PAGED)
+        v = load_rows(v_ptrs, v_dim, BLOCK_DV)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
     store_results(
         acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits,
@@ -250,6 +270,8 @@ def flex_decoding_blocks_kernel(
     `BLOCK_N` divides `block`. Grid: cdiv(q_len, block) * cdiv(min(q_len, block) * pack, BLOCK_M) * splits * batch * heads //
     pack.
     """
+    # what puts parts together may start meanwhile: it waits for their end itself
+    let_next_start()
     height = tl.minimum(q_len, block)
     row_tiles = tl.cdiv(height * pack, BLOCK_M)
     tile, split, index_g, index_b = place_program(tl.cdiv(q_len, block) * row_tiles, splits, heads // pack)
@@ -290,13 +312,15 @@ def flex_decoding_blocks_kernel(
     pages = pages_of(keys, keys < length, table_row_ptr, page_bits, index_b, PAGED)
     for step in range(first_step, last_step):
         inner = step % steps * BLOCK_N + lanes
-        keys = column * block + inner
+        start = column * block + step % steps * BLOCK_N
+        keys = start + lanes
         there = keys < length
         here, bitmap = pages, number
         column, number = _entry(listed_ptr, (step + 1) // steps, count)
         ahead = column * block + (step + 1) % steps * BLOCK_N + lanes
         pages = pages_of(ahead, ahead < length, table_row_ptr, page_bits, index_b, PAGED)
-        k = load_rows(k_head_ptr, keys, there, here, page_bits, stride_kb, stride_kn, head_dim, PAGED, BLOCK_D)
+        k_ptrs = rows_of(k_head_ptr, start, lanes, here, page_bits, stride_kb, stride_kn, PAGED)
+        k = load_some_rows(k_ptrs, there, head_dim, BLOCK_D)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         # of a full block, the first bitmap is read, and all of it counts as set
         words_ptr = row_bits + tl.maximum(bitmap, 0).to(tl.int64) * block * words
@@ -308,7 +332,8 @@ def flex_decoding_blocks_kernel(
         else:
             scores = modify(scores * scale, index_b, own, places, keys, seen, one_slot, other_slot, bias, SCORE_MOD)
         weights, keep, row_max, row_sum = weigh(tl.where(seen, scores, float("-inf")), row_max, row_sum)
-        v = load_rows(v_head_ptr, keys, there, here, page_bits, stride_vb, stride_vn, v_dim, PAGED, BLOCK_DV)
+        v_ptrs = rows_of(v_head_ptr, start, lanes, here, page_bits, stride_vb, stride_vn, PAGED)
+        v = load_some_rows(v_ptrs, there, v_dim, BLOCK_DV)
         acc = tl.dot(weights.to(v.dtype), v, acc * keep[:, None], input_precision="ieee")
     store_results(
         acc, row_sum, row_max, out_ptr, lse_ptr, part_ptr, has_lse, index_b, heads, own, queries, inside, split, splits,
@@ -339,6 +364,7 @@ def flex_decoding_merge_kernel(
     Parts are as `store_results` says; out is [batch, heads, q_len, v_dim], any strides, the last 1. Grid: batch * heads *
     q_len.
     """
+    wait_for_last()
     row = tl.program_id(0).to(tl.int64)
     rest = row // q_len
     row_ptr = part_ptr + row * splits * width
@@ -353,8 +379,10 @@ def flex_decoding_merge_kernel(
         new_highest = tl.maximum(highest, tl.max(sums, 0))
         shift = tl.where(new_highest == float("-inf"), 0.0, new_highest)
         weights = tl.exp2(sums - shift)
-        seen = (sums > float("-inf"))[:, None] & (cols < v_dim)[None, :]
-        values = tl.load(row_ptr + parts[:, None] * width + cols[None, :], mask=seen, other=0.0)
+        there = (parts < splits)[:, None] & (cols < v_dim)[None, :]
+        # of a part in which the row sees nothing no number was written: what is read is not used, and no load waits for another
+        values = tl.load(row_ptr + parts[:, None] * width + cols[None, :], mask=there, other=0.0)
+        values = tl.where((sums > float("-inf"))[:, None], values, 0.0)
         keep = tl.exp2(highest - shift)
         acc = acc * keep + tl.sum(values * weights[:, None], 0)
         total = total * keep + tl.sum(weights, 0)

@@ -35,9 +35,17 @@ def place_program(tiles, splits, groups):
 
 @triton.jit
 def part_of(split, splits, count):
-    """Return the first of `count` steps that a split takes, and the one behind its last."""
-    wide = count.to(tl.int64)
-    return (wide * split // splits).to(tl.int32), (wide * (split + 1) // splits).to(tl.int32)
+    """Return the first of `count` steps that a split takes, and the one behind its last: the first splits take one more."""
+    least = count // splits
+    more = count - least * splits
+    first = split * least + tl.minimum(split, more)
+    return first, first + least + tl.where(split < more, 1, 0)
+
+
+@triton.jit
+def band_at(query, left, right, length):
+    """Return the first key that a query sees of a band, and the one behind the last."""
+    return tl.maximum(query + left, 0), tl.minimum(query + right + 1, length)
 
 
 @triton.jit
@@ -65,18 +73,30 @@ def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
 
 
 @triton.jit
-def load_rows(
-    base_ptr, keys, there, pages, page_bits, stride_page, stride_row, width, PAGED: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Load rows of keys or values; what is not there reads as 0, so that NaNs in padding never enter."""
+def rows_of(base_ptr, first, lanes, pages, page_bits, stride_page, stride_row, PAGED: tl.constexpr):
+    """Point to rows of keys or values, those from `first` on that `lanes` name.
+
+    Without pages, only the start of all differs from step to step, so that little is worked out anew.
+    """
     if PAGED:
-        inner = keys & ((1 << page_bits) - 1)
-        rows = pages.to(tl.int64) * stride_page + inner.to(tl.int64) * stride_row
-    else:
-        rows = pages * stride_page + keys.to(tl.int64) * stride_row
+        inner = (first + lanes) & ((1 << page_bits) - 1)
+        return base_ptr + (pages.to(tl.int64) * stride_page + inner.to(tl.int64) * stride_row)
+    else:  # noqa: RET505 - Triton compiles the arm that is taken
+        return base_ptr + (pages * stride_page + first.to(tl.int64) * stride_row) + lanes.to(tl.int64) * stride_row
+
+
+@triton.jit
+def load_rows(row_ptrs, width, BLOCK: tl.constexpr):
+    """Load rows that are all there; columns that are not read as 0, so that NaNs in padding never enter."""
     cols = tl.arange(0, BLOCK)
-    ptrs = base_ptr + rows[:, None] + cols[None, :]
-    return tl.load(ptrs, mask=there[:, None] & (cols < width)[None, :], other=0.0)
+    return tl.load(row_ptrs[:, None] + cols[None, :], mask=(cols < width)[None, :], other=0.0)
+
+
+@triton.jit
+def load_some_rows(row_ptrs, there, width, BLOCK: tl.constexpr):
+    """Load the rows that are `there`; others, and columns that are not, read as 0."""
+    cols = tl.arange(0, BLOCK)
+    return tl.load(row_ptrs[:, None] + cols[None, :], mask=there[:, None] & (cols < width)[None, :], other=0.0)
 
 
 @triton.jit

@@ -123,6 +123,12 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
         Shape("speculation of 4 in pages of 16", 32, 32, 8, 4, 4096, 128, "causal", page=16),
         Shape("2 against 16k, 8 heads of 8", 2, 8, 8, 1, 16384, 128),
         *(
+            Shape(f"{batch} against {kv_len >> 10}k", batch, 32, 8, 1, kv_len, 128)
+            for kv_len in (1024, 4096, 16384, 65536)
+            for batch in (1, 4, 16, 64, 256)
+            if batch * kv_len <= 1 << 20 and (batch, kv_len) not in {(1, 65536), (64, 4096)}
+        ),
+        *(
             Shape(f"{mask}, {batch} against {kv_len}, {q_len} queries, D {dim}", batch, 32, 8, q_len, kv_len, dim, mask)
             for mask in _MODS
             for batch, kv_len, q_len, dim in (

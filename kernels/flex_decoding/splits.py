@@ -10,13 +10,13 @@ from typing import Final
 
 __all__ = ["KEYS", "MOST", "splits_of", "tile_height"]
 
-KEYS: Final = 64
-"""Keys that are reckoned with as one step."""
+KEYS: Final = 128
+"""Keys that are reckoned with as one step: as many as the widest tiles have."""
 AT_ONCE: Final = 1
 """Programs that keep a multiprocessor busy: with two, each waits for the other's keys."""
-START: Final = 2
+START: Final = 1
 """What a program costs besides its steps, in steps: filling its pipeline, and writing what it found."""
-MERGE: Final = 4
+MERGE: Final = 2
 """What the second kernel costs, in steps of a program."""
 WAVES: Final = 6
 """The most waves of programs that are tried."""

@@ -13,7 +13,7 @@ Which row of a group's tile a column is does not matter, as long as results go w
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
-from nojit.kernels.gemm.kernel_tiles import place_tile
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import as_words, unpack_shorts
 from triton.experimental import gluon
@@ -25,36 +25,48 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
+from triton.language.extra.cuda import gdc_launch_dependents
 
 BYTES = gl.constexpr(32)
 """Rows of bytes of a step."""
 
 
 @gluon.jit
-def _tiles(sizes, TILE: gl.constexpr):
-    return gl.cdiv(sizes[1], TILE[0]) * gl.cdiv(sizes[0], TILE[1])
+def _pieces(sizes, TILE: gl.constexpr):
+    """Count the pieces of work: tiles, of each as many as the depth has parts."""
+    m_len, n_len, _, splits = sizes
+    return splits * gl.cdiv(n_len, TILE[0]) * gl.cdiv(m_len, TILE[1])
+
+
+@gluon.jit
+def _piece_at(number, sizes, TILE: gl.constexpr):
+    """Say where a piece of work is: which part of the depth, its first column and row, its steps."""
+    m_len, n_len, k_len, splits = sizes
+    split, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(split, splits, gl.cdiv(k_len, DEPTH))
+    return (split, row, col), first, last
 
 
 @gluon.jit
 def _produce(maps, memory, barriers, sizes, TILE: gl.constexpr):
     """Copy the columns of b and the rows of a that each tile needs."""
-    m_len, n_len, k_len = sizes
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
     copied = 0
-    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
-        _, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
-        for step in range(gl.cdiv(k_len, DEPTH)):
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        place, first, last = _piece_at(number, sizes, TILE)
+        _, row, col = place
+        for step in range(first, last):
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
             mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + maps[1].block_type.nbytes * OWNERS)
             for part in gl.static_range(OWNERS):
-                place = [0, 0, step * BYTES, col + part * OWNED]
-                copy_in(maps[1], place, full.index(stage), box(maps[1], memory[1].index(stage * OWNERS + part), 0))
+                source = [0, 0, step * BYTES, col + part * OWNED]
+                copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(stage * OWNERS + part), 0))
             for part in gl.static_range(ACROSS):
-                place = [0, 0, row + part * OWNED, step * DEPTH]
-                copy_in(maps[0], place, full.index(stage), box(maps[0], memory[0].index(stage), part))
+                source = [0, 0, row + part * OWNED, step * DEPTH]
+                copy_in(maps[0], source, full.index(stage), box(maps[0], memory[0].index(stage), part))
             copied += 1
 
 
@@ -66,14 +78,14 @@ def _layout_of_shorts():
 
 
 @gluon.jit
-def load_pairs(pointers, step, steps, col, sizes, GROUPS: gl.constexpr):
+def load_pairs(pointers, step, last, col, sizes, GROUPS: gl.constexpr):
     """Load the scales of a step, if there are `GROUPS`, two columns in each int32, and then such zeros."""
     pairs = ()
     if GROUPS != "none":
         scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk = pointers
         cols = gl.arange(0, OWNED // 2, layout=gl.SliceLayout(0, _layout_of_shorts())) * 2 + col
-        # of the step behind the last nothing is used
-        group = gl.minimum(step, steps - 1) * DEPTH // group_size
+        # of the step behind the last one, number `last`, nothing is used
+        group = gl.minimum(step, last - 1) * DEPTH // group_size
         ptrs = as_words(scales_ptr + group.to(gl.int64) * stride_sk + cols)
         scales = gl.load(ptrs, mask=cols < sizes[1], other=0)[None, :]
         pairs = (scales,)
@@ -95,14 +107,16 @@ def _weights(memory, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, TILE: gl.
 
 
 @gluon.jit
-def _store(OWN: gl.constexpr, out_map, out_memory, acc, row, col, STORED: gl.constexpr):
+def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr):
     """Store columns of a consumer, 64 rows at a time, from two pieces in turn; `STORED` rows were before them."""
     if acc.shape[1] > OWNED:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
-        _store(OWN, out_map, out_memory, left, row, col, STORED)
-        _store(OWN, out_map, out_memory, right, row, col, STORED + HALF)
+        _store(OWN, out_map, out_memory, left, place, STORED)
+        _store(OWN, out_map, out_memory, right, place, STORED + HALF)
     else:
+        split, row, col = place
+        PANEL: gl.constexpr = out_map.block_type.shape[3]
         if STORED == 0:
             tma.store_wait(0)
         else:
@@ -112,7 +126,8 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, row, col, STORED: gl.con
         ordered = acc.to(out_memory.dtype).reshape(4, 2, 8, OWNED).permute(0, 2, 1, 3).reshape(OWNED, OWNED)
         piece.permute((1, 0)).store(ordered)
         fence_async_shared()
-        copy_out(out_map, [0, 0, row + STORED, col], box(out_map, piece, 0))
+        for part in gl.static_range(OWNED // PANEL):
+            copy_out(out_map, [split, 0, row + STORED, col + part * PANEL], box(out_map, piece, part))
 
 
 @gluon.jit
@@ -123,29 +138,28 @@ def _consume(
 
     While tensor cores multiply a step for one consumer, the other unpacks its next.
     """
-    m_len, n_len, k_len = sizes
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     dtype: gl.constexpr = maps[0].dtype
-    steps = gl.cdiv(k_len, DEPTH)
     used = 0
-    for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
-        _, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
+    for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
+        place, first, last = _piece_at(number, sizes, TILE)
+        split, row, col = place
         own = col + OWN * OWNED
         acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
-        pairs = load_pairs(pointers, gl.to_tensor(0), steps, own, sizes, GROUPS)
-        for step in range(steps):
+        pairs = load_pairs(pointers, first, last, own, sizes, GROUPS)
+        for step in range(last - first):
             stage = (used + step) % TILE[3]
-            following = load_pairs(pointers, step + 1, steps, own, sizes, GROUPS)
+            following = load_pairs(pointers, first + step + 1, last, own, sizes, GROUPS)
             mbarrier.wait(full.index(stage), (used + step) // TILE[3] & 1)
             weights = _weights(memory[1].index(stage * OWNERS + OWN), pairs, dtype, GROUPS, TILE)
             token = warpgroup_mma(weights, memory[0].index(stage).permute((1, 0)), acc, is_async=True)
             acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
             mbarrier.arrive(empty.index(stage))
             pairs = following
-        used += steps
-        _store(OWN, maps[2], memory[2], acc, row, own, 0)
+        used += last - first
+        _store(OWN, maps[2], memory[2], acc, (split, row, own), 0)
     tma.store_wait(0)
 
 
@@ -160,10 +174,12 @@ def mixed_mm_sm90_kernel(
     n_len,
     k_len,
     group_size,
+    splits,
     programs,  # noqa: ARG001 - the manifest's grid reads it
     stride_sk,
     stride_zk,
     GROUPS: gl.constexpr,
+    PANEL: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     GROUP: gl.constexpr,
@@ -171,19 +187,23 @@ def mixed_mm_sm90_kernel(
 ):
     """Write ``a @ w``: a [m_len, k_len], w of the nibbles of b [k_len / 2, n_len].
 
-    The maps describe [1, 1, rows, columns], a and the result in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64]. Scales
+    The maps describe [1, 1, rows, columns], a in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64]; and the result, [splits, 1,
+    m_len, n_len], in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth. Scales
     and zeros, [groups, n_len], if `GROUPS` has them, lie by rows, whose first elements are multiples of 4 bytes apart; a
     group is a multiple of 64 deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
     """
+    # what adds up parts may start meanwhile: it waits for their end itself
+    if PANEL == 32:
+        gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_N, BLOCK_M, GROUP, STAGES)
     a_memory = allocate(a_map, STAGES, BLOCK_M, DEPTH, DEPTH)
     b_memory = allocate(b_map, STAGES * (BLOCK_N // OWNED), BYTES, OWNED, OWNED)
-    out_memory = allocate(out_map, 2 * (BLOCK_N // OWNED), OWNED, OWNED, OWNED)
+    out_memory = allocate(out_map, 2 * (BLOCK_N // OWNED), OWNED, OWNED, PANEL)
     barriers = barriers_for(STAGES, BLOCK_N // OWNED)
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
-    sizes = (m_len, n_len, k_len)
+    sizes = (m_len, n_len, k_len, splits)
     pointers = (scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk)
     if BLOCK_N == 2 * OWNED:
         gl.warp_specialize(

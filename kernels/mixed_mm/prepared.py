@@ -21,8 +21,12 @@ from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
 
-FEW: Final = 16
+FEW: Final = 32
 """The most rows of `mixed_mm_few`."""
+FEWEST: Final = 16
+"""Rows from which on it leaves what has a wide tile for each multiprocessor to `mixed_mm_sm90`."""
+WIDE: Final = 128
+"""The columns of a wide tile of `mixed_mm_sm90`."""
 ALIGNED: Final = 16
 """What lengths and strides are multiples of where kernels but `mixed_mm` run."""
 FEW_GROUP: Final = 32
@@ -34,10 +38,15 @@ WHOLE_GROUP: Final = 128
 MOST_DEEP: Final = 1 << 31
 """Kernels count the depth, and so a group's, in 32 bits: a larger group is one of all rows."""
 LEAST_DEPTH: Final = 1024
-"""The least depth of a part of `mixed_mm_few`: a shallower one costs more to write and to add than it saves."""
+"""The least depth of a part: a shallower one costs more to write and to add than it saves."""
 MOST_PARTS: Final = 16
 NARROW: Final = 32
 """The columns of the narrowest tile of `mixed_mm_few`."""
+TILE: Final = 64
+"""The sides of the smallest tile of `mixed_mm_sm90`."""
+PANEL_BYTES: Final = 128
+"""How wide boxes of its results are."""
+FP32_BYTES: Final = 4
 STEP_ROWS: Final = 1024
 """The most rows of b that a step of `mixed_mm_few` takes: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
@@ -60,9 +69,8 @@ def facts_of_call(operands: Operands, out: Tensor | None, group_size: int | None
     return library.CURRENT.source, facts, _unfit(operands, out), group_size
 
 
-def parts_of(cols: int, depth: int, count: int) -> int:
-    """Choose into how many parts `mixed_mm_few` cuts the depth for so many multiprocessors: one, unless half would be idle."""
-    tiles = -(-cols // NARROW)
+def parts_of(tiles: int, depth: int, count: int) -> int:
+    """Choose into how many parts the depth of so many tiles is cut for so many multiprocessors: one, unless half would be idle."""
     if not tiles or 2 * tiles > count:
         return 1
     return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
@@ -107,7 +115,8 @@ class Prepared:
         given: tuple[Any, ...]
         if self.maps is not None:
             of_a, of_b, of_out = self.maps
-            given = (of_a.describe(a), of_b.describe(b), of_out.describe(result), *groups)
+            target = of_out.describe(result if sums is None else sums)
+            given = (of_a.describe(a), of_b.describe(b), target, *groups)
         elif self.kernel == "mixed_mm_few":
             given = (a, b, *groups, result if sums is None else sums)
         else:
@@ -132,10 +141,9 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     may = may_run or runs
     a = operands[0]
     if whole.lies_by_rows and not _unfit(operands, out):
-        few = whole.rows <= FEW and whole.groups_are(FEW_GROUP) and whole.steps_are_near
-        if few and not library.is_batch_invariant() and may("mixed_mm_few", a):
-            return whole.few()
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
+        if whole.is_few(maps is not None) and not library.is_batch_invariant() and may("mixed_mm_few", a):
+            return whole.few()
         if maps is not None:
             return whole.mapped(maps)
     return whole.pointed()
@@ -202,8 +210,13 @@ class _Whole:
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
+    def is_few(self, mappable: bool) -> bool:
+        """Say whether it is for `mixed_mm_few`; `mappable` says whether `mixed_mm_sm90` could take it as well."""
+        wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
+        return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
+
     @property
-    def steps_are_near(self) -> bool:
+    def _steps_are_near(self) -> bool:
         """Say whether no step of `mixed_mm_few` spans more than its offsets reach."""
         a, b, _, _ = self.operands
         span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
@@ -216,7 +229,7 @@ class _Whole:
     def few(self) -> Prepared:
         """Prepare it for the kernel that takes few rows."""
         a, b, _, _ = self.operands
-        parts = parts_of(self.cols, self.depth, self.count)
+        parts = parts_of(-(-self.cols // NARROW), self.depth, self.count)
         width = padded_width(self.cols)
         row_stride = self.result.strides[1] if parts == 1 else width
         strides = (self.stride(a), self.stride(b), *self.group_strides, row_stride)
@@ -233,8 +246,17 @@ class _Whole:
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Prepare it for the kernel over maps."""
-        numbers = (self.rows, self.cols, self.depth, self.group_size, self.count, *self.group_strides)
-        return self._prepared("mixed_mm_sm90", maps, 1, numbers, {"GROUPS": self.kind})
+        of_a, of_b, of_out = maps
+        tiles = -(-self.rows // TILE) * -(-self.cols // TILE)
+        parts = 1 if library.is_batch_invariant() else parts_of(tiles, self.depth, self.count)
+        element_bytes = self.operands[0].element_size()
+        if parts > 1:
+            width, element_bytes = padded_width(self.cols), FP32_BYTES
+            strides = (self.rows * width, self.rows * width, width, 1)
+            of_out = Mapped((parts, 1, self.rows, self.cols), strides, turned=False, step=0)
+        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, self.count, *self.group_strides)
+        named = {"GROUPS": self.kind, "PANEL": PANEL_BYTES // element_bytes}
+        return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out), parts, numbers, named)
 
     def pointed(self) -> Prepared:
         """Prepare it for the kernel over pointers of any strides."""

@@ -9,8 +9,9 @@ from random import Random
 from typing import Final
 
 import torch
+from nojit.kernels.maps import OTHERS
 from nojit.kernels.mixed_mm import reference
-from nojit.kernels.mixed_mm.prepared import prepare
+from nojit.kernels.mixed_mm.prepared import TILE, parts_of, prepare
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
@@ -18,7 +19,7 @@ __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 ROLES: Final[Mapping[str, Roles]] = {
     "mixed_mm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("GROUPS",)),
     "mixed_mm_few": Roles(("BLOCK_M", "BLOCK_N", "UNROLL"), (), ("GROUPS",)),
-    "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS",)),
+    "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS", "PANEL")),
 }
 Shape = tuple[int, int, int]
 """Rows, columns and depth."""
@@ -35,7 +36,7 @@ _VARIANCE: Final = 21.25
 _LAYERS: Final = ((8192, 8192), (4096, 4096), (28672, 4096), (4096, 14336))
 _GROUP: Final = 128
 """How many rows of weights share a scale, where there are scales."""
-_FEW: Final = (1, 2, 4, 8, 12, 16)
+_FEW: Final = (1, 2, 4, 8, 12, 16, 24, 32)
 _MANY: Final = (32, 64, 128, 512, 1024, 4096)
 
 BARS: Final[Mapping[str, tuple[Shape, ...]]] = {
@@ -135,10 +136,20 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
     draw = partial(_draw, kernel=kernel)
     name = f"mixed_mm/{kernel}{'/scales' if scaled else ''}"
     counts = _DRAWN_FEW if kernel == "mixed_mm_few" else _DRAWN
-    return listed_and_drawn(use, name, TUNED[kernel], draw, counts=counts, key=tuple)
+    listed = [shape for shape in TUNED[kernel] if _is_whole(shape, kernel)]
+    return listed_and_drawn(use, name, listed, draw, counts=counts, key=tuple)
+
+
+def _is_whole(shape: Shape, kernel: str) -> bool:
+    """Say whether one launch writes the result, as far as the depth is cut for few tiles of `mixed_mm_sm90`."""
+    rows, cols, depth = shape
+    return kernel != "mixed_mm_sm90" or parts_of(-(-rows // TILE) * -(-cols // TILE), depth, OTHERS) == 1
 
 
 def _draw(rng: Random, kernel: str) -> Shape:
     """Draw a product that is not cut into parts."""
-    rows = rng.randint(1, 16) if kernel == "mixed_mm_few" else 8 * round(2 ** rng.uniform(2, 9))
-    return rows, 128 * rng.randint(32, 160), 128 * rng.randint(8, 112)
+    while True:
+        rows = round(2 ** rng.uniform(0, 5)) if kernel == "mixed_mm_few" else 8 * round(2 ** rng.uniform(2, 9))
+        shape = rows, 128 * rng.randint(32, 160), 128 * rng.randint(8, 112)
+        if _is_whole(shape, kernel):
+            return shape

@@ -7,6 +7,7 @@
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread
+from nojit.kernels.kernel_overlap import wait_for_last
 
 DEEP = tl.constexpr(128)
 """How many of the depth share a scale."""
@@ -148,14 +149,12 @@ def scaled_mm_merge_kernel(
     stride_om,
     stride_on,
     BLOCK: tl.constexpr,
-    OVERLAPS: tl.constexpr,
 ):
     """Add up parts, fp32 [splits, m_len, width], in their order, scale them if they are not `scaled`, and add the bias.
 
-    Grid: m_len * cdiv(n_len, BLOCK). With `OVERLAPS` it may be launched before the kernel that writes the parts has ended.
+    Grid: m_len * cdiv(n_len, BLOCK).
     """
-    if OVERLAPS:
-        tl.extra.cuda.gdc_wait()
+    wait_for_last()
     across = tl.cdiv(n_len, BLOCK)
     cols = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
     row = (tl.program_id(0) // across).to(tl.int64)

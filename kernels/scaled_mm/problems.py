@@ -25,7 +25,7 @@ _FORMATS: Final = ("A_E5M2", "B_E5M2", "BLOCK_SCALES")
 ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm": Roles(_TILES, (), _FORMATS),
     "scaled_mm_bytes": Roles(_TILES, (), _FORMATS),
-    "scaled_mm_merge": Roles(("BLOCK", "OVERLAPS"), (), ()),
+    "scaled_mm_merge": Roles(("BLOCK",), (), ()),
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES", "ROWS")),
 }
 

@@ -21,7 +21,9 @@ from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import MISSING, Param, Slot
 from nojit.runtime.values import DType, FunctionRef
+from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions
+from triton.runtime.driver import driver as active_driver
 
 from tests.aot.entries import spec
 
@@ -615,6 +617,9 @@ class TestOptions:
         launch = compile_variant(variant_of("sm_90", options=options), place()).launch
         assert (launch.num_warps, launch.num_ctas, launch.pdl, launch.cooperative) == (8, 2, True, True)
 
+    def test_what_an_architecture_does_not_have_is_not_asked_of_it(self, place):
+        assert not compile_variant(variant_of("sm_80", options={"launch_pdl": True}), place()).launch.pdl
+
     def test_maxnreg_is_kept_and_what_spills_is_counted(self, place):
         # the whole block is needed twice, 64 values a thread
         source = HEADER + textwrap.dedent("""
@@ -675,6 +680,35 @@ def look(a, pair, out_ptr):
     memory = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)
     gl.store(out_ptr, a.shape[0] + pair[0].shape[0] + pair[1])
 """
+
+
+@pytest.mark.usefixtures("temporary")
+class TestTarget:
+    """What kernels are told that ask Triton what they run on."""
+
+    SOURCE = HEADER + textwrap.dedent("""
+        @triton.jit
+        def k(out_ptr):
+            tl.static_assert(tl.target_info.is_cuda())
+            tl.static_assert(tl.target_info.cuda_capability_geq(8, 6))
+            tl.static_assert(not tl.target_info.cuda_capability_geq(9, 0))
+            tl.store(out_ptr, 1.0)
+    """)
+
+    @pytest.mark.parametrize("machine", [None, GPUTarget("cuda", 75, 32), GPUTarget("hip", "gfx942", 64)])
+    def test_is_what_is_compiled_for_whatever_is_in_this_machine(self, place, machine, monkeypatch):
+        class Machine:
+            def get_current_target(self):
+                return machine
+
+        before = Machine() if machine else None
+        monkeypatch.setattr(active_driver, "_active", before)
+        where = place(self.SOURCE, "k")
+        entry = {"source": "source.py:k", "params": {"out_ptr": "*fp32"}}
+        assert compile_variant(variant_of("sm_86", **entry, configs=[{}]), where).image
+        with pytest.raises(CompileError):
+            compile_variant(variant_of("sm_90", **entry, configs=[{}]), where)
+        assert vars(active_driver)["_active"] is before
 
 
 class TestGluon:

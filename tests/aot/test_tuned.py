@@ -178,6 +178,13 @@ class TestVariants:
         project.tune(TABLE.replace("use = [2, 0]", "use = [2]").replace("[1, 0, 2]", "[2]").replace("[2, 1]", "[2]").replace("us = [1.0, 2.0]", "us = [1.0]"))  # fmt: skip
         assert built(project.plan(), "fp16") == [(512, 2), (512, 1), (64, 2), (64, 1), (64, 0)]
 
+    def test_the_manifest_can_serve_what_no_hint_holds_for(self, project):
+        project.tune()
+        project.write(MANIFEST.replace("[kernel.tuning]\n", '[kernel.tuning]\nunaligned = "by_hand"\n'))
+        aligned = [(512, 2), (512, 1), (256, 2), (256, 1), (128, 2), (128, 1)]
+        assert built(project.plan(), "fp16") == [*aligned, (64, 0)]
+        assert built(project.plan("core"), "fp16") == [(512, 2), (512, 1), (64, 0)]
+
     def test_tables_of_two_devices_add_up(self, project):
         project.tune()
         other = TABLE.replace("H200", "H100").replace("BLOCK = 512", "BLOCK = 1024")

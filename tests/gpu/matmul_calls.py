@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from unittest import mock
 
 import torch
@@ -107,16 +108,17 @@ class Case:
             of: which operands have one.
             expanded: whether the gradient that comes in repeats one number, as that of a sum does.
         """
-        layout = self.layout()
+        # made where it is used: of many calls, a checker launches a few
+        layout = cache(self.layout)
         words = dict(zip(("trans_a", "trans_b", "trans_c"), self.trans, strict=True))
 
         def run(function: Callable[..., Tensor], wide: torch.dtype | None = None, **more: bool) -> Outputs:
-            a, b = (x.to(wide) if wide else x for x in self.inputs(layout))
+            a, b = (x.to(wide) if wide else x for x in self.inputs(layout()))
             with switched(self.tf32 and wide is None), self._kernels():
                 if not gradients:
-                    return (function(a, b, layout, self.mode, **words, **more),)
+                    return (function(a, b, layout(), self.mode, **words, **more),)
                 wanted = [x.requires_grad_() for name, x in (("a", a), ("b", b)) if name in of]
-                out = function(a, b, layout, self.mode, **words, **more)
+                out = function(a, b, layout(), self.mode, **words, **more)
                 grad = view(() if expanded else tuple(out.shape), self.dtype, 4).to(out.dtype).expand(out.shape)
                 return (out.detach(), *torch.autograd.grad(out, wanted, grad))
 

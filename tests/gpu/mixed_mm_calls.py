@@ -21,7 +21,10 @@ FEW = (16, 2064, 2096)
 WIDE = (3, 17008, 272)
 NARROW = (7, 1024, 4096)
 """Cut into parts by the kernel for few rows."""
+SEVERAL = (25, 4112, 2096)
 SOME = (33, 1040, 528)
+DEEP = (70, 1040, 4112)
+"""Cut into parts by the kernel over maps."""
 MANY = (1100, 4112, 1072)
 MOST = (2048, 6144, 512)
 RAGGED = (47, 203, 2062)
@@ -117,7 +120,7 @@ _GROUPS = (("none", None), ("scales", 128), ("scales", None), ("zeros", 64), ("z
 def cases() -> Iterator[Case]:
     """List cases that together reach every variant."""
     for dtype, (groups, size) in itertools.product(BOTH, _GROUPS):
-        for sizes in (ONE, FEW, WIDE, NARROW, SOME, MANY, MOST):
+        for sizes in (ONE, FEW, WIDE, NARROW, SEVERAL, SOME, DEEP, MANY, MOST):
             yield Case(dtype, sizes, groups, size)
         for sizes in (FEW, MANY):
             yield Case(dtype, sizes, groups, size, only="mixed_mm")

@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
 from nojit.kernels.mixed_mm import reference, uint4x2_mixed_mm  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
-from tests.gpu.mixed_mm_calls import FEW, MANY, NARROW, SOME, Case, cases, gradient_calls  # noqa: E402
+from tests.gpu.mixed_mm_calls import DEEP, FEW, MANY, NARROW, SEVERAL, SOME, Case, cases, gradient_calls  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -42,7 +42,7 @@ def test_every_byte_stands_for_its_nibbles(operators, rows, dtype):
     assert torch.equal(result, reference.uint4x2_mixed_mm(a, every))
 
 
-@pytest.mark.parametrize("sizes", [FEW, NARROW, SOME, MANY], ids=str)
+@pytest.mark.parametrize("sizes", [FEW, NARROW, SEVERAL, SOME, DEEP, MANY], ids=str)
 def test_ten_runs_give_the_same_bits(operators, sizes):
     call = Case(torch.bfloat16, sizes, "zeros", 128).call()
     (first,) = call.run()
@@ -50,7 +50,7 @@ def test_ten_runs_give_the_same_bits(operators, sizes):
         assert same_bits(first, call.run()[0])
 
 
-@pytest.mark.parametrize("sizes", [FEW, NARROW, SOME, MANY], ids=str)
+@pytest.mark.parametrize("sizes", [FEW, NARROW, SEVERAL, SOME, DEEP, MANY], ids=str)
 def test_a_graph_replays_it(operators, sizes):
     a, b, words = Case(torch.float16, sizes, "scales", 128).inputs()
     expected = uint4x2_mixed_mm(a, b, **words)

@@ -228,11 +228,6 @@ def _teach_fma() -> None:
     InterpreterBuilder.create_fma = fma
 
 
-def _wait_for_nothing() -> None:
-    """Have kernels find that those before them have ended, which Triton's interpreter does not know how to wait for."""
-    tl.extra.cuda.gdc_wait = lambda: None
-
-
 def _read_manifests(folder: Path) -> dict[str, dict[str, Any]]:
     texts = [path.read_text() for path in sorted(folder.glob("*.toml"))]
     return {spec["name"]: spec for text in texts for spec in tomllib.loads(text)["kernel"]}
@@ -245,7 +240,6 @@ def main() -> None:
     _teach_fp8()
     _teach_fma()
     hasten()
-    _wait_for_nothing()
     folder = Path(sys.argv[1])
     # for sources that are named relative to their manifest
     sys.path.append(str(folder))

@@ -179,12 +179,12 @@ def test_autocast_casts_what_is_not_packed():
 
 
 def test_parts_are_as_many_as_keep_a_device_busy():
-    assert prepared.parts_of(8192, 8192, 132) == 1
-    assert prepared.parts_of(2176, 8192, 132) == 1
-    assert prepared.parts_of(1024, 8192, 132) == 4
-    assert prepared.parts_of(1024, 2048, 132) == 2
-    assert prepared.parts_of(32, 1 << 20, 132) == 16
-    assert prepared.parts_of(32, 512, 132) == 1
+    assert prepared.parts_of(256, 8192, 132) == 1
+    assert prepared.parts_of(67, 8192, 132) == 1
+    assert prepared.parts_of(32, 8192, 132) == 4
+    assert prepared.parts_of(32, 2048, 132) == 2
+    assert prepared.parts_of(1, 1 << 20, 132) == 16
+    assert prepared.parts_of(1, 512, 132) == 1
     assert prepared.parts_of(0, 512, 132) == 1
 
 

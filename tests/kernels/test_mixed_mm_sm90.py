@@ -89,7 +89,7 @@ def others(gl: SimpleNamespace) -> dict[str, Any]:
 
 def argument(value: Any) -> Any:
     if isinstance(value, Described):
-        box = (32, 64) if value.base.dtype == torch.uint8 else (64, 64)
+        box = {torch.uint8: (32, 64), torch.float32: (64, 32)}.get(value.base.dtype, (64, 64))
         return Map(value.base.as_strided(value.shape, value.strides), box)
     if not isinstance(value, Tensor):
         return value
@@ -196,9 +196,52 @@ def test_parts_with_an_odd_count_of_steps_know_nothing_of_the_next_ones_scales()
 @pytest.mark.parametrize(("kind", "size"), [("none", None), ("scales", None), ("scales", 64), ("zeros", 128)])
 def test_many_rows(kind, size, tile):
     chosen["mixed_mm_sm90"] = tile
-    for m, n, k, dtype in ((300, 144, 352, torch.bfloat16), (17, 272, 48, torch.float16)):
+    for m, n, k, dtype in ((300, 144, 352, torch.bfloat16), (40, 272, 48, torch.float16)):
         check(*operands(m, n, k, dtype, kind, size))
     assert set(asked) == {"mixed_mm_sm90"}
+
+
+@pytest.mark.parametrize("kind", ["none", "scales", "zeros"])
+@pytest.mark.parametrize("tile", TILES["mixed_mm_sm90"][1:], ids=str)
+def test_many_rows_in_parts(tile, kind):
+    chosen["mixed_mm_sm90"] = tile
+    for m, k in ((33, 2128), (130, 3088)):
+        check(*operands(m, 144, k, torch.float16, kind, 64))
+    assert asked == ["mixed_mm_sm90", "bmm_merge"] * 2
+
+
+def test_no_part_of_many_rows_knows_anything_of_the_next_ones_scales():
+    # every weight is 1, and each part takes 17 steps of 64
+    chosen["mixed_mm_sm90"] = TILES["mixed_mm_sm90"][1]
+    a, b, scales = torch.ones(33, 2176).half(), torch.full((1088, 48), 0x99).byte(), torch.ones(34, 48).half()
+    scales[17, 3] = float("inf")
+    result = uint4x2_mixed_mm(a, b, scales=scales, group_size=64)
+    assert asked == ["mixed_mm_sm90", "bmm_merge"]
+    assert (result[:, 3] == float("inf")).all()
+    assert (result[:, [0, 1, 2, *range(4, 48)]] == 2176).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "kernel"),
+    [
+        (16, 132 * 128 + 16, "mixed_mm_few"),
+        (17, 132 * 128, "mixed_mm_few"),
+        (32, 132 * 128, "mixed_mm_few"),
+        (17, 132 * 128 + 16, "mixed_mm_sm90"),
+        (33, 4096, "mixed_mm_sm90"),
+    ],
+)
+def test_who_takes_how_many_rows(rows, cols, kernel):
+    a = torch.empty(rows, 128, dtype=torch.float16, device="meta")
+    b = torch.empty(64, cols, dtype=torch.uint8, device="meta")
+    assert prepared.prepare((a, b, None, None), None, None).kernel == kernel
+
+
+def test_no_depth_is_cut_where_the_batch_must_not_decide(monkeypatch):
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    for rows in (1, 40):
+        check(*operands(rows, 48, 2128, torch.float16, "none", None))
+    assert asked == ["mixed_mm_sm90"] * 2
 
 
 @pytest.mark.parametrize("rows", [9, 70])
@@ -249,8 +292,8 @@ def test_what_lies_otherwise_goes_over_pointers(rows):
 @pytest.mark.parametrize(
     ("stride_a", "stride_b", "kernel"),
     [
-        (2**26 - 16, 2**21 - 16, "mixed_mm_few"),
-        (2**26, 64, "mixed_mm_sm90"),
+        (2**25 - 16, 2**21 - 16, "mixed_mm_few"),
+        (2**25, 64, "mixed_mm_sm90"),
         (128, 2**21, "mixed_mm_sm90"),
     ],
 )
@@ -271,7 +314,7 @@ def test_no_config_takes_more_rows_in_a_step_than_offsets_are_held_to():
 def test_groups_of_32_go_to_few_rows_only():
     names = []
     with library.override(lambda name: lambda *_, **__: names.append(name)):
-        for rows in (16, 17):
+        for rows in (32, 33):
             a, b, words = operands(rows, 64, 128, torch.float16, "scales", 32)
             uint4x2_mixed_mm(a, b, **words)
     assert names == ["mixed_mm_few", "mixed_mm"]
