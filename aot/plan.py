@@ -23,7 +23,7 @@ from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
 from nojit.runtime.tuned import TunedTable
 
-__all__ = ["Compiler", "Plan", "PlannedKernel", "make_plans"]
+__all__ = ["Absence", "Compiler", "Plan", "PlannedKernel", "absent_kernels", "make_plans"]
 
 # how many kernels a message names
 _FEW = 8
@@ -280,3 +280,26 @@ def _check_text(text: str, spec: KernelSpec, source: KernelSource, where: str) -
         if name not in known:
             near = did_you_mean(name, known)
             raise ManifestError("expected a param, constexpr or axis", got=f"{name!r}{near}", where=where)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A kernel that bundles lack."""
+
+    bundle: str
+    kernel: str
+    archs: tuple[str, ...]
+    """Those for which it has no variant, of those that are built for."""
+
+
+def absent_kernels(plans: Sequence[Plan]) -> tuple[Absence, ...]:
+    """Name what plans leave out, sorted by name within each bundle.
+
+    Args:
+        plans: of all architectures, those without any kernel too.
+    """
+    absent: dict[tuple[str, str], list[str]] = {}
+    for plan in plans:
+        for name in plan.absent:
+            absent.setdefault((plan.bundle.name, name), []).append(plan.arch)
+    return tuple(Absence(bundle, kernel, tuple(archs)) for (bundle, kernel), archs in absent.items())

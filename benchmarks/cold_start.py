@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nojit.aot.bench.bars import cold_start_verdicts
+from bars import cold_start_verdicts
 from nojit.aot.bench.cold_start import ColdStartBench
 from nojit.aot.bench.run import bench_cold_start, save
 from nojit.runtime.errors import NojitError

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nojit.aot.bench.bars import launch_verdicts
+from bars import launch_verdicts
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.run import bench_launch, save
 from nojit.runtime.errors import NojitError

@@ -1,4 +1,8 @@
-"""Functions of numbers that kernels of several families compute, in few instructions that do not wait for one another."""
+"""What kernels of several families share, in Triton: functions in few instructions, and starting before the last kernel has ended.
+
+Programmatic dependent launch, where the architecture has it: the kernel that is launched later sets the option ``launch_pdl``, and
+calls `wait_for_last` before it reads what the earlier one wrote, which calls `let_next_start`.
+"""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 # (Triton's decorators carry no types)
@@ -45,3 +49,17 @@ def gelu_rounded(x):
     q = q * t - 3.276716709136963
     tail = t * tl.exp2(q - 0.7213475204444817 * x * x)
     return x * tl.where(x < 0.0, tail, 1.0 - tail)
+
+
+@triton.jit
+def let_next_start():
+    """Let the next kernel of the stream be launched as soon as all programs of this one have come so far."""
+    if tl.target_info.cuda_capability_geq(9, 0):
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_last():
+    """Wait until the kernel before this one in its stream has ended and what it wrote can be read."""
+    if tl.target_info.cuda_capability_geq(9, 0):
+        tl.extra.cuda.gdc_wait()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import cast
 
 import click
-from nojit.aot.absence import Absence, absent_kernels
 from nojit.aot.build import BuildResult
 from nojit.aot.build import build as build_bundles
 from nojit.aot.cache import Cache, default_cache_folder
@@ -33,7 +32,7 @@ from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
 from nojit.aot.outcome import failure_of
-from nojit.aot.plan import Compiler, Plan, make_plans
+from nojit.aot.plan import Absence, Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
 from nojit.aot.statement import read_signed_statement, read_statement, statement_path

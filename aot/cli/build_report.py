@@ -9,11 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.absence import Absence
 from nojit.aot.build import BuildResult
 from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.cli.progress import View
-from nojit.aot.plan import Plan
+from nojit.aot.plan import Absence, Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
 

@@ -7,7 +7,7 @@
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import apply_epilogue, multiply, part_of, place_tile, spread
-from nojit.kernels.kernel_overlap import wait_for_last
+from nojit.kernels.kernel_functions import wait_for_last
 
 
 @triton.jit

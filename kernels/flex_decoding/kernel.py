@@ -28,7 +28,7 @@ from nojit.kernels.flex_decoding.kernel_tiles import (
     store_results,
     weigh,
 )
-from nojit.kernels.kernel_overlap import let_next_start, wait_for_last
+from nojit.kernels.kernel_functions import let_next_start, wait_for_last
 
 
 @triton.jit

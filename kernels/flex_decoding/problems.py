@@ -298,20 +298,7 @@ class DecodingProblem(_Problem):
         written_to = out if parts is None else parts
         flops = 4 * one.batch * one.heads * one.q_len * one.listed * one.dim
         result = work(launch, looked_at, (call.q, written_to), flops)
-        return _with_bytes(result, int(moved))
-
-
-def _with_bytes(result: Work, more: int) -> Work:
-    return Work(
-        result.kernel,
-        result.args,
-        result.named,
-        result.outputs,
-        result.expected,
-        result.tolerances,
-        result.moved_bytes + more,
-        result.flops,
-    )
+        return replace(result, moved_bytes=result.moved_bytes + int(moved))
 
 
 def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:

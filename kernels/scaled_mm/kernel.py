@@ -7,7 +7,7 @@
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread
-from nojit.kernels.kernel_overlap import wait_for_last
+from nojit.kernels.kernel_functions import wait_for_last
 
 DEEP = tl.constexpr(128)
 """How many of the depth share a scale."""

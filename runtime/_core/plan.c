@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include "cold.h"
+
 PyTypeObject *nj_plan_type;
 
 #define STATIC_SHARED_BYTES_MAX (48 * 1024)

@@ -1,6 +1,8 @@
 /* How a kernel is called: the names of its params and options. */
 #include "call.h"
 
+#include "cold.h"
+
 /* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
 static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
 {

@@ -2,6 +2,8 @@
 
 #include "spec_fields.h"
 
+#include "cold.h"
+
 PyTypeObject *nj_spec_type;
 
 #define WORD_BITS 64

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nojit.aot.bench import bars
 from nojit.aot.bench.cold_start import WAYS
 from nojit.aot.bench.launch import CONTENDERS
 
+from benchmarks import bars
 from tests.runtime import test_instructions
 from tests.spec.pages import ROOT, rows
 
