@@ -35,7 +35,7 @@ from nojit.runtime import cubin
 from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
-from nojit.runtime.target import arch_number
+from nojit.runtime.target import PDL_SINCE, arch_number
 from nojit.runtime.type_names import descriptor_parts, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
@@ -62,8 +62,6 @@ _ELEMENT_NAMES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)} | {
 
 # written into every key: raise it when this module changes what it makes of the same inputs
 _KEY_VERSION = 3
-# the first architecture with programmatic dependent launches
-_PDL_SINCE = 90
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
@@ -545,7 +543,7 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         profile_scratch_align=metadata.profile_scratch_align or 1,
         cooperative=metadata.launch_cooperative_grid,
         # nothing that is built for older ones can say that the next kernel may start, or wait for the last
-        pdl=metadata.launch_pdl and arch_number(arch) >= _PDL_SINCE,
+        pdl=metadata.launch_pdl and arch_number(arch) >= PDL_SINCE,
         tensor_maps=tensor_maps,
     )
 

@@ -23,6 +23,7 @@ from nojit.runtime.jit_ways import Way, defaults_of, first_that_runs, kind_of, n
 from nojit.runtime.record import Record
 from nojit.runtime.refusals import check_names
 from nojit.runtime.table import KernelTable
+from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef
 
@@ -84,6 +85,8 @@ class StandIn:
         way, names, derived = first_that_runs(known, table, call)
         constexprs = {**dict(way.config.constexprs), **derived, **call.constexprs}
         options = {**way.flags, **dict(way.config.options), **call.options}
+        if (call.arch or 0) < PDL_SINCE:
+            options.pop("launch_pdl", None)
         settings = {name: handed.given.get(name, value) for name, value in (constexprs | options).items()}
         grid = _grid_of(table, names, handed, settings)
         named = _arguments(function, call, handed.given, way)

@@ -34,6 +34,8 @@ _ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
 _IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
 # Triton assembles every arch from this one up for exactly that chip
 _FIRST_EXACT = 90
+PDL_SINCE = 90
+"""The first with programmatic dependent launches."""
 
 
 class ImageArch(Record):

@@ -24,7 +24,7 @@ __all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
 FEW: Final = 32
 """The most rows of `mixed_mm_few`."""
 FEWEST: Final = 16
-"""Rows from which on it leaves what has a wide tile for each multiprocessor to `mixed_mm_sm90`."""
+"""Of more rows it leaves what has more wide tiles than there are multiprocessors to `mixed_mm_sm90`, where that runs."""
 WIDE: Final = 128
 """The columns of a wide tile of `mixed_mm_sm90`."""
 ALIGNED: Final = 16

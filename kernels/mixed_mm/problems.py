@@ -132,7 +132,7 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
 
 def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
     if use == "bars":
-        return BARS[kernel]
+        return [shape for shape in BARS[kernel] if _is_whole(shape, kernel)]
     draw = partial(_draw, kernel=kernel)
     name = f"mixed_mm/{kernel}{'/scales' if scaled else ''}"
     counts = _DRAWN_FEW if kernel == "mixed_mm_few" else _DRAWN

@@ -596,6 +596,19 @@ def test_options_of_the_launch_go_along(make: Make, tensor: Any, function: Funct
     assert named["launch_cooperative_grid"] is named["launch_pdl"] is True
 
 
+@pytest.mark.parametrize("capability", [80, 90])
+def test_what_a_device_does_not_have_is_not_asked_of_tritons_launcher(
+    tmp_path: Path, fakecuda: FakeCuda, tensor: Any, function: Function, capability: int
+) -> None:
+    fakecuda.set_devices(capability)
+    on = target(f"sm_{capability}")
+    path = make_bundle(tmp_path / "pdl.nojit", kernel("add", **VECTOR_ADD, launch={"pdl": True}, on=on), on=on)
+    with loader.load(path) as bundle:
+        bundle.kernel("add")(double(tensor), double(tensor), 7)
+    ((_, named),) = function.calls
+    assert named.get("launch_pdl", False) is (capability >= 90)
+
+
 def test_numbers_get_the_types_and_hints_that_variants_have(make: Make, tensor: Any, policy: Set) -> None:
     """A one is no constant unless a variant has it as one, and what has no hint is never divisible."""
     policy("jit")
