@@ -83,7 +83,7 @@ class TestReading:
         ("schem = 2\n", "expected a key of schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
         ("matrx = { A = [1] }\n", "got 'matrx'; did you mean 'matrix'? - at demo.toml:12 $.kernel[0].matrx"),
         ("zebra = 1\n", "got 'zebra' - at demo.toml:12 $.kernel[0].zebra"),
-        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, names, terms, when, alike, apart, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
+        ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, names, terms, when, alike, apart, unaligned, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
         ('[[kernel.exclude]]\nwhen = "true"\n[[kernel.exclude]]\nwhne = "true"\n', "expected a key of when, got 'whne'; did you mean 'when'? - at demo.toml:15 $.kernel[0].exclude[1].whne"),
         ('[kernel.derived]\nE = { expt = "n", values = [1] }\n', "expected a key of expr, values, got 'expt'; did you mean 'expr'? - at demo.toml:13 $.kernel[0].derived.E.expt"),
         ("[kernel.options]\nnum_warp = 4\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:13 $.kernel[0].options.num_warp"),
