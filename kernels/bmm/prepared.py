@@ -11,23 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.dispatch import precision, switch_of
-from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["Prepared", "facts_of_call", "prepare"]
-
-FP32_BYTES: Final = 4
-PANEL_BYTES: Final = 128
-"""The width of what the kernel over maps stores at once."""
 
 
 def facts_of_call(a: Tensor, b: Tensor, source: Tensor | None, out: Tensor | None, finished: bool) -> Hashable:
@@ -192,16 +188,12 @@ class _Whole:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Prepare it for the kernel over maps."""
         of_a, of_b, of_out = maps
-        batch, rows, cols, _ = self.sizes
-        splits, width = self.splits, padded_width(cols)
-        if splits > 1:
-            strides = (batch * rows * width, rows * width, width, 1)
-            of_out = Mapped((splits, batch, rows, cols), strides, turned=False, step=1)
+        rows, splits = self.sizes[1], self.splits
+        of_out, panel = stored(of_out, self.a.element_size(), splits)
         flags = {"TRANS_A": of_a.turned, "TRANS_B": of_b.turned}
-        element_bytes = FP32_BYTES if splits > 1 else self.a.element_size()
         named = {
             **flags,
-            "PANEL": PANEL_BYTES // element_bytes,
+            "PANEL": panel,
             "EPILOGUE": self.finished and splits == 1,
             "ROWS": copied_rows(rows, whole=of_a.turned or library.is_batch_invariant()),
         }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from nojit.kernels.gemm.splits import padded_width
 from nojit.kernels.maps import MAP_BYTES, Described
 from torch import Tensor
 
-__all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "transposed"]
+__all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "stored", "transposed"]
 
 BATCHED: Final = 3
 """The dimensions of a batch of matrices."""
+PANEL_BYTES: Final = 128
+"""How wide the boxes of what is stored are."""
+FP32_BYTES: Final = 4
 
 
 class Layout(NamedTuple):
@@ -60,6 +64,16 @@ def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped |
     if straight is not None or not turn:
         return straight
     return _mapped(transposed(layout), element_bytes, turned=True)
+
+
+def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]:
+    """Say what kernels over maps store, and how many columns a box of it has: the result, or fp32 sums of several parts of the depth."""
+    if parts == 1:
+        return of_out, PANEL_BYTES // element_bytes
+    _, batch, rows, cols = of_out.shape
+    width = padded_width(cols)
+    strides = (batch * rows * width, rows * width, width, 1)
+    return Mapped((parts, batch, rows, cols), strides, turned=False, step=1), PANEL_BYTES // FP32_BYTES
 
 
 def _mapped(layout: Layout, element_bytes: int, *, turned: bool) -> Mapped | None:

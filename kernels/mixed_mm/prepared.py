@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, nothing, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
 from torch import Tensor
 
-__all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "parts_of", "prepare"]
+__all__ = ["FEW", "Prepared", "Runs", "facts_of_call", "mapped_parts", "parts_of", "prepare"]
 
 FEW: Final = 32
 """The most rows of `mixed_mm_few`."""
@@ -44,9 +44,6 @@ NARROW: Final = 32
 """The columns of the narrowest tile of `mixed_mm_few`."""
 TILE: Final = 64
 """The sides of the smallest tile of `mixed_mm_sm90`."""
-PANEL_BYTES: Final = 128
-"""How wide boxes of its results are."""
-FP32_BYTES: Final = 4
 STEP_ROWS: Final = 1024
 """The most rows of b that a step of `mixed_mm_few` takes: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
@@ -74,6 +71,11 @@ def parts_of(tiles: int, depth: int, count: int) -> int:
     if not tiles or 2 * tiles > count:
         return 1
     return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
+
+
+def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
+    """Choose into how many parts `mixed_mm_sm90` cuts the depth for so many multiprocessors."""
+    return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
@@ -247,15 +249,11 @@ class _Whole:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Prepare it for the kernel over maps."""
         of_a, of_b, of_out = maps
-        tiles = -(-self.rows // TILE) * -(-self.cols // TILE)
-        parts = 1 if library.is_batch_invariant() else parts_of(tiles, self.depth, self.count)
-        element_bytes = self.operands[0].element_size()
-        if parts > 1:
-            width, element_bytes = padded_width(self.cols), FP32_BYTES
-            strides = (self.rows * width, self.rows * width, width, 1)
-            of_out = Mapped((parts, 1, self.rows, self.cols), strides, turned=False, step=0)
+        uncut = library.is_batch_invariant()
+        parts = 1 if uncut else mapped_parts(self.rows, self.cols, self.depth, self.count)
+        of_out, panel = stored(of_out, self.operands[0].element_size(), parts)
         numbers = (self.rows, self.cols, self.depth, self.group_size, parts, self.count, *self.group_strides)
-        named = {"GROUPS": self.kind, "PANEL": PANEL_BYTES // element_bytes}
+        named = {"GROUPS": self.kind, "PANEL": panel}
         return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out), parts, numbers, named)
 
     def pointed(self) -> Prepared:

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from nojit.kernels.maps import OTHERS
 from nojit.kernels.mixed_mm import reference
-from nojit.kernels.mixed_mm.prepared import TILE, parts_of, prepare
+from nojit.kernels.mixed_mm.prepared import mapped_parts, prepare
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
@@ -142,8 +142,7 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
 
 def _is_whole(shape: Shape, kernel: str) -> bool:
     """Say whether one launch writes the result, as far as the depth is cut for few tiles of `mixed_mm_sm90`."""
-    rows, cols, depth = shape
-    return kernel != "mixed_mm_sm90" or parts_of(-(-rows // TILE) * -(-cols // TILE), depth, OTHERS) == 1
+    return kernel != "mixed_mm_sm90" or mapped_parts(*shape, OTHERS) == 1
 
 
 def _draw(rng: Random, kernel: str) -> Shape:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.maps import MAP_BYTES, capability, has_maps, nothing, processors
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
@@ -19,9 +19,6 @@ from torch import Tensor
 __all__ = ["Operands", "Prepared", "facts_of_call", "prepare"]
 
 FP8_BYTES: Final = 1
-FP32_BYTES: Final = 4
-PANEL_BYTES: Final = 128
-"""The width of what the kernel over maps stores at once."""
 MULTIPLIES: Final = (9, 0)
 """The first compute capability that multiplies fp8 and that every bundle is built for."""
 FIRST: Final = (8, 9)
@@ -201,18 +198,15 @@ class _Whole:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Prepare it for the kernel over maps."""
         of_a, of_b, of_out = maps
-        rows, cols, _ = self.sizes
-        splits, width = self.splits, padded_width(cols)
-        if splits > 1:
-            of_out = Mapped((splits, 1, rows, cols), (rows * width, rows * width, width, 1), turned=False, step=1)
+        splits = self.splits
+        of_out, panel = stored(of_out, self.dtype.itemsize, splits)
         kind, a_span, _, strides = self.scales
-        element_bytes = FP32_BYTES if splits > 1 else self.dtype.itemsize
         formats = {self.operands.a.dtype, self.operands.b.dtype}
         named = {
             "FAST": self.fast and kind == "ends",
             "SCALES": kind,
-            "PANEL": PANEL_BYTES // element_bytes,
-            "ROWS": copied_rows(rows, whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant()),
+            "PANEL": panel,
+            "ROWS": copied_rows(self.sizes[0], whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant()),
         }
         numbers = (*self.sizes, splits, self.processors, self._has_bias, a_span, *strides)
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
