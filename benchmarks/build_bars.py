@@ -76,7 +76,7 @@ def bare_pool(archs: list[str], kernels: list[str], every: int, jobs: int) -> di
 
 def nojit_build(archs: list[str], kernels: list[str], jobs: int, folder: Path) -> float:
     """Time one run of the command."""
-    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(ROOT / "manifests"), "--jobs", str(jobs), "-q"]
+    command = [sys.executable, "-m", "nojit", "build", str(ROOT / "manifests"), "--jobs", str(jobs), "-q"]
     command += ["--out", str(folder / "out"), "--cache-dir", str(folder / "cache")]
     command += [word for arch in archs for word in ("--arch", arch)]
     command += [word for kernel in kernels for word in ("--kernel", kernel)]

@@ -105,7 +105,7 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
         raise PackageError("expected a folder for bundles", got=worded(error), where=str(folder)) from None
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
-    words = ["-m", "nojit.aot.cli", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]
+    words = ["-m", "nojit", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]
     children.run(words, "building the kernels that are measured")
 
 

@@ -27,7 +27,6 @@ from nojit.kernels.arguments import (
 from nojit.kernels.block_sparse import products
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.packing import Packing
-from nojit.kernels.block_sparse.remembered import record_dsd, record_sdd
 from nojit.kernels.dispatch import autocasts, differentiates, is_plain, lowered, precision, written
 from nojit.kernels.memos import Recording
 from torch import Tensor
@@ -158,10 +157,10 @@ def _record(
         left, right = _sides(a, b, trans_a, trans_b, trans_c)
         recording.stands(left, b if trans_c else a)
         recording.stands(right, a if trans_c else b)
-        return record_sdd(recording, left, right, packing)
+        return _record_sdd(recording, left, right, packing)
     s, d, turned, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
     recording.stands(d, a if mode == "dds" else b)
-    return record_dsd(recording, s, d, packing, turned, flip, deterministic)
+    return _record_dsd(recording, s, d, packing, turned, flip, deterministic)
 
 
 def _check(
@@ -272,3 +271,25 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
     if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
         refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+
+
+def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) -> Tensor:
+    """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks."""
+    own = packing.sizes
+    recording.constant(*packing.tables)
+    out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
+    products.run_sdd(a, b, packing.tables, own, out, recording)
+    return out
+
+
+def _record_dsd(
+    recording: Recording, s: Tensor, d: Tensor, packing: Packing, turned: bool, flip: bool, deterministic: bool
+) -> Tensor:
+    """Multiply blocks s by d [Z, H, K, N]; `flip` asks for the transpose of the product."""
+    own = packing.sizes
+    recording.constant(*packing.tables)
+    sides = (own.rows_of(turned), d.shape[3])
+    result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
+    out = recording.stands(result.mT, result) if flip else result
+    products.run_dsd(s, d, packing.tables, own, turned, deterministic, out, recording)
+    return result

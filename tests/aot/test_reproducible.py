@@ -151,7 +151,7 @@ def build(parent: Path, how: Circumstances) -> dict[str, bytes]:
     base = folder / "project" if how.absolute else Path()
     places = [base / "demo.toml", "--out", base / "out", "--cache-dir", base / "cache"]
     subprocess.run(
-        [sys.executable, "-m", "nojit.aot.cli", "build", *places, "--jobs", str(how.jobs), "--quiet"],
+        [sys.executable, "-m", "nojit", "build", *places, "--jobs", str(how.jobs), "--quiet"],
         cwd=folder if how.absolute else folder / "project",
         env=os.environ | {"HOME": str(folder / "home"), "TMPDIR": str(folder)} | how.environment,
         umask=how.umask,
@@ -213,7 +213,7 @@ def test_moving_a_project_recompiles_nothing(bundles):
     shutil.copytree(parent / FIRST.folder / "project", moved)
     shutil.rmtree(moved / "out")
     ran = subprocess.run(
-        [sys.executable, "-m", "nojit.aot.cli", "build", "demo.toml", "--out", "out", "--cache-dir", "cache", "--json"],
+        [sys.executable, "-m", "nojit", "build", "demo.toml", "--out", "out", "--cache-dir", "cache", "--json"],
         cwd=moved,
         check=True,
         timeout=300,

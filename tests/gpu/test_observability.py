@@ -22,7 +22,7 @@ def built(device, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     major, minor = torch.cuda.get_device_capability(device)
     folder = tmp_path_factory.mktemp("twins")
-    nojit = [sys.executable, "-m", "nojit.aot.cli"]
+    nojit = [sys.executable, "-m", "nojit"]
     manifest = ROOT / "examples/vector_add/vector_add.toml"
     words = ["build", manifest, "--arch", f"sm_{major}{minor}", "--out", folder, "--debug-info", "twin", "--jobs", "2"]
     environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "cache")}

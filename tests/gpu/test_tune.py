@@ -29,7 +29,7 @@ FAMILIES = (
 
 def tune(bundle: Path, out: Path, problems: str, *words: str) -> dict[str, Any]:
     pytest.importorskip("click")
-    command = [sys.executable, "-m", "nojit.aot.cli", "tune", "run", str(bundle), "--problems", problems]
+    command = [sys.executable, "-m", "nojit", "tune", "run", str(bundle), "--problems", problems]
     ended = subprocess.run([*command, "--out", str(out), "--json", *words], check=True, stdout=subprocess.PIPE)
     document: dict[str, Any] = json.loads(ended.stdout)
     return document
@@ -43,7 +43,7 @@ def faulty(device, tmp_path_factory) -> Path:
 
     major, minor = torch.cuda.get_device_capability()
     out = tmp_path_factory.mktemp("tuning")
-    command = [sys.executable, "-m", "nojit.aot.cli", "build", str(HERE), "--tuning", "--arch", f"sm_{major}{minor}"]
+    command = [sys.executable, "-m", "nojit", "build", str(HERE), "--tuning", "--arch", f"sm_{major}{minor}"]
     subprocess.run([*command, "--out", str(out), "--cache-dir", str(out / "cache"), "-q"], check=True)
     return out
 

@@ -387,7 +387,7 @@ def test_who_has_nothing_to_choose_rehearses_nothing(example, monkeypatch):
 @pytest.mark.triton
 def test_a_bundle_of_its_own_kernels_serves_it_with_every_hint(example, tmp_path):
     words = ["--arch", "sm_90", "--out", tmp_path, "--cache-dir", tmp_path / "cache", "-q"]
-    build = [sys.executable, "-m", "nojit.aot.cli", "build", FOLDER / "decoder.toml", *words]
+    build = [sys.executable, "-m", "nojit", "build", FOLDER / "decoder.toml", *words]
     subprocess.run(build, check=True, timeout=300)
     report = json.loads(next(tmp_path.glob("*.report.json")).read_text())
     assert {variant["spill_bytes"] for variant in report["variants"]} == {0}

@@ -135,4 +135,4 @@ def build(folder: Path, arch: str) -> None:
     }
     words = line.replace("sm_90", arch).split()[1:]
     environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "cache")}
-    subprocess.run([sys.executable, "-m", "nojit.aot.cli", *words], cwd=folder, check=True, env=environment)
+    subprocess.run([sys.executable, "-m", "nojit", *words], cwd=folder, check=True, env=environment)

@@ -99,7 +99,7 @@ def test_help_is_fast() -> None:
 
     # CPU time, the best of a few, above what the interpreter itself takes: other work on the machine is not ours
     bare = min(seconds("-c", "") for _ in range(5))
-    shown = min(seconds("-m", "nojit.aot.cli", "-h") for _ in range(5))
+    shown = min(seconds("-m", "nojit", "-h") for _ in range(5))
     assert shown - bare < 0.150
 
 
@@ -220,7 +220,7 @@ def test_without_click_the_script_names_the_extra() -> None:
 def test_full_disk_behind_standard_output(bundle: Path, flags: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
-            [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), *flags],
+            [sys.executable, "-m", "nojit", "inspect", str(bundle), *flags],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -235,7 +235,7 @@ def test_closed_pipe_behind_standard_output(bundle: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     result = subprocess.run(
-        [sys.executable, "-m", "nojit.aot.cli", "inspect", str(bundle), "--json"],
+        [sys.executable, "-m", "nojit", "inspect", str(bundle), "--json"],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -316,7 +316,7 @@ def test_what_the_system_refuses_is_said_in_words(run: Run, tmp_path: Path) -> N
 def test_a_closed_stream_is_no_traceback(bundle: Path, stream: str) -> None:
     number = ("stdin", "stdout", "stderr").index(stream)
     code = f"import os, sys; os.close({number}); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    done = python(code, "-m", "nojit.aot.cli", "inspect", str(bundle))
+    done = python(code, "-m", "nojit", "inspect", str(bundle))
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
 
