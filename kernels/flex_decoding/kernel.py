@@ -110,7 +110,8 @@ def flex_decoding_kernel(
     what `store_results` says. `pack` is `group`, or divides it. Grid: cdiv(q_len * pack, BLOCK_M) * splits * batch * heads // pack.
     """
     # what puts parts together may start meanwhile: it waits for their end itself
-    let_next_start()
+    if splits > 1:
+        let_next_start()
     tiles = tl.cdiv(q_len * pack, BLOCK_M)
     tile, split, index_g, index_b = place_program(tiles, splits, heads // pack)
     index_b = index_b.to(tl.int64)
@@ -271,7 +272,8 @@ def flex_decoding_blocks_kernel(
     pack.
     """
     # what puts parts together may start meanwhile: it waits for their end itself
-    let_next_start()
+    if splits > 1:
+        let_next_start()
     height = tl.minimum(q_len, block)
     row_tiles = tl.cdiv(height * pack, BLOCK_M)
     tile, split, index_g, index_b = place_program(tl.cdiv(q_len, block) * row_tiles, splits, heads // pack)
