@@ -5,6 +5,8 @@ registers: each byte is copied once to shared memory, and unpacked once, by the 
 
 Which row of a group's tile a column is does not matter, as long as results go where they belong: a thread has two rows of 16,
 8 apart, and takes two neighbouring columns for them.
+
+Scales and zeros of a step lie behind its bytes in shared memory: a consumer loads nothing from global memory.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
@@ -15,7 +17,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinter
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
-from nojit.kernels.mixed_mm.kernel_unpack import as_words, unpack_shorts
+from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -48,11 +50,14 @@ def _piece_at(number, sizes, TILE: gl.constexpr):
 
 
 @gluon.jit
-def _produce(maps, memory, barriers, sizes, TILE: gl.constexpr):
-    """Copy the columns of b and the rows of a that each tile needs."""
+def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
+    """Copy the columns of b, of its scales and zeros, and the rows of a that each tile needs."""
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
+    # behind a, b and the result
+    OF_GROUPS: gl.constexpr = len(memory) - 3
+    of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, last = _piece_at(number, sizes, TILE)
@@ -60,10 +65,14 @@ def _produce(maps, memory, barriers, sizes, TILE: gl.constexpr):
         for step in range(first, last):
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
-            mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + maps[1].block_type.nbytes * OWNERS)
+            mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + of_owner * OWNERS)
             for part in gl.static_range(OWNERS):
-                source = [0, 0, step * BYTES, col + part * OWNED]
-                copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(stage * OWNERS + part), 0))
+                own, across = stage * OWNERS + part, col + part * OWNED
+                source = [0, 0, step * BYTES, across]
+                copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(own), 0))
+                for kind in gl.static_range(3, 3 + OF_GROUPS):
+                    source = [0, 0, step * DEPTH // group_size, across]
+                    copy_in(maps[kind], source, full.index(stage), memory[kind].index(own))
             for part in gl.static_range(ACROSS):
                 source = [0, 0, row + part * OWNED, step * DEPTH]
                 copy_in(maps[0], source, full.index(stage), box(maps[0], memory[0].index(stage), part))
@@ -78,32 +87,84 @@ def _layout_of_shorts():
 
 
 @gluon.jit
-def load_pairs(pointers, step, last, col, sizes, GROUPS: gl.constexpr):
-    """Load the scales of a step, if there are `GROUPS`, two columns in each int32, and then such zeros."""
-    pairs = ()
-    if GROUPS != "none":
-        scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk = pointers
-        cols = gl.arange(0, OWNED // 2, layout=gl.SliceLayout(0, _layout_of_shorts())) * 2 + col
-        # of the step behind the last one, number `last`, nothing is used
-        group = gl.minimum(step, last - 1) * DEPTH // group_size
-        ptrs = as_words(scales_ptr + group.to(gl.int64) * stride_sk + cols)
-        scales = gl.load(ptrs, mask=cols < sizes[1], other=0)[None, :]
-        pairs = (scales,)
-        if GROUPS == "zeros":
-            ptrs = as_words(zeros_ptr + group.to(gl.int64) * stride_zk + cols)
-            pairs = (scales, gl.load(ptrs, mask=cols < sizes[1], other=0)[None, :])
-    return pairs
+def _pairs(memory):
+    """Load the scales or zeros of 64 columns, two of them in each int32 [1, 32]."""
+    layout: gl.constexpr = gl.SliceLayout(0, _layout_of_shorts())
+    in_order: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    return reinterpret(memory, gl.int32, [OWNED // 2], in_order).load(layout)[None, :]
 
 
 @gluon.jit
-def _weights(memory, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Unpack a tile of bytes [32, 64] as the left operand of a product, [64, 64]: its rows are the columns, in some order."""
+def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.constexpr):
+    """Unpack a step's bytes [32, 64] as the left operand of a product, [64, 64]: its rows are the columns, in some order."""
+    own = number % TILE[3] * (TILE[0] // OWNED) + OWN
     of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=OWNED, element_bitwidth=16, rank=2)
-    shorts = reinterpret(memory, gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
-    weights = unpack_shorts(shorts, pairs, dtype, GROUPS)
+    shorts = reinterpret(memory[1].index(own), gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
+    pairs = ()
+    for kind in gl.static_range(3, len(memory)):
+        pairs = pairs + (_pairs(memory[kind].index(own)),)  # noqa: RUF005 - kernels unpack no tuples
+    weights = unpack_shorts(shorts, pairs, memory[0].dtype, GROUPS)
     weights = weights.reshape(BYTES, 4, 8, 2, 2).permute(1, 3, 2, 0, 4).reshape(OWNED, DEPTH)
     product: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     return gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
+
+
+@gluon.jit
+def _wait_for(full, number, TILE: gl.constexpr):
+    """Wait until a step has come."""
+    mbarrier.wait(full.index(number % TILE[3]), number // TILE[3] & 1)
+
+
+@gluon.jit
+def _multiply_in_turn(
+    OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr
+):  # fmt: skip
+    """Unpack and multiply each of `count` steps, of `used` behind which they lie."""
+    full, empty = barriers
+    for step in range(count):
+        number = used + step
+        _wait_for(full, number, TILE)
+        weights = _weights(OWN, memory, number, GROUPS, TILE)
+        token = warpgroup_mma(weights, memory[0].index(number % TILE[3]).permute((1, 0)), acc, is_async=True)
+        acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
+        mbarrier.arrive(empty.index(number % TILE[3]))
+    return acc
+
+
+@gluon.jit
+def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr):
+    """Do the same, and unpack the next step while the tensor cores multiply this one."""
+    full, _ = barriers
+    last = used + count - 1
+    _wait_for(full, used, TILE)
+    weights = _weights(OWN, memory, used, GROUPS, TILE)
+    _wait_for(full, gl.minimum(used + 1, last), TILE)
+    # two steps a turn: each unpacks to registers of its own
+    for turn in range(count // 2):
+        number = used + 2 * turn
+        acc, weights = _multiply(OWN, acc, weights, memory, barriers, number, last, GROUPS, TILE)
+        acc, weights = _multiply(OWN, acc, weights, memory, barriers, number + 1, last, GROUPS, TILE)
+    if count % 2 == 1:
+        acc, weights = _multiply(OWN, acc, weights, memory, barriers, last, last, GROUPS, TILE)
+    return acc
+
+
+@gluon.jit
+def _multiply(
+    OWN: gl.constexpr, acc, weights, memory, barriers, number, last, GROUPS: gl.constexpr, TILE: gl.constexpr
+):  # fmt: skip
+    """Multiply the unpacked step of this number, and unpack the next meanwhile; of the tile's `last` step the same again.
+
+    The step after the next is waited for before the product is: without a branch between them the compiler moves what is
+    unpacked behind the product's end.
+    """
+    full, empty = barriers
+    token = warpgroup_mma(weights, memory[0].index(number % TILE[3]).permute((1, 0)), acc, is_async=True)
+    following = _weights(OWN, memory, gl.minimum(number + 1, last), GROUPS, TILE)
+    _wait_for(full, gl.minimum(number + 2, last), TILE)
+    acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
+    mbarrier.arrive(empty.index(number % TILE[3]))
+    return acc, following
 
 
 @gluon.jit
@@ -131,35 +192,23 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.conste
 
 
 @gluon.jit
-def _consume(
-    OWN: gl.constexpr, maps, memory, barriers, sizes, pointers, TILE: gl.constexpr, GROUPS: gl.constexpr
-):  # fmt: skip
-    """Write the columns of number `OWN` of every tile.
-
-    While tensor cores multiply a step for one consumer, the other unpacks its next.
-    """
-    full, empty = barriers
-    OWNERS: gl.constexpr = TILE[0] // OWNED
+def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexpr, GROUPS: gl.constexpr):
+    """Write the columns of number `OWN` of every tile."""
+    # with two consumers of many rows, one unpacks while the tensor cores multiply for the other
+    ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    dtype: gl.constexpr = maps[0].dtype
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
-        place, first, last = _piece_at(number, sizes, TILE)
+        place, first, behind = _piece_at(number, sizes, TILE)
         split, row, col = place
-        own = col + OWN * OWNED
+        count = behind - first
         acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
-        pairs = load_pairs(pointers, first, last, own, sizes, GROUPS)
-        for step in range(last - first):
-            stage = (used + step) % TILE[3]
-            following = load_pairs(pointers, first + step + 1, last, own, sizes, GROUPS)
-            mbarrier.wait(full.index(stage), (used + step) // TILE[3] & 1)
-            weights = _weights(memory[1].index(stage * OWNERS + OWN), pairs, dtype, GROUPS, TILE)
-            token = warpgroup_mma(weights, memory[0].index(stage).permute((1, 0)), acc, is_async=True)
-            acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
-            mbarrier.arrive(empty.index(stage))
-            pairs = following
-        used += last - first
-        _store(OWN, maps[2], memory[2], acc, (split, row, own), 0)
+        if ALONE:
+            acc = _multiply_ahead(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+        else:
+            acc = _multiply_in_turn(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+        used += count
+        _store(OWN, maps[2], memory[2], acc, (split, row, col + OWN * OWNED), 0)
     tma.store_wait(0)
 
 
@@ -168,16 +217,14 @@ def mixed_mm_sm90_kernel(
     a_map,
     b_map,
     out_map,
-    scales_ptr,
-    zeros_ptr,
+    scales_map,
+    zeros_map,
     m_len,
     n_len,
     k_len,
     group_size,
     splits,
     programs,  # noqa: ARG001 - the manifest's grid reads it
-    stride_sk,
-    stride_zk,
     GROUPS: gl.constexpr,
     PANEL: gl.constexpr,
     BLOCK_M: gl.constexpr,
@@ -189,9 +236,10 @@ def mixed_mm_sm90_kernel(
 
     The maps describe [1, 1, rows, columns], a in boxes of [1, 1, 64, 64], b in boxes of [1, 1, 32, 64]; and the result, [splits, 1,
     m_len, n_len], in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth. Scales
-    and zeros, [groups, n_len], if `GROUPS` has them, lie by rows, whose first elements are multiples of 4 bytes apart; a
-    group is a multiple of 64 deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
+    and zeros, [1, 1, groups, n_len], are read in boxes of [1, 1, 1, 64] if `GROUPS` has them; a group is a multiple of 64
+    deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
     """
+    gl.static_assert(STAGES >= 3, "a consumer waits for the step after the next before it frees this one's")
     # what adds up parts may start meanwhile: it waits for their end itself
     if PANEL == 32:
         gdc_launch_dependents()
@@ -201,16 +249,20 @@ def mixed_mm_sm90_kernel(
     out_memory = allocate(out_map, 2 * (BLOCK_N // OWNED), OWNED, OWNED, PANEL)
     barriers = barriers_for(STAGES, BLOCK_N // OWNED)
     fence_async_shared()
-    maps = (a_map, b_map, out_map)
+    maps = (a_map, b_map, out_map, scales_map, zeros_map)
     memory = (a_memory, b_memory, out_memory)
+    of_groups: gl.constexpr = [STAGES * (BLOCK_N // OWNED), 1, 1, 1, OWNED]
+    if GROUPS != "none":
+        memory = memory + (gl.allocate_shared_memory(scales_map.dtype, of_groups, scales_map.layout),)  # noqa: RUF005
+    if GROUPS == "zeros":
+        memory = memory + (gl.allocate_shared_memory(zeros_map.dtype, of_groups, zeros_map.layout),)  # noqa: RUF005
     sizes = (m_len, n_len, k_len, splits)
-    pointers = (scales_ptr, zeros_ptr, group_size, stride_sk, stride_zk)
     if BLOCK_N == 2 * OWNED:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
-                (_consume, (1, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
-                (_produce, (maps, memory, barriers, sizes, tile)),
+                (_consume, (0, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_consume, (1, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_produce, (maps, memory, barriers, sizes, group_size, tile)),
             ],
             [4, 1],
             [232, 40],
@@ -218,8 +270,8 @@ def mixed_mm_sm90_kernel(
     else:
         gl.warp_specialize(
             [
-                (_consume, (0, maps, memory, barriers, sizes, pointers, tile, GROUPS)),
-                (_produce, (maps, memory, barriers, sizes, tile)),
+                (_consume, (0, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_produce, (maps, memory, barriers, sizes, group_size, tile)),
             ],
             [1],
             [40],

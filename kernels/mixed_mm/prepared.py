@@ -90,8 +90,8 @@ class Prepared:
     kernel: str
     shape: tuple[int, int]
     """Of the result."""
-    maps: tuple[Mapped, Mapped, Mapped] | None
-    """What the maps of a, b and the result describe; None for kernels over pointers."""
+    maps: tuple[Mapped, ...] | None
+    """Of a, b, the result, scales and zeros, of a where these are absent; None for kernels over pointers."""
     partial: tuple[int, int, int, int] | None
     """The shape of the sums of parts, fp32; None where the depth is not cut."""
     unused: Tensor
@@ -116,9 +116,8 @@ class Prepared:
             sums = new_contiguous(caller, a, self.partial, torch.float32)
         given: tuple[Any, ...]
         if self.maps is not None:
-            of_a, of_b, of_out = self.maps
-            target = of_out.describe(result if sums is None else sums)
-            given = (of_a.describe(a), of_b.describe(b), target, *groups)
+            described = (a, b, result if sums is None else sums, *groups)
+            given = tuple(mapped.describe(value) for mapped, value in zip(self.maps, described, strict=True))
         elif self.kernel == "mixed_mm_few":
             given = (a, b, *groups, result if sums is None else sums)
         else:
@@ -238,23 +237,25 @@ class _Whole:
         numbers = (self.rows, self.cols, self.depth, self.group_size, parts, width, self.count, *strides)
         return self._prepared("mixed_mm_few", None, parts, numbers, {"GROUPS": self.kind})
 
-    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
-        """Describe a, b and the result; None if maps cannot."""
-        a, b, _, _ = self.operands
-        of_a = mapped(layout_of(a, 1), a.element_size(), turn=False)
-        of_b = mapped(layout_of(b, 1), b.element_size(), turn=False)
-        of_out = mapped(self.result, a.element_size(), turn=False)
-        return None if of_a is None or of_b is None or of_out is None else (of_a, of_b, of_out)
+    def maps(self) -> tuple[Mapped, ...] | None:
+        """Describe the operands and the result; None if maps cannot."""
+        a, b, scales, zeros = self.operands
+        of_groups = [layout_of(a if value is None else value, 1) for value in (scales, zeros)]
+        layouts = (layout_of(a, 1), layout_of(b, 1), self.result, *of_groups)
+        # all but b are of 16 bits
+        found = [mapped(layout, 1 if place == 1 else 2, turn=False) for place, layout in enumerate(layouts)]
+        present = [each for each in found if each is not None]
+        return tuple(present) if len(present) == len(found) else None
 
-    def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
+    def mapped(self, maps: tuple[Mapped, ...]) -> Prepared:
         """Prepare it for the kernel over maps."""
-        of_a, of_b, of_out = maps
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else mapped_parts(self.rows, self.cols, self.depth, self.count)
+        of_a, of_b, of_out, *of_groups = maps
         of_out, panel = stored(of_out, self.operands[0].element_size(), parts)
-        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, self.count, *self.group_strides)
+        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, self.count)
         named = {"GROUPS": self.kind, "PANEL": panel}
-        return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out), parts, numbers, named)
+        return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out, *of_groups), parts, numbers, named)
 
     def pointed(self) -> Prepared:
         """Prepare it for the kernel over pointers of any strides."""
@@ -271,7 +272,7 @@ class _Whole:
     def _prepared(
         self,
         kernel: str,
-        maps: tuple[Mapped, Mapped, Mapped] | None,
+        maps: tuple[Mapped, ...] | None,
         parts: int,
         numbers: tuple[int, ...],
         named: dict[str, Any],

@@ -125,7 +125,7 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
     check_use(use)
     return tuple(
         MixedProblem(shape, kernel, "bf16", scaled)
-        for kernel, scaled in (*((kernel, False) for kernel in ROLES), ("mixed_mm_few", True))
+        for kernel, scaled in (*((kernel, False) for kernel in ROLES), ("mixed_mm_few", True), ("mixed_mm_sm90", True))
         for shape in _shapes(use, kernel, scaled)
     )
 

@@ -47,6 +47,7 @@ class Map:
         self.shape = value.shape
         self.dtype = value.dtype
         self.box = box
+        self.layout = None
         self.block_type = SimpleNamespace(nbytes=box[0] * box[1] * value.element_size(), shape=(1, 1, *box))
 
     def window(self, place: Sequence[int]) -> tuple[Tensor | None, tuple[slice, slice]]:
@@ -182,7 +183,8 @@ def _init(barrier: Barrier, count: int) -> None:
 def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile, pred: bool = True) -> None:
     if not pred:
         return
-    tensor_map.fill(place, box.value)
+    # of one row, memory may have the dimensions of the map
+    tensor_map.fill(place, box.value.view(tensor_map.box))
     barrier.move(0, -tensor_map.block_type.nbytes)
 
 

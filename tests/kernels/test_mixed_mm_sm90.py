@@ -6,7 +6,7 @@ The assembly that unpacks a word has a stand-in, which is told by what the assem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import count, product
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,8 +36,8 @@ TILES = {
         {"BLOCK_M": 16, "BLOCK_N": 128, "UNROLL": 1},
     ],
     "mixed_mm_sm90": [
-        {"BLOCK_M": 256, "BLOCK_N": 128, "GROUP": 2, "STAGES": 2},
-        {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+        {"BLOCK_M": 256, "BLOCK_N": 128, "GROUP": 2, "STAGES": 3},
+        {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 4},
     ],
 }
 WARPS = 2
@@ -53,7 +53,7 @@ def as_words(pointer: Pointer) -> Pointer:
 
 def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups: str) -> Tensor:
     """Return the weights of words of any size, [.., columns, 2]."""
-    count = words.element_size()
+    size = words.element_size()
     packed = words.contiguous().view(torch.uint8).reshape(*words.shape[:-1], -1).int()
     weights = torch.stack((packed & 15, packed >> 4), -1).to(dtype) - 8
 
@@ -63,8 +63,8 @@ def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups:
         return both.flatten(-3)[..., None]
 
     if groups == "zeros":
-        weights += 8 - of_columns(pairs[count // 2 :])
-    return weights if groups == "none" else weights * of_columns(pairs[: count // 2])
+        weights += 8 - of_columns(pairs[size // 2 :])
+    return weights if groups == "none" else weights * of_columns(pairs[: size // 2])
 
 
 def others(gl: SimpleNamespace) -> dict[str, Any]:
@@ -83,13 +83,19 @@ def others(gl: SimpleNamespace) -> dict[str, Any]:
         "halves_of_words": lambda words, dtype: words.contiguous().view(dtype),
         "parted": lambda pairs: pairs.unbind(-1),
         "mma_v2": lambda a, b, acc: acc + a.float() @ b.float(),
-        "reinterpret": lambda tile, dtype, *_: SimpleNamespace(load=lambda _: tile.value.contiguous().view(dtype)),
+        "reinterpret": lambda tile, dtype, shape, _: SimpleNamespace(
+            load=lambda _: tile.value.contiguous().view(dtype).view(shape)
+        ),
     }
 
 
-def argument(value: Any) -> Any:
+BOXES = ((64, 64), (32, 64), (64, 64), (1, 64), (1, 64))
+"""Of a, b, what is stored, scales and zeros."""
+
+
+def argument(place: int, value: Any) -> Any:
     if isinstance(value, Described):
-        box = {torch.uint8: (32, 64), torch.float32: (64, 32)}.get(value.base.dtype, (64, 64))
+        box = (64, 32) if value.base.dtype == torch.float32 else BOXES[place]
         return Map(value.base.as_strided(value.shape, value.strides), box)
     if not isinstance(value, Tensor):
         return value
@@ -109,7 +115,7 @@ def provide(name: str) -> Callable[..., None]:
         # a grid of its own, as every program of few rows has one tile
         splits, cols = args[9], args[6]
         programs = splits * -(-cols // chosen[name]["BLOCK_N"]) if few else PROGRAMS
-        kernel(programs, *map(argument, args), **named, **chosen[name])
+        kernel(programs, *map(argument, count(), args), **named, **chosen[name])
 
     return launch
 
@@ -132,10 +138,10 @@ def operands(  # noqa: PLR0917 - what a case is made of
     a, b = torch.randn(m, k).to(dtype), torch.randint(0, 256, (k // 2, n), dtype=torch.uint8)
     if kind == "none":
         return a, b, {}
-    count = 1 if size is None else -(-k // size)
-    words: dict[str, Any] = {"scales": (torch.rand(count, n) + 0.5).to(dtype), "group_size": size}
+    groups = 1 if size is None else -(-k // size)
+    words: dict[str, Any] = {"scales": (torch.rand(groups, n) + 0.5).to(dtype), "group_size": size}
     if kind == "zeros":
-        words["zeros"] = torch.randint(0, 16, (count, n)).to(dtype)
+        words["zeros"] = torch.randint(0, 16, (groups, n)).to(dtype)
     return a, b, words
 
 
