@@ -1,7 +1,7 @@
 """Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One archive of logs, one table.
 
     python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
-                                [--budget 560] [--devices 2] [--earlier results.json]
+                                [--budget 560] [--devices 2] [--built FOLDER] [--earlier results.json]
 
 BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, large modules in shares, checkers
 too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
@@ -14,7 +14,8 @@ Where one call does not have the time for everything, a second goes on: with the
 is done is not run again, as long as bundles and sources are the same; the rest goes longest first, as it took then.
 
 - ``tests``: the modules of ``tests/gpu``, whose variants all come from BUNDLES;
-- ``equality``: the same bits as Triton's own launcher gives, of the profile core; needs Triton;
+- ``equality``: the same bits as Triton's own launcher gives; needs Triton. Of the profile core, which is built here, or, with
+  ``--built``, of every variant of the full profile's bundle in that folder, which the same Triton built elsewhere;
 - ``check``: compute-sanitizer's memcheck and racecheck over a sample of each kernel's launches;
 - ``bench``: the benchmarks of operators and of launches.
 """
@@ -230,11 +231,23 @@ def _bundles(bundles: Path) -> tuple[tuple[str, str], ...]:
     return (("NOJIT_TEST_BUNDLES", str(bundles)),)
 
 
-def equality(bundles: Path) -> list[Run]:
+def ahead(built: Path | None) -> list[Run]:
+    """List what comes before the comparisons: of a bundle that is there, compile what Triton launches on every core."""
+    if built is None:
+        return []
+    return [Run("equality compile", (sys.executable, "-m", "tests.gpu.compile_ahead"), _equality(built))]
+
+
+def equality(built: Path | None) -> list[Run]:
     """List the comparisons with Triton's launcher, a family each."""
-    given = (*_bundles(bundles), ("NOJIT_TEST_PROFILE", "core"))
     test = "tests/gpu/test_jit_equality.py::test_launches_equal_those_of_tritons_own_launcher"
-    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), given) for family in TESTED]
+    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), _equality(built)) for family in TESTED]
+
+
+def _equality(built: Path | None) -> tuple[tuple[str, str], ...]:
+    if built is None:
+        return (("NOJIT_TEST_PROFILE", "core"),)
+    return (("NOJIT_TEST_PROFILE", "full"), ("NOJIT_TEST_BUILT", str(built.resolve())))
 
 
 def check(bundles: Path) -> list[Run]:
@@ -337,6 +350,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=240.0, help="seconds, of each run")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, of all")
     parser.add_argument("--devices", type=int, default=1, help="GPUs, among which tests and checks are shared out")
+    parser.add_argument(
+        "--built", type=Path, help="a folder with the full profile, built by the Triton of this machine"
+    )
     parser.add_argument("--earlier", type=Path, help="results.json of a call that this one goes on from")
     given = parser.parse_args(words)
     asked = given.only.split(",")
@@ -352,13 +368,14 @@ def main(words: Sequence[str] | None = None) -> int:
     if "tests" in asked:
         side_by_side(tests(bundles, record.launched), record, limits, given.processes, given.devices)
         side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
-    for step, listed, processes, devices in (
-        ("equality", equality, 3, given.devices),
-        ("check", check, 2, given.devices),
-        ("bench", bench, 1, 1),
+    for step, runs, processes, devices in (
+        ("equality", ahead(given.built), 1, 1),
+        ("equality", equality(given.built), 6 if given.built else 3, given.devices),
+        ("check", check(bundles), 2, given.devices),
+        ("bench", bench(bundles), 1, 1),
     ):
         if step in asked:
-            side_by_side(listed(bundles), record, limits, processes * devices, devices)
+            side_by_side(runs, record, limits, processes * devices, devices)
     outcomes = record.outcomes.values()
     bad = [outcome.name for outcome in outcomes if outcome.bad]
     skipped = [outcome.name for outcome in outcomes if outcome.skipped]

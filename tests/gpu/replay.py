@@ -10,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -230,12 +230,25 @@ def fill_tritons_cache(variant: Variant, place: SourcePlace) -> None:
     compile_with_triton(variant, place)
 
 
-def compile_ahead(plan: Plan) -> None:
-    """Fill Triton's cache on every core, so that comparing takes minutes and not an hour."""
+def compile_ahead(plans: Iterable[Plan]) -> int:
+    """Fill Triton's cache on every core, so that comparing takes minutes and not an hour; return how many variants there are."""
     spawn = multiprocessing.get_context("spawn")
+    pairs = [(variant, kernel.place) for plan in plans for kernel in plan.kernels for variant in kernel.variants]
     with ProcessPoolExecutor(mp_context=spawn) as executor:
-        pairs = [(variant, kernel.place) for kernel in plan.kernels for variant in kernel.variants]
-        list(executor.map(fill_tritons_cache, *zip(*pairs, strict=True), chunksize=4))
+        return len(list(executor.map(fill_tritons_cache, *zip(*pairs, strict=True))))
+
+
+def built_alike(folder: Path, arch: str) -> Path:
+    """Return the only bundle of a folder, which the compilers of this machine must have built."""
+    from nojit.aot import compiler
+    from nojit.aot.inspection import open_bundle
+
+    (path,) = folder.glob(f"*-{arch}.nojit")
+    with open_bundle(path) as bundle:
+        given = dict(bundle.index.toolchain)
+    expected = dict(compiler.toolchain(arch))
+    assert {tool: given.get(tool) for tool in expected} == expected, f"{path}: other compilers built it"
+    return path
 
 
 def plan_for(manifests: Sequence[Path], arch: str, profile: str) -> Plan:
@@ -255,7 +268,7 @@ def build_here(
     command = [
         sys.executable,
         "-m",
-        "nojit.aot.cli",
+        "nojit",
         "build",
         *map(str, manifests),
         "--arch",

@@ -1,0 +1,27 @@
+"""Compile every variant that `tests.gpu.test_jit_equality` launches through Triton into Triton's cache, on every core.
+
+    python -m tests.gpu.compile_ahead
+
+`NOJIT_TEST_PROFILE` names the profile, else it is ``full``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Compile, and say how many variants there are."""
+    # not above: the processes that compile import this module too
+    import torch
+
+    from tests.gpu.replay import compile_ahead, plan_for
+    from tests.gpu.test_jit_equality import MANIFESTS, PROFILE
+
+    major, minor = torch.cuda.get_device_capability()
+    plan = plan_for([MANIFESTS], f"sm_{major}{minor}", PROFILE)
+    sys.stdout.write(f"{compile_ahead([plan])} variants compiled\n")
+
+
+if __name__ == "__main__":
+    main()
