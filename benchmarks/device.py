@@ -91,6 +91,16 @@ TESTED = (
     "pointwise",
     "scaled_mm",
 )
+PARTS = {
+    "attention": 5,
+    "block_sparse": 4,
+    "flex": 8,
+    "flex_decoding": 3,
+    "gemm": 4,
+    "pointwise": 2,
+    "scaled_mm": 3,
+}
+EQUALITY = "tests/gpu/test_jit_equality.py"
 
 
 @dataclass(frozen=True)
@@ -231,23 +241,36 @@ def _bundles(bundles: Path) -> tuple[tuple[str, str], ...]:
     return (("NOJIT_TEST_BUNDLES", str(bundles)),)
 
 
-def ahead(built: Path | None) -> list[Run]:
+def ahead(built: Path | None, launched: Path) -> list[Run]:
     """List what comes before the comparisons: of a bundle that is there, compile what Triton launches on every core."""
     if built is None:
         return []
-    return [Run("equality compile", (sys.executable, "-m", "tests.gpu.compile_ahead"), _equality(built))]
+    return [Run("equality compile", (sys.executable, "-m", "tests.gpu.compile_ahead"), _equality(built, launched))]
 
 
-def equality(built: Path | None) -> list[Run]:
-    """List the comparisons with Triton's launcher, a family each."""
-    test = "tests/gpu/test_jit_equality.py::test_launches_equal_those_of_tritons_own_launcher"
-    return [Run(f"equality {family}", (*_pytest(), f"{test}[{family}]"), _equality(built)) for family in TESTED]
+def equality(built: Path | None, launched: Path) -> list[Run]:
+    """List the comparisons with Triton's launcher, a family each; of a bundle that is there, large ones in parts."""
+    runs = []
+    for family in TESTED:
+        count = PARTS.get(family, 1) if built else 1
+        for part in range(count):
+            name = f"equality {family}" if count == 1 else f"equality {family} {part + 1}/{count}"
+            test = f"test_launches_equal_those_of_tritons_own_launcher[{family}-{part}]"
+            runs.append(Run(name, (*_pytest(), f"{EQUALITY}::{test}"), _equality(built, launched)))
+    return runs
 
 
-def _equality(built: Path | None) -> tuple[tuple[str, str], ...]:
+def compared(built: Path | None, launched: Path) -> list[Run]:
+    """List the test that finds variants which no family's calls compared."""
+    command = (*_pytest(), f"{EQUALITY}::test_every_variant_was_compared")
+    return [Run("equality variants", command, _equality(built, launched))]
+
+
+def _equality(built: Path | None, launched: Path) -> tuple[tuple[str, str], ...]:
+    left = ("NOJIT_TEST_LAUNCHED", str(launched))
     if built is None:
-        return (("NOJIT_TEST_PROFILE", "core"),)
-    return (("NOJIT_TEST_PROFILE", "full"), ("NOJIT_TEST_BUILT", str(built.resolve())))
+        return (left, ("NOJIT_TEST_PROFILE", "core"))
+    return (left, ("NOJIT_TEST_PROFILE", "full"), ("NOJIT_TEST_BUILT", str(built.resolve())))
 
 
 def check(bundles: Path) -> list[Run]:
@@ -369,8 +392,9 @@ def main(words: Sequence[str] | None = None) -> int:
         side_by_side(tests(bundles, record.launched), record, limits, given.processes, given.devices)
         side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
     for step, runs, processes, devices in (
-        ("equality", ahead(given.built), 1, 1),
-        ("equality", equality(given.built), 6 if given.built else 3, given.devices),
+        ("equality", ahead(given.built, record.launched), 1, 1),
+        ("equality", equality(given.built, record.launched), 10 if given.built else 3, given.devices),
+        ("equality", compared(given.built, record.launched), 1, 1),
         ("check", check(bundles), 2, given.devices),
         ("bench", bench(bundles), 1, 1),
     ):

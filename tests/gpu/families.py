@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from tests.gpu import (
     b2b_gemm_calls,
@@ -20,8 +20,21 @@ from tests.gpu import (
     scaled_mm_calls,
 )
 from tests.gpu.call import Call
+from tests.gpu.steering import reachable
 
 __all__ = ["FAMILIES", "Family"]
+
+
+def convolutions_reach(table: Any, row: int) -> bool:
+    """Know the variants that calls can ask for: channels by 16 fill every step of 16."""
+    values, hints = table.constexprs(row), table.hint_sets[table.columns["hints"][row]]
+    return not (values.get("BLOCK_K") == 16 and values.get("WHOLE") is False and ("c_len", 16) in hints)
+
+
+def attention_reaches(table: Any, row: int) -> bool:
+    """Know the variants that calls can ask for: a head of less than 16 elements is no multiple of 16."""
+    values, hints = table.constexprs(row), table.hint_sets[table.columns["hints"][row]]
+    return not (values.get("BLOCK_D") == 16 and values.get("EVEN_D") is False and ("head_dim", 16) in hints)
 
 
 @dataclass(frozen=True)
@@ -33,25 +46,40 @@ class Family:
     calls: Callable[[], Iterator[Call]]
     borrowed: tuple[str, ...] = ()
     """Manifests of other families, of which the operators use kernels."""
+    reaches: Callable[[Any, int], bool] = reachable
+    """Whether calls can ask for a row of a kernel's table at all."""
+    shares: int = 1
+    """In how many parts several processes make its calls."""
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    "attention": Family(("flash_attention",), lambda: chain(calls.attention_calls(), calls.attention_gradient_calls())),
+    "attention": Family(
+        ("flash_attention",),
+        lambda: chain(calls.attention_calls(), calls.attention_gradient_calls()),
+        reaches=attention_reaches,
+        shares=5,
+    ),
     "b2b_gemm": Family(("b2b_gemm",), b2b_gemm_calls.b2b_calls),
     "block_sparse": Family(
         ("block_sparse",),
         lambda: chain(calls.sparse_calls(), matmul_calls.matmul_calls(), matmul_calls.gradient_calls()),
+        shares=4,
     ),
-    "conv": Family(("conv",), conv_calls.conv_calls, borrowed=("bmm",)),
+    "conv": Family(("conv",), conv_calls.conv_calls, borrowed=("bmm",), reaches=convolutions_reach),
     "flex": Family(
         ("flex",),
         lambda: chain(flex_calls.flex_calls(), flex_calls.flex_gradient_calls(), flex_calls.flex_captured_calls()),
         borrowed=("flash_attention",),
+        shares=8,
     ),
-    "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls),
-    "gemm": Family(("bmm", "mm_plus_mm"), gemm_calls.gemm_calls),
+    "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls, shares=3),
+    "gemm": Family(("bmm", "mm_plus_mm"), gemm_calls.gemm_calls, shares=4),
     "mixed_mm": Family(("mixed_mm",), mixed_mm_calls.mixed_mm_calls, borrowed=("bmm",)),
     "norm": Family(("norm",), norm_calls.norm_calls),
-    "pointwise": Family(("pointwise",), lambda: chain(calls.pointwise_calls(), calls.generated_calls())),
-    "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls),
+    "pointwise": Family(
+        ("pointwise",),
+        lambda: chain(calls.pointwise_calls(), calls.generated_calls(), calls.huge_pointwise_calls()),
+        shares=2,
+    ),
+    "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls, shares=3),
 }

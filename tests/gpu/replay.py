@@ -45,9 +45,9 @@ class Tally:
     def variants(self) -> int:
         return len(self.table)
 
-    def missed(self) -> list[str]:
-        """Name the variants that no call reached."""
-        return [self.table.label(row) for row in range(len(self.table)) if row not in self.rows | self.unlike]
+    def reached(self) -> list[str]:
+        """Name the variants that calls reached."""
+        return [self.table.label(row) for row in sorted(self.rows | self.unlike)]
 
 
 def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
@@ -112,9 +112,18 @@ class Replay:
         self._planned = {kernel.spec.name: kernel for kernel in plan.kernels}
         self.tallies: dict[str, Tally] = {}
 
-    def __call__(self, name: str) -> _Replayed:
+    def reachable(self, name: str, reaches: Callable[[KernelTable, int], bool]) -> list[str]:
+        """Name the variants of a kernel that calls can ask for."""
+        table = self._table(name)
+        return [table.label(row) for row in range(len(table)) if reaches(table, row)]
+
+    def _table(self, name: str) -> KernelTable:
         kernel = self._bundle.kernel(name)
-        table = kernel._table(kernel._source_for(_capability()))
+        table: KernelTable = kernel._table(kernel._source_for(_capability()))
+        return table
+
+    def __call__(self, name: str) -> _Replayed:
+        kernel, table = self._bundle.kernel(name), self._table(name)
         tally = self.tallies.setdefault(name, Tally(table))
         return _Replayed(kernel, table, self._planned[name], tally)
 
@@ -136,7 +145,9 @@ class _Replayed:
             return
         self._tally.rows.add(row)
         self._tally.launches += 1
-        tensors = [arg for arg in (getattr(arg, "base", arg) for arg in args) if isinstance(arg, Tensor)]
+        # nothing is written to what is expanded, nor could be restored
+        bases = (getattr(arg, "base", arg) for arg in args)
+        tensors = [arg for arg in bases if isinstance(arg, Tensor) and not _is_expanded(arg)]
         before = [tensor.clone() for tensor in tensors]
         self._kernel(*args, **given)
         # of two launches, one that never ends is told by the line that waits for it
@@ -167,6 +178,10 @@ class _Replayed:
         self._compiled[row][(*grid, 1, 1)[:3]](*ordered)
 
 
+def _is_expanded(value: Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(value.stride(), value.shape, strict=True))
+
+
 def _is_described(value: Any) -> bool:
     return hasattr(value, "block_shape")
 
@@ -184,7 +199,8 @@ def _as_triton(descriptor: Any, kind: str) -> Any:
     from triton.language.core import dtype
 
     element, block = descriptor_parts(kind)
-    layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
+    spelled = element.replace("i", "int") if element[0] == "i" else element.replace("u", "uint")
+    layout = NVMMASharedLayout.get_default_for(list(block), dtype(spelled))
     return TensorDescriptor(descriptor.base, list(descriptor.shape), list(descriptor.strides), list(block), layout)
 
 

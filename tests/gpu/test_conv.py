@@ -13,6 +13,7 @@ from torch.nn import functional  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.conv_calls import CUT, MANY, NARROW, WHOLE, Case, conv_calls  # noqa: E402
+from tests.gpu.families import convolutions_reach  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
@@ -26,13 +27,7 @@ def test_convolutions_are_as_exact_as_torchs(steered, call):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    assert_all_launched(steered, "conv", reaches=is_reachable)
-
-
-def is_reachable(table, row: int) -> bool:
-    """Know the variants that calls can ask for: channels by 16 fill every step of 16."""
-    values, hints = table.constexprs(row), table.hint_sets[table.columns["hints"][row]]
-    return not (values.get("BLOCK_K") == 16 and values.get("WHOLE") is False and ("c_len", 16) in hints)
+    assert_all_launched(steered, "conv", reaches=convolutions_reach)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 8])

@@ -9,6 +9,7 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 from tests.gpu import calls  # noqa: E402
+from tests.gpu.families import attention_reaches  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
 from tests.gpu.steering import assert_all_launched, check  # noqa: E402
 
@@ -26,14 +27,7 @@ def test_past_two_to_the_31_elements(steered, call):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    assert_all_launched(steered, reaches=is_reachable)
-
-
-def is_reachable(table, row: int) -> bool:
-    """Know the variants that calls can ask for: a head of less than 16 elements is no multiple of 16."""
-    values = table.constexprs(row)
-    hints = table.hint_sets[table.columns["hints"][row]]
-    return not (values.get("BLOCK_D") == 16 and values.get("EVEN_D") is False and ("head_dim", 16) in hints)
+    assert_all_launched(steered, reaches=attention_reaches)
 
 
 @pytest.mark.parametrize("call", list(calls.all_calls())[::17], ids=lambda call: call.label)

@@ -182,6 +182,21 @@ def test_the_script_and_the_tests_agree_on_the_judge(device):
     assert {path.stem for path in holders} >= {run.name.split()[0] for run in device.judges(Path(), Path())} > set()
 
 
+def test_the_script_and_the_tests_agree_on_families(device):
+    from tests.gpu.families import FAMILIES
+
+    assert set(device.TESTED) == set(FAMILIES)
+    assert {name: family.shares for name, family in FAMILIES.items() if family.shares > 1} == device.PARTS
+
+
+def test_a_bundle_that_is_there_is_compared_in_parts(device, tmp_path):
+    names = [run.name for run in device.equality(tmp_path, tmp_path)]
+    assert len(names) == len(set(names)) == sum(device.PARTS.get(family, 1) for family in device.TESTED)
+    assert [run.name for run in device.ahead(tmp_path, tmp_path)] == ["equality compile"]
+    assert len(device.equality(None, tmp_path)) == len(device.TESTED)
+    assert device.ahead(None, tmp_path) == []
+
+
 def test_shares_have_each_test_once_and_all_have_the_judge():
     names = ["test_a", "test_a", "test_b", JUDGE, "test_c", "test_c", "test_d"]
     shares = [taken(range(7), names, share_of(f"{number}/3")) for number in (1, 2, 3)]
