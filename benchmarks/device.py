@@ -1,7 +1,8 @@
 """Run on a GPU what CI cannot: every test that needs one, checkers, and every benchmark. One archive of logs, one table.
 
     python benchmarks/device.py BUNDLES --out FOLDER [--only tests,equality,check,bench] [--processes 12] [--limit 240]
-                                [--budget 560] [--devices 2] [--built FOLDER] [--earlier results.json]
+                                [--budget 560] [--devices 2] [--built FOLDER] [--families flex,conv]
+                                [--earlier results.json]
 
 BUNDLES holds the full profile for this GPU. Tests run side by side in several processes, large modules in shares, checkers
 too; benchmarks one after the other, with the GPU to themselves. Nothing runs longer than ``--limit`` seconds, nor past the
@@ -94,7 +95,7 @@ TESTED = (
 PARTS = {
     "attention": 5,
     "block_sparse": 4,
-    "flex": 8,
+    "flex": 12,
     "flex_decoding": 3,
     "gemm": 4,
     "pointwise": 2,
@@ -241,17 +242,21 @@ def _bundles(bundles: Path) -> tuple[tuple[str, str], ...]:
     return (("NOJIT_TEST_BUNDLES", str(bundles)),)
 
 
-def ahead(built: Path | None, launched: Path) -> list[Run]:
+def ahead(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
     """List what comes before the comparisons: of a bundle that is there, compile what Triton launches on every core."""
     if built is None:
         return []
-    return [Run("equality compile", (sys.executable, "-m", "tests.gpu.compile_ahead"), _equality(built, launched))]
+    return [
+        Run(
+            "equality compile", (sys.executable, "-m", "tests.gpu.compile_ahead", *families), _equality(built, launched)
+        )
+    ]
 
 
-def equality(built: Path | None, launched: Path) -> list[Run]:
+def equality(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
     """List the comparisons with Triton's launcher, a family each; of a bundle that is there, large ones in parts."""
     runs = []
-    for family in TESTED:
+    for family in families:
         count = PARTS.get(family, 1) if built else 1
         for part in range(count):
             name = f"equality {family}" if count == 1 else f"equality {family} {part + 1}/{count}"
@@ -260,9 +265,9 @@ def equality(built: Path | None, launched: Path) -> list[Run]:
     return runs
 
 
-def compared(built: Path | None, launched: Path) -> list[Run]:
+def compared(built: Path | None, launched: Path, families: Sequence[str] = TESTED) -> list[Run]:
     """List the test that finds variants which no family's calls compared."""
-    command = (*_pytest(), f"{EQUALITY}::test_every_variant_was_compared")
+    command = (*_pytest(), *(f"{EQUALITY}::test_every_variant_was_compared[{family}]" for family in families))
     return [Run("equality variants", command, _equality(built, launched))]
 
 
@@ -273,7 +278,7 @@ def _equality(built: Path | None, launched: Path) -> tuple[tuple[str, str], ...]
     return (left, ("NOJIT_TEST_PROFILE", "full"), ("NOJIT_TEST_BUILT", str(built.resolve())))
 
 
-def check(bundles: Path) -> list[Run]:
+def check(bundles: Path, families: Sequence[str] = TESTED) -> list[Run]:
     """List runs under compute-sanitizer; torch's cache of memory would hide what lies beside a tensor."""
     given = (("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)
     sample = (sys.executable, "benchmarks/prove.py", str(bundles), "--part", "sample")
@@ -285,7 +290,7 @@ def check(bundles: Path) -> list[Run]:
     return [
         Run(f"{tool} {family}", (*command, "--families", family), given)
         for tool, command in (("memcheck", checked), ("racecheck", judged))
-        for family in TESTED
+        for family in families
     ]
 
 
@@ -373,6 +378,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=240.0, help="seconds, of each run")
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, of all")
     parser.add_argument("--devices", type=int, default=1, help="GPUs, among which tests and checks are shared out")
+    parser.add_argument("--families", default=",".join(TESTED), help="that equality and check are about")
     parser.add_argument(
         "--built", type=Path, help="a folder with the full profile, built by the Triton of this machine"
     )
@@ -381,6 +387,9 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = given.only.split(",")
     if unknown := set(asked) - set(STEPS):
         parser.error(f"--only: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
+    families = given.families.split(",")
+    if unknown := set(families) - set(TESTED):
+        parser.error(f"--families: expected some of {', '.join(TESTED)}, got {', '.join(sorted(unknown))}")
     limits = Limits(given.limit, time.monotonic() + given.budget)
     bundles = given.bundles.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -392,10 +401,10 @@ def main(words: Sequence[str] | None = None) -> int:
         side_by_side(tests(bundles, record.launched), record, limits, given.processes, given.devices)
         side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
     for step, runs, processes, devices in (
-        ("equality", ahead(given.built, record.launched), 1, 1),
-        ("equality", equality(given.built, record.launched), 10 if given.built else 3, given.devices),
-        ("equality", compared(given.built, record.launched), 1, 1),
-        ("check", check(bundles), 2, given.devices),
+        ("equality", ahead(given.built, record.launched, families), 1, 1),
+        ("equality", equality(given.built, record.launched, families), 10 if given.built else 3, given.devices),
+        ("equality", compared(given.built, record.launched, families), 1, 1),
+        ("check", check(bundles, families), 2, given.devices),
         ("bench", bench(bundles), 1, 1),
     ):
         if step in asked:

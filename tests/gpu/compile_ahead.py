@@ -1,6 +1,6 @@
 """Compile every variant that `tests.gpu.test_jit_equality` launches through Triton into Triton's cache, on every core.
 
-    python -m tests.gpu.compile_ahead
+    python -m tests.gpu.compile_ahead [FAMILY...]
 
 `NOJIT_TEST_PROFILE` names the profile, else it is ``full``.
 """
@@ -15,11 +15,14 @@ def main() -> None:
     # not above: the processes that compile import this module too
     import torch
 
+    from tests.gpu.families import FAMILIES
     from tests.gpu.replay import compile_ahead, plan_for
-    from tests.gpu.test_jit_equality import MANIFESTS, PROFILE
+    from tests.gpu.test_jit_equality import PROFILE, paths
 
     major, minor = torch.cuda.get_device_capability()
-    plan = plan_for([MANIFESTS], f"sm_{major}{minor}", PROFILE)
+    families = [FAMILIES[name] for name in sys.argv[1:] or FAMILIES]
+    manifests = dict.fromkeys(name for family in families for name in (*family.own, *family.borrowed))
+    plan = plan_for(paths(manifests), f"sm_{major}{minor}", PROFILE)
     sys.stdout.write(f"{compile_ahead([plan])} variants compiled\n")
 
 

@@ -70,7 +70,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         ("flex",),
         lambda: chain(flex_calls.flex_calls(), flex_calls.flex_gradient_calls(), flex_calls.flex_captured_calls()),
         borrowed=("flash_attention",),
-        shares=8,
+        shares=12,
     ),
     "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls, shares=3),
     "gemm": Family(("bmm", "mm_plus_mm"), gemm_calls.gemm_calls, shares=4),

@@ -195,6 +195,8 @@ def test_a_bundle_that_is_there_is_compared_in_parts(device, tmp_path):
     assert [run.name for run in device.ahead(tmp_path, tmp_path)] == ["equality compile"]
     assert len(device.equality(None, tmp_path)) == len(device.TESTED)
     assert device.ahead(None, tmp_path) == []
+    assert [run.name for run in device.equality(None, tmp_path, ["flex"])] == ["equality flex"]
+    assert {run.name for run in device.check(tmp_path, ["flex"])} == {"memcheck flex", "racecheck flex"}
 
 
 def test_shares_have_each_test_once_and_all_have_the_judge():
