@@ -183,8 +183,7 @@ def _init(barrier: Barrier, count: int) -> None:
 def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile, pred: bool = True) -> None:
     if not pred:
         return
-    # of one row, memory may have the dimensions of the map
-    tensor_map.fill(place, box.value.view(tensor_map.box))
+    tensor_map.fill(place, box.value)
     barrier.move(0, -tensor_map.block_type.nbytes)
 
 
@@ -198,8 +197,10 @@ def _allocate(of_map: Map, count: int, height: int, width: int, panel: int) -> T
 
 
 def _allocate_plain(dtype: torch.dtype, shape: Sequence[int], _layout: None) -> Barriers | Tile:
-    """Allocate barriers, which alone are int64, or memory for anything else."""
-    return Barriers(shape[0]) if dtype == torch.int64 else Tile(_poisoned(shape, dtype))
+    """Allocate barriers, which alone are int64, or memory for anything else: of a map's boxes, tiles of their last two dimensions."""
+    if dtype == torch.int64:
+        return Barriers(shape[0])
+    return Tile(_poisoned((shape[0], *shape[-2:]) if len(shape) > 3 else shape, dtype))
 
 
 def _poisoned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
