@@ -247,7 +247,8 @@ def test_fp32_is_exact_to_few_units(name):
 def test_a_zero_keeps_its_sign(name, dtype):
     operator, torchs, _ = OPERATORS[name]
     x = torch.tensor([-0.0, 0.0], dtype=dtype)
-    assert torch.equal(torch.signbit(operator(x)), torch.signbit(torchs(x)))
+    # with fp32 some processors' libraries lose it
+    assert torch.equal(torch.signbit(operator(x)), torch.signbit(torchs(x.double())))
     assert not operator(x).any()
 
 
