@@ -133,7 +133,8 @@ def _multiply_in_turn(
 
 @gluon.jit
 def _multiply_ahead(OWN: gl.constexpr, acc, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr):
-    """Do the same, and unpack the next step while the tensor cores multiply this one."""
+    """Multiply as `_multiply_in_turn` does, but unpack the next step while the tensor cores multiply this one."""
+    gl.static_assert(TILE[3] >= 3, "a consumer waits for the step after the next before it frees this one's")
     full, _ = barriers
     last = used + count - 1
     _wait_for(full, used, TILE)
@@ -239,7 +240,6 @@ def mixed_mm_sm90_kernel(
     and zeros, [1, 1, groups, n_len], are read in boxes of [1, 1, 1, 64] if `GROUPS` has them; a group is a multiple of 64
     deep. `STAGES` is how many steps of 64 of the depth shared memory holds. Any grid in x.
     """
-    gl.static_assert(STAGES >= 3, "a consumer waits for the step after the next before it frees this one's")
     # what adds up parts may start meanwhile: it waits for their end itself
     if PANEL == 32:
         gdc_launch_dependents()

@@ -23,7 +23,7 @@ def main() -> None:
     # of what families borrow they launch little, which is compiled when it is launched
     manifests = [manifest for name in sys.argv[1:] or FAMILIES for manifest in FAMILIES[name].own]
     plan = plan_for(paths(manifests), f"sm_{major}{minor}", PROFILE)
-    sys.stdout.write(f"{compile_ahead([plan])} variants compiled\n")
+    sys.stdout.write(f"{compile_ahead(plan)} variants compiled\n")
 
 
 if __name__ == "__main__":

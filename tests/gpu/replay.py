@@ -10,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -193,14 +193,15 @@ def _is_beyond_triton(value: Any) -> bool:
 
 def _as_triton(descriptor: Any, kind: str) -> Any:
     """Describe the same tensor to Triton, with the block of the variant and its default layout."""
+    from nojit.aot.compiler import _ELEMENT_NAMES
     from nojit.runtime.type_names import descriptor_parts
     from triton.experimental.gluon.language import NVMMASharedLayout
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
     from triton.language.core import dtype
 
     element, block = descriptor_parts(kind)
-    spelled = element.replace("i", "int") if element[0] == "i" else element.replace("u", "uint")
-    layout = NVMMASharedLayout.get_default_for(list(block), dtype(spelled))
+    named = dtype(_ELEMENT_NAMES.get(element, element))
+    layout = NVMMASharedLayout.get_default_for(list(block), named)
     return TensorDescriptor(descriptor.base, list(descriptor.shape), list(descriptor.strides), list(block), layout)
 
 
@@ -246,10 +247,10 @@ def fill_tritons_cache(variant: Variant, place: SourcePlace) -> None:
     compile_with_triton(variant, place)
 
 
-def compile_ahead(plans: Iterable[Plan]) -> int:
+def compile_ahead(plan: Plan) -> int:
     """Fill Triton's cache on every core, so that comparing takes minutes and not an hour; return how many variants there are."""
     spawn = multiprocessing.get_context("spawn")
-    pairs = [(variant, kernel.place) for plan in plans for kernel in plan.kernels for variant in kernel.variants]
+    pairs = [(variant, kernel.place) for kernel in plan.kernels for variant in kernel.variants]
     with ProcessPoolExecutor(mp_context=spawn) as executor:
         return len(list(executor.map(fill_tritons_cache, *zip(*pairs, strict=True))))
 

@@ -65,7 +65,7 @@ def test_launches_equal_those_of_tritons_own_launcher(name, part, reached, tmp_p
     manifests = paths((*family.own, *family.borrowed))
     plan = plan_for(manifests, arch, PROFILE)
     if BUILT is None:
-        compile_ahead([plan])
+        compile_ahead(plan)
         built = build_here(manifests, arch, tmp_path, PROFILE)
     else:
         built = built_alike(Path(BUILT), arch)

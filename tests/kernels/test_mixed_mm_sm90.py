@@ -36,8 +36,9 @@ TILES = {
         {"BLOCK_M": 16, "BLOCK_N": 128, "UNROLL": 1},
     ],
     "mixed_mm_sm90": [
-        {"BLOCK_M": 256, "BLOCK_N": 128, "GROUP": 2, "STAGES": 3},
-        {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 4},
+        {"BLOCK_M": 256, "BLOCK_N": 128, "GROUP": 2, "STAGES": 2},
+        {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+        {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 2, "STAGES": 3},
     ],
 }
 WARPS = 2
