@@ -402,7 +402,7 @@ def main(words: Sequence[str] | None = None) -> int:
         side_by_side(judges(bundles, record.launched), record, limits, given.processes, given.devices)
     for step, runs, processes, devices in (
         ("equality", ahead(given.built, record.launched, families), 1, 1),
-        ("equality", equality(given.built, record.launched, families), 10 if given.built else 3, given.devices),
+        ("equality", equality(given.built, record.launched, families), 12 if given.built else 3, given.devices),
         ("equality", compared(given.built, record.launched, families), 1, 1),
         ("check", check(bundles, families), 2, given.devices),
         ("bench", bench(bundles), 1, 1),

@@ -48,6 +48,8 @@ class Family:
     """Manifests of other families, of which the operators use kernels."""
     reaches: Callable[[Any, int], bool] = reachable
     """Whether calls can ask for a row of a kernel's table at all."""
+    in_any_order: tuple[str, ...] = ()
+    """Kernels that add up by atomics: no two launches give the same bits."""
     shares: int = 1
     """In how many parts several processes make its calls."""
 
@@ -70,6 +72,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         ("flex",),
         lambda: chain(flex_calls.flex_calls(), flex_calls.flex_gradient_calls(), flex_calls.flex_captured_calls()),
         borrowed=("flash_attention",),
+        in_any_order=("flex_attention_bwd_captured",),
         shares=12,
     ),
     "flex_decoding": Family(("flex_decoding",), flex_decoding_calls.flex_decoding_calls, shares=3),

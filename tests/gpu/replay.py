@@ -2,7 +2,8 @@
 
 A `Replay` is a provider of kernels (`nojit.kernels.library.override`). Each call is resolved by the bundle once per
 config that can serve it; that very variant is then compiled by the Triton at hand and launched by Triton's own
-launcher on copies of the operands.
+launcher on copies of the operands. Of kernels that add up in any order, which no two launches do alike, sums are compared up to
+rounding.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -107,8 +108,9 @@ def _capability() -> int:
 class Replay:
     """Gives kernels that compare each launch with Triton's."""
 
-    def __init__(self, bundle: Any, plan: Plan) -> None:
+    def __init__(self, bundle: Any, plan: Plan, in_any_order: Collection[str] = ()) -> None:
         self._bundle = bundle
+        self._in_any_order = in_any_order
         self._planned = {kernel.spec.name: kernel for kernel in plan.kernels}
         self.tallies: dict[str, Tally] = {}
 
@@ -125,12 +127,20 @@ class Replay:
     def __call__(self, name: str) -> _Replayed:
         kernel, table = self._bundle.kernel(name), self._table(name)
         tally = self.tallies.setdefault(name, Tally(table))
-        return _Replayed(kernel, table, self._planned[name], tally)
+        return _Replayed(kernel, table, self._planned[name], tally, same_sums if name in self._in_any_order else same_bits)
 
 
 class _Replayed:
-    def __init__(self, kernel: Any, table: KernelTable, planned: PlannedKernel, tally: Tally) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        table: KernelTable,
+        planned: PlannedKernel,
+        tally: Tally,
+        are_same: Callable[[Tensor, Tensor], bool],
+    ) -> None:
         self._kernel, self._table, self._planned, self._tally = kernel, table, planned, tally
+        self._are_same = are_same
         self._variants = {_key(variant, table): variant for variant in planned.variants}
         self._compiled: dict[int, Any] = {}
 
@@ -153,15 +163,13 @@ class _Replayed:
         # of two launches, one that never ends is told by the line that waits for it
         torch.cuda.synchronize()
         ours = [tensor.clone() for tensor in tensors]
-        for tensor, saved in zip(tensors, before, strict=True):
-            tensor.copy_(saved)
+        restore(tensors, before)
         self._launch_with_triton(row, args)
         torch.cuda.synchronize()
-        if not all(same_bits(mine, theirs) for mine, theirs in zip(ours, tensors, strict=True)):
+        if not all(self._are_same(mine, theirs) for mine, theirs in zip(ours, tensors, strict=True)):
             self._tally.different.append(self._table.label(row))
         # what is added to, or counted in, the next launch must find as this one did
-        for tensor, saved in zip(tensors, before, strict=True):
-            tensor.copy_(saved)
+        restore(tensors, before)
 
     def _launch_with_triton(self, row: int, args: Sequence[Any]) -> None:
         table = self._table
@@ -205,11 +213,27 @@ def _as_triton(descriptor: Any, kind: str) -> Any:
     return TensorDescriptor(descriptor.base, list(descriptor.shape), list(descriptor.strides), list(block), layout)
 
 
+def restore(tensors: Sequence[Tensor], saved: Sequence[Tensor]) -> None:
+    """Write back what tensors held, unseen by autograd, which would refuse to go on from what it saved."""
+    for tensor, held in zip(tensors, saved, strict=True):
+        tensor.data.copy_(held)
+
+
 def same_bits(left: Tensor, right: Tensor) -> bool:
     """Say whether two tensors hold the same bits; NaNs are compared like any others."""
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = kinds[left.element_size()]
     return torch.equal(left.contiguous().view(kind), right.contiguous().view(kind))
+
+
+def same_sums(left: Tensor, right: Tensor) -> bool:
+    """Say whether two tensors hold the same bits, or floats that are the same sums up to rounding."""
+    if same_bits(left, right):
+        return True
+    if not left.is_floating_point():
+        return False
+    apart = 200 * torch.finfo(left.dtype).eps * float(right.abs().max())
+    return torch.allclose(left, right, rtol=0.0, atol=apart)
 
 
 def _key(variant: Variant, table: KernelTable) -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ def test_launches_equal_those_of_tritons_own_launcher(name, part, reached, tmp_p
     else:
         built = built_alike(Path(BUILT), arch)
     with runtime.load(built) as bundle:
-        replay = Replay(bundle, plan)
+        replay = Replay(bundle, plan, family.in_any_order)
         with library.override(replay, devices=frozenset({"cuda"})):
             for call in islice(family.calls(), part, None, shares_of(name)):
                 try:
