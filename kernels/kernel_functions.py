@@ -4,9 +4,6 @@ Programmatic dependent launch, where the architecture has it: the kernel that is
 calls `wait_for_last` before it reads what the earlier one wrote, which calls `let_next_start`.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (Triton's decorators carry no types)
-
 import triton
 import triton.language as tl
 

@@ -4,10 +4,6 @@ A consumer owns the rows of number `OWN` of each tile of queries. Where queries 
 the present tile is computed. Where that is faster, consumers take turns in starting their products.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

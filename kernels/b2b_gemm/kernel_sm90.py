@@ -5,9 +5,7 @@ the left factor as far ahead as there is room; each consumer, a group of four wa
 middle is in its registers, where the second product takes it from.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917, SIM113 - a launch passes its facts by position, many of them, and kernels know no enumerate
+# ruff: noqa: SIM113 - kernels know no enumerate
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box
 from nojit.kernels.gemm.kernel_sm90 import BOX, OWNED, allocate, barriers_for, lanes_of, store_rows

@@ -9,9 +9,6 @@ program sees its rows as tiles [ROWS, CHUNKS, 16]: chunks of 16 columns lie insi
 time for their maximum and sum alone.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and tuples of tiles grow)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: RUF005 - Triton knows no starred tuples
 
 import triton

@@ -12,10 +12,6 @@ Tensor maps pad with zeros, and leave out what is stored outside: a block that i
 sparse tensor.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     OWNED,
     PADDED,

@@ -5,10 +5,6 @@ rows, which are several block rows where blocks are small. The block size is a m
 columns and blocks that are not there are masked. Offsets that grow with a tensor are 64-bit.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 

@@ -10,10 +10,6 @@ A consumer multiplies as many of a tile's columns as its own rows have blocks in
 Tensor maps pad with zeros, and leave out what is stored outside.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     DEPTH,
     OWNED,

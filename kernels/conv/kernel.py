@@ -5,10 +5,6 @@ weight, position ``p * mul + t * step + start`` of what it is computed from, in 
 Offsets that grow with a tensor are 64-bit; the positions of a result, and the depth of a sum, are fewer than 2^31.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import add_product, part_of, place_tile

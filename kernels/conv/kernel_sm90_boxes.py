@@ -6,10 +6,6 @@ kernel is compiled for, 64 positions of 64 channels, but a box of as many, which
 and leave out what is stored outside; that of an input counts every so many-th position where the stride is more than 1.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import lanes_of
 from nojit.kernels.kernel_sm90_copies import copy_out

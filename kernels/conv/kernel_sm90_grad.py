@@ -4,10 +4,6 @@ It runs as `nojit.kernels.gemm.kernel_sm90` does; see `kernel_sm90_boxes` for wh
 of 64 channels of the input, each at a tap of its own. A consumer owns 64 channels of the gradient.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_at, met_at, tap_at
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps

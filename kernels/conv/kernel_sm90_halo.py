@@ -6,10 +6,6 @@ boxes that a tile meets there are as many as its own and two more, and each of t
 Where all weights of a column of tiles fit shared memory, each program copies them once.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for

@@ -6,10 +6,6 @@ tiles that an edge of the mask or the end of the keys cuts come after, masked. E
 log2(e) folded into the scale.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import (

@@ -14,10 +14,6 @@ Tiles that an edge of the mask cuts are masked in a branch of the one loop there
 the rest, as the forward has, addresses of both are kept, and the sums of keys and values at width 128 spill.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import (

@@ -11,9 +11,6 @@ cuts come first, masked, all others after them.
 Tensor maps pad with zeros: rows and columns past the end read as 0, and are not written.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
 from nojit.kernels.kernel_sm90_attention import (

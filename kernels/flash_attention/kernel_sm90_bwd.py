@@ -35,10 +35,6 @@ more. All begin at the last query, which keeps one that starts with another a mo
 that they see, it would be behind by the tiles between their diagonals.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.kernel_sm90_copies import (
     add_out,
     copy_in,

@@ -1,9 +1,5 @@
 """What goes before and after the backward kernel for sm_90: statistics of queries, and the sum of their gradients."""
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile

@@ -5,10 +5,6 @@ A mask is a band: query m sees the keys from m + `left` to m + `right`. `MASK` s
 the others only those that its edges or the end of the keys cut are masked.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 import triton
 import triton.language as tl
 

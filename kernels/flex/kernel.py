@@ -4,10 +4,6 @@ A program visits the tiles of keys that the mask lets any of its queries see, an
 sum of the softmax and the running output, all in fp32. Exponentials are taken in base two.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LN_2, load_tile, store_tile

@@ -10,10 +10,6 @@ queries, over all keys. Nothing is added to memory, so a result does not depend 
 fp32; p and ds are rounded to the dtype of the operands before they are multiplied. Exponentials are taken in base two.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, load_tile, store_tile

@@ -8,10 +8,6 @@ sums g times a distance over rows whose distances are alike, where that error wo
 is: of each slope `subtract_unbalanced` takes back what the row's sum of g has put in.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LN_2, LOG2_E, load_tile

@@ -11,10 +11,6 @@ A modification takes ``(score, batch, head, query, key, inside, first, second, b
 Derivatives that are not used are not computed: the compiler drops them.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a modification has as many parameters
-
 import triton
 import triton.language as tl
 

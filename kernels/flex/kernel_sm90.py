@@ -5,10 +5,6 @@ One warp copies tiles by tensor maps into shared memory, `STAGES` of keys and of
 program takes tile after tile. `kernel_sm90_walks` says which tiles of keys are visited.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.flex.kernel_sm90_walks import hide, intervals_of, modified, tile_at, walk_of
 from nojit.kernels.kernel_sm90_attention import (
     both_products,

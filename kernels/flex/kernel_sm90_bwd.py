@@ -7,10 +7,6 @@ A program adds to a tile of queries after all that own keys before its own and c
 the mask moves on with the keys they are ahead of it by the distance, and where it does not they walk the same tiles.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.flash_attention.kernel_sm90_bwd import (
     barriers_for,
     memory_for,

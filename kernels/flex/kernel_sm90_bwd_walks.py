@@ -7,10 +7,6 @@ it, in the order of queries: if full blocks came first, two programs could walk 
 second would wait for the first at each of them.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 from nojit.kernels.flex.kernel_sm90_walks import words_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -4,10 +4,6 @@ A *walk* is a few integers that producer and consumers find alike, so that they 
 the mask cuts come first, then those that all queries of the tile see whole.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 

@@ -4,10 +4,6 @@ A program owns a tile of queries and visits tiles of keys, or the other way roun
 number, found in one of the three modes of `nojit.kernels.flex.tables`. Tiles that are seen whole are not masked.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 import triton
 import triton.language as tl
 from nojit.kernels.flash_attention.kernel_tiles import LOG2_E, in_band, span_of

@@ -5,10 +5,6 @@ is one interval for each, by a band or a table (`flex_decoding_kernel`), or a li
 (`flex_decoding_blocks_kernel`): `nojit.kernels.flex.tables` says how they are stored. Exponentials are taken in base two.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.flex_decoding.kernel_tiles import (

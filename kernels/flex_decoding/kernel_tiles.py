@@ -8,10 +8,6 @@ Keys may lie in pages: row ``key % size`` of page ``table[key // size]``, for pa
 steps read is looked up a step ahead, so that no copy waits for a table.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - helpers of a kernel take its facts by position
-
 import triton
 import triton.language as tl
 

@@ -13,10 +13,6 @@ Two tuples of constexprs go through all functions: ``TILE``, a config's (BLOCK_M
 which of both operands are described as their transposes, and lie in shared memory so.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     accumulate,
     box,

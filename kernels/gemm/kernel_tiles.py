@@ -3,10 +3,6 @@
 `place_tile`, `part_of` and `activate` serve Gluon kernels too. Offsets that grow with a tensor are 64-bit.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.kernel_functions import gelu

@@ -6,10 +6,6 @@ not matter, nor in which order the depth is summed, as long as both operands agr
 takes it for what tensor cores want of it.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.gemm.kernel_tiles import part_of
 from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, parted, unpack_words
 from triton.experimental import gluon

@@ -9,10 +9,6 @@ Which row of a group's tile a column is does not matter, as long as results go w
 Scales and zeros of a step lie behind its bytes in shared memory: a consumer loads nothing from global memory.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile

@@ -4,9 +4,6 @@ A nibble is put under an exponent that makes it the last bits of a number, 1024 
 exponent's part is taken off again; both steps are exact, and each does two weights at once.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 

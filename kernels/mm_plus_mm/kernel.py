@@ -1,9 +1,5 @@
 """The Triton kernel of sums of two products, for any strides and any architecture."""
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import multiply, place_tile, spread

@@ -5,9 +5,6 @@
 Rows that fit a tile of `BLOCK` columns (`WHOLE`) are read once; longer ones twice, the first time for their sums alone.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
 # ruff: noqa: C901 - what a constexpr leaves out is no path of a kernel
 
 import triton

@@ -6,9 +6,7 @@ are computed in fp32 if operands have 16 bits, else in their own type, and round
 fp32 results have, functions round as well as torch's; results of 16 bits show nothing of the faster ones.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917, PLR1714, RET505 - many facts by position; Triton knows no `in`, and compiles the arm that is taken
+# ruff: noqa: PLR1714, RET505 - Triton knows no `in`, and compiles the arm that is taken
 
 import triton
 import triton.language as tl

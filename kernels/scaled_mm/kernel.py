@@ -1,9 +1,5 @@
 """Triton kernels of products of fp8 matrices, for rows at any address and any architecture, and the sums of their parts."""
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
-# (a kernel's parameters are typed by its manifest, and Triton's decorators carry no types)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 import triton
 import triton.language as tl
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread

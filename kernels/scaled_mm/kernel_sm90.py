@@ -5,10 +5,6 @@ is taken apart, and added to fp32 sums; with scales for blocks of the depth it h
 multiply for the other. Large tiles of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, assignment"
-# (a kernel's parameters are typed by its manifest, Triton's decorators carry no types, and a tuple grows where it is unrolled)
-# ruff: noqa: PLR0917 - a launch passes its facts by position, many of them
-
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.gemm.kernel_sm90 import (
     OWNED,
