@@ -215,7 +215,7 @@ def l2_bytes_per_s(rounds: int) -> float:
 def chart(rows: list[Row]) -> Chart:
     """Draw every rate, the contenders of a row together."""
     groups = [
-        Group(row.label, tuple(Bar(name, (("rate", rate),), f"{rate:.3g}") for name, rate in row.rates.items()))
+        Group(row.label, tuple(Bar(name, ((name, rate),), f"{rate:.3g}") for name, rate in row.rates.items()))
         for row in rows
     ]
     text = f"TFLOP/s on active blocks, or TB/s that must be moved; {torch.cuda.get_device_name()}"

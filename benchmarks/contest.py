@@ -150,9 +150,7 @@ def chart(title: str, where: str, rows: Sequence[Row]) -> Chart:
         Group(
             f"{row.group}, {row.label}, {'TFLOP/s' if row.flops else 'us'}",
             tuple(
-                Bar(name, (("value", value),), f"{value:.1f}")
-                for name, value in row.values.items()
-                if value is not None
+                Bar(name, ((name, value),), f"{value:.1f}") for name, value in row.values.items() if value is not None
             ),
         )
         for row in rows
