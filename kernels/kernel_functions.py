@@ -34,18 +34,23 @@ def gelu(x):
 
 @triton.jit
 def gelu_rounded(x):
-    """Return ``x * Phi(x)`` of fp32 values for results that are rounded to 16 bits: the tail is right to 4e-5 of itself.
+    """Return ``x * Phi(x)`` of fp32 values for results that are rounded to 16 bits, in two thirds of the instructions of `gelu`.
 
-    As `gelu`, with a polynomial of three steps less; no more than a sixth of half a place of fp16 is lost.
+    The tail ``Phi(-abs(x))`` is ``exp2(q(abs(x)))`` with a polynomial q: of every number of 16 bits the result is rounded to the
+    nearest or its neighbour, of fp16 in 99 of a hundred to the nearest.
     """
-    root = tl.rsqrt(1.0 + 0.26 * tl.abs(x))
-    t = root * root
-    q = -0.5533219575881958 * t + 1.0654473304748535
-    q = q * t + 0.23273903131484985
-    q = q * t + 1.5318048000335693
-    q = q * t - 3.276716709136963
-    tail = t * tl.exp2(q - 0.7213475204444817 * x * x)
-    return x * tl.where(x < 0.0, tail, 1.0 - tail)
+    # so that the tail of an infinity, by which it is multiplied, is no infinity's
+    far = tl.minimum(tl.abs(x), 13.5)
+    q = 4.585314883343017e-08 * far - 2.645477252372075e-06
+    q = q * far + 6.537329318234697e-05
+    q = q * far - 0.0009204282541759312
+    q = q * far + 0.008366182446479797
+    q = q * far - 0.05350281298160553
+    q = q * far - 0.459069162607193
+    q = q * far - 1.1509582996368408
+    q = q * far - 1.0000216960906982
+    # a NaN stays where it is not compared, and so does the sign of a zero
+    return tl.where(x < 0.0, 0.0, x) - far * tl.exp2(q)
 
 
 @triton.jit

@@ -16,10 +16,12 @@ from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
-__all__ = ["LISTED", "CustomActivation", "apply", "differentiate", "name_of", "reference_of"]
+__all__ = ["LISTED", "CustomActivation", "apply", "differentiate", "name_of", "reference_of", "rounded"]
 
 LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
 """The function of all activations of the library."""
+LISTED_ROUNDED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel_sm90:listed_rounded")
+"""The same for middles that are rounded to 16 bits next, in fewer instructions."""
 _WORDS: Final = tuple(ACTIVATIONS)
 
 
@@ -98,6 +100,11 @@ def reference_of(name: str) -> tuple[FunctionRef, int]:
     """Return the function of kernels, and the number that it is told."""
     number = ACTIVATIONS.get(name)
     return (FunctionRef(name), 0) if number is None else (LISTED, number)
+
+
+def rounded(function: FunctionRef) -> FunctionRef:
+    """Return what serves in place of a function of kernels where the middle is rounded to 16 bits next."""
+    return LISTED_ROUNDED if function == LISTED else function
 
 
 def apply(name: str, x: Tensor) -> Tensor:

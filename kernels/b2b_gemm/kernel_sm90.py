@@ -1,147 +1,186 @@
-"""Two products with a function between them for sm_90, over tensor maps: many rows through layers of up to 128.
+"""Two products with a function between them for sm_90: many rows through layers of up to 128, which stay in registers.
 
-A program is persistent: both right factors are copied to shared memory once, and stay. One warp, the producer, copies rows of
-the left factor as far ahead as there is room; each consumer, a group of four warps, takes 64 rows through both products: the
-middle is in its registers, where the second product takes it from.
+Both right factors are copied to shared memory once, and stay; rows go from memory to registers, through both products, and back:
+every group of four warps takes 64 of them at a time, and none waits for another. Of eight neighbours in a row tensor cores
+want pairs in four threads. But in which order the depth is summed does not matter, as long as both operands agree, nor which
+column of the product is which: so a thread loads all eight, takes them for pairs from four eights, and finds the lines of the
+right factor in that order. Likewise columns of the last factor are stored in such an order that a thread has eight neighbours of
+the result.
 """
 
-# ruff: noqa: SIM113 - kernels know no enumerate
-
-from nojit.kernels.block_sparse.kernel_sm90_tiles import box
-from nojit.kernels.gemm.kernel_sm90 import BOX, OWNED, allocate, barriers_for, lanes_of, store_rows
-from nojit.kernels.kernel_sm90_copies import copy_in
+from nojit.kernels.gemm.kernel_layouts import bits
+from nojit.kernels.gemm.kernel_tiles import activate
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait
+
+ROWS = gl.constexpr(64)
+"""The rows that a program takes at a time."""
+LINE = gl.constexpr(8)
+"""The neighbours in a row that a thread has: 16 bytes."""
+
+
+@gluon.constexpr_function
+def _layout_of_rows(cols):
+    """Lay out rows as they are loaded and stored: a thread has eights of columns, 32 apart, of two rows."""
+    registers = [*bits(LINE, 1, 1, 2), *bits(cols // 32, 32, 1, 2), [8, 0]]
+    lanes = [*bits(4, LINE, 1, 2), *bits(8, 1, 0, 2)]
+    return gl.DistributedLinearLayout(registers, lanes, bits(4, 16, 0, 2), [], [ROWS, cols])
+
+
+@gluon.constexpr_function
+def _layout_of_factor(cols):
+    """Lay out a factor as it is loaded: whole lines."""
+    lanes = cols // LINE
+    return gl.BlockedLayout([1, LINE], [32 // lanes, lanes], [4, 1], [1, 0])
 
 
 @gluon.jit
-def _copy_factor(of_map, tile, full, WIDTH: gl.constexpr):
-    """Copy a factor [WIDTH, WIDTH], or its transpose: what lies outside is 0."""
-    DOWN: gl.constexpr = WIDTH // BOX
-    for part in gl.static_range(DOWN * DOWN):
-        place = [0, 0, part % DOWN * BOX, part // DOWN * BOX]
-        copy_in(of_map, place, full, box(of_map, tile, part))
+def listed_rounded(x, activation):
+    """Apply an activation of the library to fp32 values that are rounded to 16 bits next, by its number."""
+    return activate(x, activation, True)
 
 
 @gluon.jit
-def _produce(maps, memory, barriers, arrived, m_len, TILE: gl.constexpr):
-    """Copy both right factors, and the rows of each tile."""
-    full, empty = barriers
-    OWNERS: gl.constexpr = TILE[0] // OWNED
-    PANELS: gl.constexpr = TILE[1] // BOX
-    mbarrier.expect(arrived.index(0), maps[1].block_type.nbytes * 2 * PANELS * PANELS)
-    _copy_factor(maps[1], memory[1].index(0), arrived.index(0), TILE[1])
-    _copy_factor(maps[2], memory[2].index(0), arrived.index(0), TILE[1])
-    copied = 0
-    for number in range(gl.program_id(0), gl.cdiv(m_len, TILE[0]), gl.num_programs(0)):
-        stage = copied % TILE[2]
-        mbarrier.wait(empty.index(stage), (copied // TILE[2] & 1) ^ 1)
-        mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * OWNERS * PANELS)
-        for part in gl.static_range(OWNERS * PANELS):
-            place = [0, 0, number * TILE[0] + part // PANELS * OWNED, part % PANELS * BOX]
-            tile = memory[0].index(stage * OWNERS + part // PANELS)
-            copy_in(maps[0], place, full.index(stage), box(maps[0], tile, part % PANELS))
-        copied += 1
+def _paired(tile):
+    """Take columns [.., 32: 4 eights of 4 pairs] for those of tensor cores, [.., 4 pairs of 4 eights]."""
+    ROWS: gl.constexpr = tile.shape[0]
+    COLS: gl.constexpr = tile.shape[1]
+    return tile.reshape(ROWS, COLS // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(ROWS, COLS)
 
 
 @gluon.jit
-def _consume(
-    OWN: gl.constexpr, maps, memory, barriers, arrived, facts, TILE: gl.constexpr, TRANS: gl.constexpr,
-    FUNCTION: gl.constexpr,
-):  # fmt: skip
-    """Write the rows of number `OWN` of every tile."""
-    m_len, middle_len, activation, alpha = facts
-    full, empty = barriers
-    OWNERS: gl.constexpr = TILE[0] // OWNED
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
-    b, c = memory[1].index(0), memory[2].index(0)
-    if TRANS[0]:
-        b = b.permute((1, 0))
-    if TRANS[1]:
-        c = c.permute((1, 0))
-    mbarrier.wait(arrived.index(0), 0)
-    used = 0
-    for number in range(gl.program_id(0), gl.cdiv(m_len, TILE[0]), gl.num_programs(0)):
-        stage = used % TILE[2]
-        mbarrier.wait(full.index(stage), used // TILE[2] & 1)
-        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
-        token = warpgroup_mma(memory[0].index(stage * OWNERS + OWN), b, acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=(token,))
-        mbarrier.arrive(empty.index(stage))
-        _, cols = lanes_of(acc)
-        # behind the last column there is no middle, whatever the function makes of 0
-        middle = gl.where(cols < middle_len, FUNCTION(acc * alpha, activation), 0.0).to(maps[3].dtype)
-        left = gl.convert_layout(middle, gl.DotOperandLayout(0, layout, 2))
-        token = warpgroup_mma(left, c, gl.zeros([OWNED, TILE[1]], gl.float32, layout), is_async=True)
-        acc, left = warpgroup_mma_wait(0, deps=(token, left))
-        used += 1
-        own = (0, 0, number * TILE[0] + OWN * OWNED, 0)
-        store_rows(OWN, maps[3], memory[3], acc, own, (), 0, BOX, False)
-    tma.store_wait(0)
+def _place_of(line):
+    """Say which line of memory is a line of the depth, or a column of the result, of tensor cores: see `_paired`."""
+    return line // 32 * 32 + line % 8 // 2 * 8 + line % 32 // 8 * 2 + line % 2
+
+
+@gluon.jit
+def _load_rows(ptr, offsets, pitch, row, rows, m_len, in_depth):
+    """Load rows from `row` on: zeros behind the last."""
+    base = ptr + row.to(gl.int64) * pitch * LINE
+    return gl.load(base + offsets, mask=in_depth & (rows < m_len - row)[:, None], other=0.0)
+
+
+@gluon.jit
+def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
+    """Store rows from `row` on: none behind the last."""
+    base = ptr + row.to(gl.int64) * pitch * LINE
+    gl.store(base + offsets, result, mask=in_cols & (rows < m_len - row)[:, None])
+
+
+@gluon.jit
+def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
+    """Load a factor [height, width], or a part of it: zeros outside, and lines in the order of tensor cores if they are its depth."""
+    layout: gl.constexpr = _layout_of_factor(SHAPE[1])
+    lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
+    cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))
+    if BY_LINES:
+        lines = _place_of(lines)
+    inside = gl.max_constancy((lines < height)[:, None] & (cols < width)[None, :], [1, LINE])
+    return gl.load(ptr + lines[:, None] * pitch * LINE + cols[None, :], mask=inside, other=0.0)
+
+
+@gluon.jit
+def _keep(tile, BY_LINES: gl.constexpr):
+    """Store a factor in shared memory, columns in the order of tensor cores if lines are not."""
+    layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([tile.shape[0], tile.shape[1]], tile.dtype)
+    memory = gl.allocate_shared_memory(tile.dtype, [tile.shape[0], tile.shape[1]], layout)
+    memory.store(tile if BY_LINES else _paired(tile))
+    return memory
+
+
+@gluon.jit
+def _keep_factors(b_ptr, c_ptr, pitch_b, pitch_c, sizes, WIDTHS: gl.constexpr, TRANS: gl.constexpr):
+    """Copy both right factors to shared memory, where they are [depth, columns] however they lie."""
+    k_len, middle_len, n_len = sizes
+    DEEP: gl.constexpr = WIDTHS[0]
+    MIDDLE: gl.constexpr = WIDTHS[1]
+    WIDE: gl.constexpr = WIDTHS[2]
+    if TRANS:
+        b = _load_factor(b_ptr, pitch_b, middle_len, k_len, (MIDDLE, DEEP), False)
+        c = _load_factor(c_ptr, pitch_c, n_len, middle_len, (WIDE, MIDDLE), True)
+    else:
+        b = _load_factor(b_ptr, pitch_b, k_len, middle_len, (DEEP, MIDDLE), True)
+        c = _load_factor(c_ptr, pitch_c, middle_len, n_len, (MIDDLE, WIDE), False)
+    # not before both are on their way
+    b_memory = _keep(b, not TRANS)
+    c_memory = _keep(c, TRANS)
+    if TRANS:
+        b_memory = b_memory.permute((1, 0))
+        c_memory = c_memory.permute((1, 0))
+    fence_async_shared()
+    return b_memory, c_memory
 
 
 @gluon.jit
 def b2b_gemm_sm90_kernel(
-    a_map,
-    b_map,
-    c_map,
-    out_map,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    out_ptr,
     m_len,
-    n_len,  # noqa: ARG001 - the configs' rules read it
-    k_len,  # noqa: ARG001 - likewise
+    n_len,
+    k_len,
     middle_len,
     programs,  # noqa: ARG001 - the manifest's grid reads it
     activation,
     alpha,
-    TRANS_B: gl.constexpr,
-    TRANS_C: gl.constexpr,
+    pitch_a,
+    pitch_b,
+    pitch_c,
+    pitch_out,
+    TRANS: gl.constexpr,
     FUNCTION: gl.constexpr,
-    BLOCK_M: gl.constexpr,
-    WIDTH: gl.constexpr,
-    STAGES: gl.constexpr,
-    RESIDENT: gl.constexpr,  # noqa: ARG001 - the manifest's grid reads it
+    AHEAD: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr,
+    BLOCK_L: gl.constexpr,
+    WHOLE: gl.constexpr,
 ):
-    """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len], of at most `WIDTH`.
+    """Write ``f(alpha * a @ b) @ c``: a [m_len, k_len], b [k_len, middle_len], c [middle_len, n_len].
 
-    The maps describe [1, 1, rows, columns] in boxes of [1, 1, 64, 64], b and c, with `TRANS_B` and `TRANS_C`, as their
-    transposes. `STAGES` is how many tiles of rows shared memory holds. Any grid in x: `RESIDENT`
-    programs for each multiprocessor, whose functions between the products fill one another's waits.
+    But for m_len these are multiples of 8, of at most `BLOCK_K`, `BLOCK_L`, which `WHOLE` says the middle is, and `BLOCK_N`.
+    All start at multiples of 16 bytes, and lie by rows, b and c with `TRANS` by columns: pitches are the distances between
+    these, in eights of elements, of at most 2^21. `AHEAD` loads a program's next rows before it multiplies those it has. Any
+    grid in x: programs that share a multiprocessor fill one another's waits. Four warps.
     """
-    tile: gl.constexpr = (BLOCK_M, WIDTH, STAGES)
-    trans: gl.constexpr = (TRANS_B, TRANS_C)
-    a_memory = allocate(a_map, STAGES * (BLOCK_M // OWNED), OWNED, WIDTH, BOX)
-    b_memory = allocate(b_map, 1, WIDTH, WIDTH, BOX)
-    c_memory = allocate(c_map, 1, WIDTH, WIDTH, BOX)
-    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, BOX, BOX)
-    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
-    arrived, _ = barriers_for(1, 1)
-    fence_async_shared()
-    maps = (a_map, b_map, c_map, out_map)
-    memory = (a_memory, b_memory, c_memory, out_memory)
-    facts = (m_len, middle_len, activation, alpha)
-    if BLOCK_M == 2 * OWNED:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, arrived, facts, tile, trans, FUNCTION)),
-                (_consume, (1, maps, memory, barriers, arrived, facts, tile, trans, FUNCTION)),
-                (_produce, (maps, memory, barriers, arrived, m_len, tile)),
-            ],
-            [4, 1],
-            [232, 40],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, arrived, facts, tile, trans, FUNCTION)),
-                (_produce, (maps, memory, barriers, arrived, m_len, tile)),
-            ],
-            [1],
-            [40],
-        )
+    dtype: gl.constexpr = a_ptr.dtype.element_ty
+    of_a: gl.constexpr = _layout_of_rows(BLOCK_K)
+    of_out: gl.constexpr = _layout_of_rows(BLOCK_N)
+    inner: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_L, 16])
+    outer: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    a_rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, of_a))
+    a_cols = gl.arange(0, BLOCK_K, layout=gl.SliceLayout(0, of_a))
+    a_offsets = a_rows[:, None] * pitch_a * LINE + a_cols[None, :]
+    in_depth = gl.max_constancy((a_cols < k_len)[None, :], [1, LINE])
+    out_rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, of_out))
+    out_cols = gl.arange(0, BLOCK_N, layout=gl.SliceLayout(0, of_out))
+    out_offsets = out_rows[:, None] * pitch_out * LINE + out_cols[None, :]
+    in_cols = gl.max_constancy((out_cols < n_len)[None, :], [1, LINE])
+
+    first = gl.program_id(0) * ROWS
+    step = gl.num_programs(0) * ROWS
+    a = _load_rows(a_ptr, a_offsets, pitch_a, first, a_rows, m_len, in_depth)
+    sizes = (k_len, middle_len, n_len)
+    b_memory, c_memory = _keep_factors(b_ptr, c_ptr, pitch_b, pitch_c, sizes, (BLOCK_K, BLOCK_L, BLOCK_N), TRANS)
+    for row in range(first, m_len, step):
+        left = gl.convert_layout(_paired(a), gl.DotOperandLayout(0, inner, 2), assert_trivial=True)
+        if AHEAD:
+            a = _load_rows(a_ptr, a_offsets, pitch_a, row + step, a_rows, m_len, in_depth)
+        acc = gl.zeros([ROWS, BLOCK_L], gl.float32, inner)
+        token = warpgroup_mma(left, b_memory, acc, is_async=True)
+        middle, left = warpgroup_mma_wait(0, deps=(token, left))
+        middle = FUNCTION(middle * alpha, activation)
+        if not WHOLE:
+            # behind the last column there is no middle, whatever the function makes of 0
+            cols = gl.arange(0, BLOCK_L, layout=gl.SliceLayout(0, inner))
+            middle = gl.where((cols < middle_len)[None, :], middle, 0.0)
+        left = gl.convert_layout(middle.to(dtype), gl.DotOperandLayout(0, outer, 2), assert_trivial=True)
+        acc = gl.zeros([ROWS, BLOCK_N], gl.float32, outer)
+        token = warpgroup_mma(left, c_memory, acc, is_async=True)
+        acc, left = warpgroup_mma_wait(0, deps=(token, left))
+        result = gl.convert_layout(_paired(acc.to(dtype)), of_out, assert_trivial=True)
+        _store_rows(out_ptr, result, out_offsets, pitch_out, row, out_rows, m_len, in_cols)
+        if not AHEAD:
+            a = _load_rows(a_ptr, a_offsets, pitch_a, row + step, a_rows, m_len, in_depth)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.b2b_gemm.functions import reference_of
+from nojit.kernels.b2b_gemm.functions import reference_of, rounded
 from nojit.kernels.block_sparse.products import precision
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.gemm.matrices import Layout, layout_of, mapped, transposed
 from nojit.kernels.maps import MAP_BYTES, processors, takes_maps
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
@@ -28,7 +28,11 @@ ROWS: Final = 128
 COLUMNS: Final = 64
 """The sides of the tile of the result that loads are counted for."""
 WIDEST: Final = 128
-"""The largest depths and widths of the kernel over maps."""
+"""The largest depths and widths of the kernel for `sm_90`."""
+LINE: Final = 8
+"""The neighbours that it loads at once: what all depths and widths, and distances of rows, are multiples of."""
+FARTHEST: Final = 1 << 21
+"""How many of those rows may be apart, lest a tile's offsets need 64 bits."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
@@ -40,7 +44,7 @@ def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hasha
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Say whether some tensor starts where no map can."""
+    """Say whether some tensor starts at no multiple of 16 bytes."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 
@@ -75,8 +79,6 @@ class Prepared:
     """Of the result."""
     turned: bool
     """Whether it is the transpose that is computed, of the operands' transposes."""
-    maps: tuple[Mapped, ...] | None
-    """What the maps of the factors and of the result describe; None for the kernel over pointers."""
     numbers: tuple[Any, ...]
     named: dict[str, Any]
 
@@ -87,14 +89,12 @@ class Prepared:
             result = new_contiguous(caller, first, self.shape)
         if result.numel():
             given: tuple[Any, ...] = (*(operands[::-1] if self.turned else operands), result)
-            if self.maps is not None:
-                given = tuple(of.describe(value) for of, value in zip(self.maps, given, strict=True))
             caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 
 
 def prepare(
-    operands: Operands, out: Tensor | None, words: Words, maps_run: Callable[[Tensor], bool] | None = None
+    operands: Operands, out: Tensor | None, words: Words, runs_sm90: Callable[[Tensor], bool] | None = None
 ) -> Prepared:
     """Prepare a call that was checked.
 
@@ -102,7 +102,7 @@ def prepare(
         operands: the factors.
         out: where to write, if the caller says so.
         words: what is done to the middle, and the order.
-        maps_run: whether the kernel over maps may run on the device of an operand, if not as it says itself.
+        runs_sm90: whether the kernel for `sm_90` may run on the device of an operand, if not as it says itself.
     """
     name, alpha, assoc = words
     shape = (operands[0].shape[0], operands[2].shape[1])
@@ -114,28 +114,27 @@ def prepare(
     function, number = reference_of(name)
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
     first = operands[0]
-    fits = max(depth, middle, cols) <= WIDEST and not _unfit(operands, out) and (maps_run or takes_maps)(first)
+    fits = max(depth, middle, cols) <= WIDEST and not _unfit(operands, out) and (runs_sm90 or takes_maps)(first)
     # the caller's rows are columns now, and whether they are few must not matter
     fits = fits and not (turned and library.is_batch_invariant())
-    maps = _maps_of(factors, result, first.element_size()) if fits else None
-    named: dict[str, Any] = {"FUNCTION": function}
-    if maps is not None:
-        named |= {"TRANS_B": maps[1].turned, "TRANS_C": maps[2].turned}
-        count = processors(first)
-        numbers = (rows, cols, depth, middle, count, number, alpha)
-        return Prepared("b2b_gemm_sm90", shape, turned, maps, numbers, named)
-    named["PRECISION"] = precision(first.dtype)
+    pitches = _pitches_of(factors, result) if fits else None
+    if pitches is not None:
+        trans, distances = pitches
+        numbers = (rows, cols, depth, middle, processors(first), number, alpha, *distances)
+        return Prepared("b2b_gemm_sm90", shape, turned, numbers, {"FUNCTION": rounded(function), "TRANS": trans})
+    named = {"FUNCTION": function, "PRECISION": precision(first.dtype)}
     strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
-    return Prepared("b2b_gemm", shape, turned, None, (rows, cols, depth, middle, number, alpha, *strides), named)
+    return Prepared("b2b_gemm", shape, turned, (rows, cols, depth, middle, number, alpha, *strides), named)
 
 
-def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:
-    """Describe all, both right factors or their transposes; None if maps cannot."""
+def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tuple[int, ...]] | None:
+    """Say how far apart rows are, in eights of elements, and whether both right factors' are their columns; None if they do not fit."""
     left, *right = factors
-    straight = [mapped(layout, element_bytes, turn=False) for layout in right]
-    if None in straight:
-        straight = [mapped(transposed(layout), element_bytes, turn=False) for layout in right]
-        straight = [of and of._replace(turned=True) for of in straight]
-    maps = (mapped(left, element_bytes, turn=False), *straight, mapped(result, element_bytes, turn=False))
-    found = tuple(of for of in maps if of is not None)
-    return found if len(found) == len(maps) else None
+    for trans in (False, True):
+        lines = (left, *(transposed(layout) if trans else layout for layout in right), result)
+        maps = [mapped(layout, 2, turn=False) for layout in lines]
+        pitches = tuple(of.strides[2] // LINE for of in maps if of is not None)
+        whole = all(layout.shape[2] % LINE == 0 for layout in lines)
+        if whole and len(pitches) == len(maps) and max(pitches) <= FARTHEST:
+            return trans, pitches
+    return None

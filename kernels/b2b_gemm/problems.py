@@ -1,4 +1,4 @@
-"""Pairs of products to tune and measure: many rows through narrow layers."""
+"""Pairs of products to tune and measure: many rows through narrow layers. The kernel for `sm_90` has nothing to tune."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 import torch
 from nojit.kernels.b2b_gemm import reference
-from nojit.kernels.b2b_gemm.prepared import WIDEST, prepare
+from nojit.kernels.b2b_gemm.prepared import prepare
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "b2b_gemm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "BLOCK_L", "GROUP"), ("PRECISION",), ("FUNCTION",)),
-    "b2b_gemm_sm90": Roles(("BLOCK_M", "WIDTH", "STAGES", "RESIDENT"), (), ("FUNCTION", "TRANS_B", "TRANS_C")),
+    "b2b_gemm_sm90": Roles(("AHEAD",), (), ("FUNCTION", "TRANS", "BLOCK_N", "BLOCK_K", "BLOCK_L", "WHOLE")),
 }
 Shape = tuple[int, int, int, int]
 """Rows, depth of the first product, depth of the second, columns."""
@@ -95,7 +95,7 @@ class PairProblem:
 
         # so that results are about one
         operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
-        call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: self.kernel.endswith("_sm90"))
+        call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: False)
         launch, out = recorded(lambda: call(operands, None))
         a, b, c = (value.float() for value in operands)
         expected = reference.b2b_gemm(a[:_ROWS], b, c, activation=_ACTIVATION)
@@ -119,24 +119,23 @@ def problems(use: str) -> tuple[PairProblem, ...]:
         ValueError: there is no such use.
     """
     check_use(use)
-    return tuple(PairProblem(shape, kernel, "bf16") for kernel in ROLES for shape in _shapes(use, kernel))
+    return tuple(PairProblem(shape, "b2b_gemm", "bf16") for shape in _shapes(use))
 
 
-def _shapes(use: str, kernel: str) -> tuple[Shape, ...]:
-    widest = WIDEST if kernel.endswith("_sm90") else _MOST
+def _shapes(use: str) -> tuple[Shape, ...]:
     if use not in _DRAWN:
-        return tuple(shape for shape in (BARS if use == "bars" else TUNED) if max(shape[1:]) <= widest)
-    rng = draws(f"b2b_gemm/{kernel}", use)
+        return BARS if use == "bars" else TUNED
+    rng = draws("b2b_gemm/b2b_gemm", use)
     found: dict[Shape, None] = {}
     while len(found) < _DRAWN[use]:
-        shape = _draw(rng, widest)
+        shape = _draw(rng)
         if shape not in TUNED:
             found.setdefault(shape)
     return tuple(found)
 
 
-def _draw(rng: Random, widest: int) -> Shape:
+def _draw(rng: Random) -> Shape:
     """Draw a pair of narrow products of many rows."""
     rows = 64 * round(2 ** rng.uniform(4, 11))
-    depth, middle, cols = (min(16 * round(2 ** rng.uniform(0, 4.5)), widest) for _ in range(3))
+    depth, middle, cols = (min(16 * round(2 ** rng.uniform(0, 4.5)), _MOST) for _ in range(3))
     return rows, depth, middle, cols

@@ -5,7 +5,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.kernel_functions import gelu
+from nojit.kernels.kernel_functions import gelu, gelu_rounded
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -35,8 +35,8 @@ def part_of(split, splits, steps):
 
 
 @triton.jit
-def activate(x, activation):
-    """Apply an activation to fp32 values; its number is that of `nojit.kernels.gemm.activations`.
+def activate(x, activation, ROUNDED: tl.constexpr = False):
+    """Apply an activation to fp32 values, which may be `ROUNDED` to 16 bits next; its number is that of `nojit.kernels.gemm.activations`.
 
     Those from 4 on are one formula, ``scale * logistic(u) + shift``: less code for every tile that may need any of them. Its
     exp overflows to inf for very negative u, which gives the right 0.
@@ -46,7 +46,7 @@ def activate(x, activation):
     elif activation == 2:
         x = x * x
     elif activation == 3:
-        x = gelu(x)
+        x = gelu_rounded(x) if ROUNDED else gelu(x)
     elif activation > 3:
         # 0.5 * (1 + tanh(u)) is the logistic function of 2u; 1.5957691 is 2 * sqrt(2 / pi)
         cubic = tl.where(activation == 4, 0.07135481627313802 * x * x, 0.0)

@@ -6,6 +6,7 @@ not matter, nor in which order the depth is summed, as long as both operands agr
 takes it for what tensor cores want of it.
 """
 
+from nojit.kernels.gemm.kernel_layouts import bits
 from nojit.kernels.gemm.kernel_tiles import part_of
 from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, parted, unpack_words
 from triton.experimental import gluon
@@ -17,33 +18,27 @@ ROWS = gl.constexpr(16)
 
 
 @gluon.constexpr_function
-def _bits(count, length, dim, rank):
-    """List the bases of an index that counts, in steps of `length` of one dimension, to `count`."""
-    return [[length << bit if at == dim else 0 for at in range(rank)] for bit in range(count.bit_length() - 1)]
-
-
-@gluon.constexpr_function
 def _layout_of_words(warps, unroll, width):
     """Lay out words [warps * unroll, 16, 8 * width]: a thread has `width` words of 4 rows, a warp whole lines."""
-    registers = [*_bits(width, 1, 2, 3), *_bits(4, 1, 1, 3), *_bits(unroll, 1, 0, 3)]
-    lanes = [*_bits(4, 4, 1, 3), *_bits(8, width, 2, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 3), [], [warps * unroll, 16, 8 * width])
+    registers = [*bits(width, 1, 2, 3), *bits(4, 1, 1, 3), *bits(unroll, 1, 0, 3)]
+    lanes = [*bits(4, 4, 1, 3), *bits(8, width, 2, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], [warps * unroll, 16, 8 * width])
 
 
 @gluon.constexpr_function
 def _layout_of_rows(warps, unroll, rows):
     """Lay out pairs of a, [warps * unroll, rows, 16]: a thread has 8 elements of the depth, those of its bytes."""
-    registers = [*_bits(4, 1, 2, 3), *_bits(rows // 8, 8, 1, 3), *_bits(unroll, 1, 0, 3)]
-    lanes = [*_bits(4, 4, 2, 3), *_bits(8, 1, 1, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 3), [], [warps * unroll, rows, 16])
+    registers = [*bits(4, 1, 2, 3), *bits(rows // 8, 8, 1, 3), *bits(unroll, 1, 0, 3)]
+    lanes = [*bits(4, 4, 2, 3), *bits(8, 1, 1, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], [warps * unroll, rows, 16])
 
 
 @gluon.constexpr_function
 def _layout_of_pairs(warps, unroll, width):
     """Lay out pairs of scales, [warps * unroll, 16 * width]: a thread has those of its words."""
-    registers = [*_bits(2 * width, 1, 1, 2), *_bits(unroll, 1, 0, 2)]
-    lanes = [[0, 0], [0, 0], *_bits(8, 2 * width, 1, 2)]
-    return gl.DistributedLinearLayout(registers, lanes, _bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
+    registers = [*bits(2 * width, 1, 1, 2), *bits(unroll, 1, 0, 2)]
+    lanes = [[0, 0], [0, 0], *bits(8, 2 * width, 1, 2)]
+    return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 2), [], [warps * unroll, 16 * width])
 
 
 @gluon.jit

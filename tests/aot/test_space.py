@@ -130,6 +130,7 @@ KERNELS = [kernel for path in sorted((ROOT / "manifests").glob("*.toml")) for ke
 
 
 UNTUNED = {
+    "b2b_gemm_sm90",
     "block_sparse_merge",
     "bmm_merge",
     "conv_halo_sm90",
@@ -145,7 +146,6 @@ UNTUNED = {
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}
 """Of the generated kernels those that are tuned; the others take configs by their shape."""
 FEWER = {
-    "b2b_gemm_sm90": 15,
     "block_sparse_sdd": 36,
     "block_sparse_sdd_sm90": 2,
     "block_sparse_dsd_sm90": 14,

@@ -18,6 +18,8 @@ from tests.gpu.matmul_calls import TF32_FACTOR, switched
 SMALL = (8192, 32, 32, 32)
 SKINNY = (20480, 64, 64, 64)
 NARROW = (1168, 128, 104, 72)
+# of the kernel for `sm_90`
+WIDTHS = (32, 64, 128)
 DEEP = (16384, 144, 80, 64)
 WIDE = (1168, 144, 208, 784)
 RAGGED = (1021, 61, 75, 33)
@@ -37,7 +39,7 @@ class Case:
     offset: int = 0
     tf32: bool = False
     maps: bool = True
-    """Whether the kernel over tensor maps may run where it can."""
+    """Whether the kernel for `sm_90` may run where it can."""
 
     @property
     def label(self) -> str:
@@ -104,6 +106,10 @@ def cases() -> Iterator[Case]:
             if dtype.itemsize == 2:
                 yield Case(dtype, sizes, columns, assoc, maps=False)
         yield Case(dtype, sizes, offset=1, tf32=tf32)
+    for dtype, columns, *widths, less in itertools.product(DTYPES, ("", "bc"), WIDTHS, WIDTHS, WIDTHS, (0, 8)):
+        if dtype.itemsize == 2:
+            k, middle, n = widths
+            yield Case(dtype, (1168, k - less, middle - less, n - less), columns)
     for dtype, activation in itertools.product(DTYPES, _ACTIVATIONS):
         yield Case(dtype, (300, 64, 80, 64), activation=activation)
     yield Case(torch.bfloat16, SKINNY, assoc="auto", activation="none")

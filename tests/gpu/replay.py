@@ -127,7 +127,9 @@ class Replay:
     def __call__(self, name: str) -> _Replayed:
         kernel, table = self._bundle.kernel(name), self._table(name)
         tally = self.tallies.setdefault(name, Tally(table))
-        return _Replayed(kernel, table, self._planned[name], tally, same_sums if name in self._in_any_order else same_bits)
+        return _Replayed(
+            kernel, table, self._planned[name], tally, same_sums if name in self._in_any_order else same_bits
+        )
 
 
 class _Replayed:

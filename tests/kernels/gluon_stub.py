@@ -304,7 +304,13 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
         zeros_like=torch.zeros_like,
         arange=lambda first, last, layout: torch.arange(first, last),
+        max_constancy=lambda value, _: value,
+        convert_layout=lambda value, *_, **__: value,
+        num_warps=lambda: 4,
         BlockedLayout=lambda *_: None,
+        DistributedLinearLayout=lambda *_: None,
+        DotOperandLayout=lambda *_: None,
+        NVMMASharedLayout=SimpleNamespace(get_default_for=lambda *_: None),
         NVMMADistributedLayout=lambda *_: None,
         SliceLayout=lambda *_: None,
         allocate_shared_memory=_allocate_plain,
@@ -313,7 +319,12 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     )
     # of Triton itself, what its helpers use that Gluon kernels call
     tl = SimpleNamespace(
-        constexpr=gl.constexpr, minimum=min, where=_where, abs=torch.abs, exp2=torch.exp2, rsqrt=torch.rsqrt
+        constexpr=gl.constexpr,
+        minimum=_minimum,
+        where=_where,
+        abs=torch.abs,
+        exp2=torch.exp2,
+        rsqrt=torch.rsqrt,
     )
     barrier = SimpleNamespace(
         init=_init,

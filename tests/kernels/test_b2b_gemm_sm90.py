@@ -1,16 +1,15 @@
-"""Pairs of products over tensor maps, step by step without a device: see `tests.kernels.gluon_stub` for what that shows."""
+"""Pairs of products for sm_90, step by step without a device: see `tests.kernels.gluon_stub` for what that shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.b2b_gemm import b2b_gemm, op, prepared, reference
+from nojit.kernels.b2b_gemm import b2b_gemm, functions, op, prepared, reference
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
@@ -20,48 +19,49 @@ from tests.kernels.accuracy import assert_accurate
 from tests.kernels.gluon_stub import load
 from tests.kernels.test_bmm import laid_out
 
-# as few stages as work: the more often they are used again, the more is seen
-TILES = {
-    "two consumers": {"BLOCK_M": 128, "WIDTH": 64, "STAGES": 2, "RESIDENT": 1},
-    "one consumer": {"BLOCK_M": 64, "WIDTH": 128, "STAGES": 3, "RESIDENT": 2},
-}
-NARROW = ((700, 64, 64, 64), (9, 32, 32, 32), (300, 16, 40, 24))
-WIDE = ((300, 128, 128, 128), (130, 72, 104, 8))
+# with as many programs as `sm90.PROGRAMS`, of which each takes 64 rows in turn
+SIZES = (
+    (700, 64, 64, 64),
+    (9, 32, 32, 32),
+    (300, 16, 40, 24),
+    (300, 128, 128, 128),
+    (130, 72, 104, 8),
+    (200, 128, 64, 32),
+    (65, 104, 40, 24),
+)
+FILES = ("kernel_functions.py", "gemm/kernel_layouts.py", "gemm/kernel_tiles.py", "b2b_gemm/kernel_sm90.py")
+config = {"AHEAD": True}
 asked: list[str] = []
-chosen: dict[str, int] = {}
-
-
-def others(gl: SimpleNamespace) -> dict[str, Any]:
-    """Stand in for layouts of registers."""
-    gl.DotOperandLayout = lambda *_: None
-    gl.convert_layout = lambda value, _: value
-    return {}
 
 
 def listed(x: Tensor, activation: int) -> Tensor:
     return FUNCTIONS[list(ACTIVATIONS)[activation]](x)
 
 
+def width_of(length: int) -> int:
+    return max(32, 1 << (length - 1).bit_length())
+
+
 def provide(name: str) -> Callable[..., None]:
-    kernel = load(
-        f"{name}_kernel", *(sm90.KERNELS / path for path in (*sm90.SHARED, "b2b_gemm/kernel_sm90.py")), others=others
-    )
+    kernel = load(f"{name}_kernel", *(sm90.KERNELS / path for path in FILES))
 
     def launch(*args: Any, FUNCTION: FunctionRef, **named: Any) -> None:  # noqa: N803 - a constexpr
         asked.append(name)
-        assert FUNCTION.name.endswith(":listed")
-        kernel(sm90.PROGRAMS, *map(sm90._argument, args), FUNCTION=listed, **named, **chosen)
+        assert FUNCTION == functions.LISTED_ROUNDED
+        n_len, k_len, middle_len = args[5:8]
+        widths = dict(zip(("BLOCK_N", "BLOCK_K", "BLOCK_L"), map(width_of, (n_len, k_len, middle_len)), strict=True))
+        whole = width_of(middle_len) == middle_len
+        kernel(sm90.PROGRAMS, *map(sm90._argument, args), FUNCTION=listed, WHOLE=whole, **named, **widths, **config)
 
     return launch
 
 
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have a device that takes maps, and forget what was prepared for others."""
+    """Have such a device, and forget what was prepared for others."""
     sm90.pretend(monkeypatch, prepared)
     monkeypatch.setattr(op, "_CALLS", {})
     asked.clear()
-    chosen.clear()
     with library.override(provide):
         yield
 
@@ -77,24 +77,22 @@ def check(given: list[Tensor], **words: Any) -> None:
     assert_accurate(b2b_gemm(*given, **words), exact, reference.b2b_gemm(*given, **words))
 
 
-@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("way", ["rows", "columns"])
-def test_products(way, tile):
-    chosen.update(TILES[tile])
-    for sizes in NARROW if tile == "two consumers" else WIDE:
-        a, b, c = operands(*sizes)
-        check([a, laid_out(b, way), laid_out(c, way)], activation="gelu")
+def test_products(way, ahead, sizes, monkeypatch):
+    monkeypatch.setitem(config, "AHEAD", ahead)
+    a, b, c = operands(*sizes)
+    check([a, laid_out(b, way), laid_out(c, way)], activation="gelu")
     assert set(asked) == {"b2b_gemm_sm90"}
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations(activation):
-    chosen.update(TILES["two consumers"])
     check(operands(70, 40, 24, 48, torch.float16), activation=activation, alpha=-0.5)
 
 
 def test_the_transpose_of_what_lies_by_columns():
-    chosen.update(TILES["two consumers"])
     a, b, c = operands(24, 40, 48, 200)
     out = torch.full((200, 24), float("nan")).bfloat16().T
     assert b2b_gemm(a, b, laid_out(c, "columns"), assoc="right", activation="silu", out=out) is out
@@ -104,7 +102,7 @@ def test_the_transpose_of_what_lies_by_columns():
     assert asked == ["b2b_gemm_sm90"]
 
 
-def test_what_maps_cannot_describe_goes_over_pointers():
+def test_what_does_not_lie_in_whole_lines_goes_over_pointers():
     names = []
     with library.override(lambda name: lambda *_, **__: names.append(name)):
         for place, way in product(range(3), ("gaps", "offset")):
@@ -118,5 +116,10 @@ def test_what_maps_cannot_describe_goes_over_pointers():
         b2b_gemm(a, b, c, assoc="right")
         b2b_gemm(*operands(64, 64, 136, 64))
         b2b_gemm(*operands(64, 64, 64, 64, torch.float32))
-        b2b_gemm(*operands(64, 64, 64, 60))
-    assert names == ["b2b_gemm"] * 13
+        for place in range(1, 4):
+            sizes = [64, 64, 64, 64]
+            sizes[place] = 60
+            b2b_gemm(*operands(*sizes))
+        # rows whose distances within a tile take 64 bits
+        b2b_gemm(a.new_empty(2, 8 * prepared.FARTHEST + 8)[:, :64], b, c)
+    assert names == ["b2b_gemm"] * 16
