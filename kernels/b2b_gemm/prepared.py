@@ -33,6 +33,8 @@ LINE: Final = 8
 """The neighbours that it loads at once: what all depths and widths, and distances of rows, are multiples of."""
 FARTHEST: Final = 1 << 21
 """How many of those rows may be apart, lest a tile's offsets need 64 bits."""
+MOST_ROWS: Final = (1 << 31) - (1 << 20)
+"""How many rows it takes: where a program goes on behind the last is counted in 32 bits."""
 
 
 def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hashable:
@@ -114,7 +116,8 @@ def prepare(
     function, number = reference_of(name)
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
     first = operands[0]
-    fits = max(depth, middle, cols) <= WIDEST and not _unfit(operands, out) and (runs_sm90 or takes_maps)(first)
+    fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
+    fits = fits and not _unfit(operands, out) and (runs_sm90 or takes_maps)(first)
     # the caller's rows are columns now, and whether they are few must not matter
     fits = fits and not (turned and library.is_batch_invariant())
     pitches = _pitches_of(factors, result) if fits else None

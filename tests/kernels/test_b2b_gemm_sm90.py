@@ -123,3 +123,10 @@ def test_what_does_not_lie_in_whole_lines_goes_over_pointers():
         # rows whose distances within a tile take 64 bits
         b2b_gemm(a.new_empty(2, 8 * prepared.FARTHEST + 8)[:, :64], b, c)
     assert names == ["b2b_gemm"] * 16
+
+
+@pytest.mark.parametrize(("more", "kernel"), [(0, "b2b_gemm_sm90"), (1, "b2b_gemm")])
+def test_rows_that_32_bits_do_not_count_go_over_pointers(more, kernel):
+    a = torch.empty(prepared.MOST_ROWS + more, 8, dtype=torch.bfloat16, device="meta")
+    b, c = (torch.empty(8, 8, dtype=torch.bfloat16, device="meta") for _ in range(2))
+    assert prepared.prepare((a, b, c), None, ("none", 1.0, "left")).kernel == kernel
