@@ -44,9 +44,9 @@ def listed_rounded(x, activation):
 @gluon.jit
 def _paired(tile):
     """Take columns [.., 32: 4 eights of 4 pairs] for those of tensor cores, [.., 4 pairs of 4 eights]."""
-    ROWS: gl.constexpr = tile.shape[0]
-    COLS: gl.constexpr = tile.shape[1]
-    return tile.reshape(ROWS, COLS // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(ROWS, COLS)
+    HEIGHT: gl.constexpr = tile.shape[0]
+    WIDTH: gl.constexpr = tile.shape[1]
+    return tile.reshape(HEIGHT, WIDTH // 32, 4, 4, 2).permute(0, 1, 3, 2, 4).reshape(HEIGHT, WIDTH)
 
 
 @gluon.jit
@@ -71,7 +71,7 @@ def _store_rows(ptr, result, offsets, pitch, row, rows, m_len, in_cols):
 
 @gluon.jit
 def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.constexpr):
-    """Load a factor [height, width], or a part of it: zeros outside, and lines in the order of tensor cores if they are its depth."""
+    """Load a factor [height, width]: zeros outside, and, if it is `BY_LINES` that it is put in order, the lines of tensor cores."""
     layout: gl.constexpr = _layout_of_factor(SHAPE[1])
     lines = gl.arange(0, SHAPE[0], layout=gl.SliceLayout(1, layout))
     cols = gl.arange(0, SHAPE[1], layout=gl.SliceLayout(0, layout))
@@ -83,7 +83,7 @@ def _load_factor(ptr, pitch, height, width, SHAPE: gl.constexpr, BY_LINES: gl.co
 
 @gluon.jit
 def _keep(tile, BY_LINES: gl.constexpr):
-    """Store a factor in shared memory, columns in the order of tensor cores if lines are not."""
+    """Store a factor in shared memory: in the order of tensor cores, which it has already if that is `BY_LINES`."""
     layout: gl.constexpr = gl.NVMMASharedLayout.get_default_for([tile.shape[0], tile.shape[1]], tile.dtype)
     memory = gl.allocate_shared_memory(tile.dtype, [tile.shape[0], tile.shape[1]], layout)
     memory.store(tile if BY_LINES else _paired(tile))
