@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import triton
+from nojit.aot.axes import functions_in
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
 from nojit.aot.source import KernelSource, SourcePlace
@@ -276,7 +277,7 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
     given = [
         _find(_function_place(function, place))
         for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
-        for function in _functions_in(value)
+        for function in functions_in(value)
     ]
     functions: list[Json] = [_source_digest(function) for function in given]
     key = _plain_key(variant, source, place, functions)
@@ -304,13 +305,6 @@ def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, funct
             ]
         )
     ).hexdigest()
-
-
-def _functions_in(value: Value) -> Iterator[FunctionRef]:
-    if isinstance(value, FunctionRef):
-        yield value
-    for item in value if isinstance(value, tuple) else ():
-        yield from _functions_in(item)
 
 
 def _checked_environment(variant: Variant, place: SourcePlace) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.axes import axes_of
+from nojit.aot.axes import axes_of, functions_in
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.report import Pruned
@@ -241,6 +241,7 @@ def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
     source = compiler.describe(place)
     variants = tuple(fit_variant(variant, source, place.where) for variant in expanded.expansion.variants)
     _check_names(spec, source, place.where)
+    _check_functions(variants, place, compiler)
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             _check_text(config.requires, spec, source, f"{table.path} $.config[{number}].requires")
@@ -255,6 +256,13 @@ def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
         pruned=expanded.pruned,
         tuned=tuple(_tuned_for(table, source) for table in expanded.tables),
     )
+
+
+def _check_functions(variants: Sequence[Variant], place: SourcePlace, compiler: Compiler) -> None:
+    """Require that functions which constexprs name are there."""
+    names = {(name, one) for each in variants for name, value in each.constexprs for one in functions_in(value)}
+    for name, function in sorted(names, key=str):
+        compiler.describe(SourcePlace(function.name, place.folder, f"{place.where} {name}"))
 
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:

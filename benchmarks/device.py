@@ -387,6 +387,8 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = given.only.split(",")
     if unknown := set(asked) - set(STEPS):
         parser.error(f"--only: expected some of {', '.join(STEPS)}, got {', '.join(sorted(unknown))}")
+    if given.devices < 1:
+        parser.error(f"--devices: expected at least 1, got {given.devices}")
     families = given.families.split(",")
     if unknown := set(families) - set(TESTED):
         parser.error(f"--families: expected some of {', '.join(TESTED)}, got {', '.join(sorted(unknown))}")

@@ -15,12 +15,17 @@ from nojit.aot.cli.progress import View
 from nojit.aot.plan import Absence, Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
+from nojit.runtime.errors import few
 
 __all__ = ["Failures", "build_document", "plan_document", "show_build", "show_plans", "show_twins", "warn_of_absent"]
 
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
 _FAILURES = 10
+
+
+# how many kernels a line names
+_FEW = 8
 
 
 def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence],
     for (bundle, archs), kernels in alike.items():
         say = view.warn if built[bundle] == {*archs} else view.note
         has = "has" if len(kernels) == 1 else "have"
-        say(f"{', '.join(kernels)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
+        say(f"{few(kernels, _FEW)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
 
 
 def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str, profile: str) -> None:

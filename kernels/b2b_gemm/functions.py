@@ -1,7 +1,7 @@
 """What can stand between two products: activations of the library, and users' own.
 
-One of one's own is a ``@triton.jit`` function that a manifest builds, named in the axis ``FUNCTION`` of the kernel
-``b2b_gemm``, and its twin in torch.
+One of one's own is a ``@triton.jit`` function that a manifest builds, named in the axis ``FUNCTION`` of both kernels, and its
+twin in torch.
 """
 
 from __future__ import annotations

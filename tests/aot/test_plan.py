@@ -119,6 +119,14 @@ def test_constexprs_by_names_of_options_are_what_the_config_sets_these_to(write_
         assert expected.items() <= dict(variant.options).items()
 
 
+def test_functions_that_constexprs_name_are_there(write_manifest, tmp_path):
+    sources = sources_of("x_ptr", "n", constexprs=("BLOCK", "FN")) | {"demo:twice": FakeSource(("x",))}
+    text = ADD + '[kernel.matrix]\nFN = [{ function = "demo:twice" }]\n'
+    assert made(write_manifest, tmp_path, text, sources)
+    with pytest.raises(ManifestError, match=r"'demo:thrice'.* - at .*kernel add FN$"):
+        made(write_manifest, tmp_path, text.replace("twice", "thrice"), sources)
+
+
 @pytest.mark.parametrize("name", ["num_stages", "launch_pdl"])
 def test_runtime_params_by_names_of_options_are_refused(write_manifest, tmp_path, name):
     sources = sources_of("x_ptr", "n", name, constexprs=("BLOCK",))

@@ -207,6 +207,10 @@ def test_an_unknown_kernel_names_the_nearest(tmp_path: Path) -> None:
         KernelNotFoundError, match=r"expected one of 2 kernels, got 'ad'; did you mean 'add'\? - at .*a\.nojit"
     ):
         bundle.kernel("ad")
+    with pytest.raises(
+        KernelNotFoundError, match=r"expected one of 2 kernels, got 'softmax'; there are add, mul - at .*a\.nojit"
+    ):
+        bundle.kernel("softmax")
 
 
 def test_threads_get_the_same_kernel(tmp_path: Path) -> None:
