@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import explain
+from nojit.aot.target import check_arch
 from nojit.aot.tuning_rules import check_batch, check_tuning
 from nojit.runtime.errors import ManifestError, did_you_mean, worded
 
@@ -251,6 +252,8 @@ def load_manifest(path: Path) -> Manifest:
     except msgspec.ValidationError as error:
         what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest), _SPELLINGS)
         raise ManifestError(what, got=got, where=source.where(place)) from None
+    for i, arch in enumerate(manifest.bundle.archs):
+        check_arch(arch, source.where(f"$.bundle.archs[{i}]"))
     for i, kernel in enumerate(manifest.kernel):
         _check_kernel(kernel, f"$.kernel[{i}]", source)
     _check_names(manifest, source)

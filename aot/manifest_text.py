@@ -32,7 +32,8 @@ class ManifestText:
         for key, index in re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path):
             if key:
                 header = f"{header}.{key}" if header else key
-                position = self._find_table(rf"\s*\[{re.escape(header)}\]", start, end)
+                # of an array of tables the first, unless an index follows
+                position = self._find_table(rf"\s*\[\[?{re.escape(header)}\]", start, end)
                 if position is None:
                     # a key stands before the next table begins
                     stop = self._find_table(_TABLE, start + 1, end)

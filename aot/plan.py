@@ -170,8 +170,6 @@ def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleS
     owners: dict[tuple[str, str], Path] = {}
     for path in manifests:
         manifest = load_manifest(path)
-        for number, arch in enumerate(manifest.bundle.archs):
-            check_arch(arch, f"{path} $.bundle.archs[{number}]")
         bundle, entries = bundles.setdefault(manifest.bundle.name, (manifest.bundle, []))
         if manifest.bundle != bundle:
             raise ManifestError(

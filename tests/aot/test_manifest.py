@@ -81,6 +81,7 @@ class TestReading:
     ("text", "expected"),
     [
         ("schem = 2\n", "expected a key of schema, bundle, kernel, got 'schem'; did you mean 'schema'? - at demo.toml:12 $.schem"),
+        ('[[kernl]]\nname = "more"\n', "got 'kernl'; did you mean 'kernel'? - at demo.toml:12 $.kernl"),
         ("matrx = { A = [1] }\n", "got 'matrx'; did you mean 'matrix'? - at demo.toml:12 $.kernel[0].matrx"),
         ("zebra = 1\n", "got 'zebra' - at demo.toml:12 $.kernel[0].zebra"),
         ('[kernel.tuning]\nkeys = ["n"]\n', "expected a key of key, bucket, names, terms, when, alike, apart, unaligned, max_spill_bytes, space, got 'keys'; did you mean 'key'? - at demo.toml:13 $.kernel[0].tuning.keys"),
@@ -89,7 +90,7 @@ class TestReading:
         ("[kernel.options]\nnum_warp = 4\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:13 $.kernel[0].options.num_warp"),
         ("[bundle]\n", "expected TOML"),
     ],
-    ids=["top", "kernel", "nothing near", "tuning", "exclude", "derived", "options", "toml"],
+    ids=["top", "array", "kernel", "nothing near", "tuning", "exclude", "derived", "options", "toml"],
 )  # fmt: skip
 def test_unknown_keys_name_the_nearest_right_spelling(write_manifest, text, expected):
     if text.startswith("schem"):

@@ -159,7 +159,7 @@ def test_tuned_tables_know_constexprs_by_names_of_options(write_manifest, tmp_pa
 
 def test_an_arch_of_a_manifest_that_does_not_exist(write_manifest, compiler):
     path = write_manifest(ADD, header=HEADER.replace('["sm_90"]', '["sm_90", "sm_91"]'))
-    with pytest.raises(ManifestError, match=r"\$\.bundle\.archs\[1\]") as caught:
+    with pytest.raises(ManifestError, match=r"\.toml:\d+ \$\.bundle\.archs\[1\]") as caught:
         make_plans([path], (), "full", compiler)
     assert str(caught.value).startswith("expected an arch of sm_75")
 
