@@ -34,7 +34,7 @@ def gelu(x):
 
 @triton.jit
 def gelu_rounded(x):
-    """Return ``x * Phi(x)`` of fp32 values for results that are rounded to 16 bits, in two thirds of the instructions of `gelu`.
+    """Return ``x * Phi(x)`` of fp32 values for results that are rounded to 16 bits, in three quarters of the instructions of `gelu`.
 
     The tail ``Phi(-abs(x))`` is ``exp2(q(abs(x)))`` with a polynomial q: of every number of 16 bits the result is rounded to the
     nearest or its neighbour, of fp16 in 99 of a hundred to the nearest.
