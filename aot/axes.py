@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from nojit.aot.manifest import KernelSpec
@@ -11,7 +10,7 @@ from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
-__all__ = ["axes_of", "functions_in", "read_value"]
+__all__ = ["axes_of", "read_value"]
 
 
 def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
@@ -85,11 +84,3 @@ def _read(raw: Any, where: str) -> Value:
         got=repr(raw),
         where=where,
     )
-
-
-def functions_in(value: Value) -> Iterator[FunctionRef]:
-    """List the functions that a value names."""
-    if isinstance(value, FunctionRef):
-        yield value
-    for item in value if isinstance(value, tuple) else ():
-        yield from functions_in(item)

@@ -25,13 +25,12 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import triton
-from nojit.aot.axes import functions_in
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
 from nojit.aot.types import NONE, layout_in, plain
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.variant import CompiledVariant, Variant, functions_in
 from nojit.runtime import cubin
 from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.axes import axes_of, functions_in
+from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.report import Pruned
@@ -16,17 +16,14 @@ from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.variant import CompiledVariant, Variant, functions_in
 from nojit.aot.ways import parse_rule, told_options
-from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, few
+from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Absence", "Compiler", "Plan", "PlannedKernel", "absent_kernels", "make_plans"]
-
-# how many kernels a message names
-_FEW = 8
 
 
 class Compiler(Protocol):
@@ -153,16 +150,11 @@ class _Entry:
 def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None:
     known = {entry.spec.name: entry.spec for entry in entries}
     if name not in known:
-        near = did_you_mean(name, tuple(known)) or f"; there {_listed(sorted(known))}"
+        near = nearest_or_few(name, tuple(sorted(known)))
         raise ManifestError("expected a kernel of the manifests", got=f"{name!r}{near}")
     spec = known[name]
     if tuning and not spec.has_space:
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """List names, the first few of many."""
-    return f"{'is' if len(names) == 1 else 'are'} {few(names, _FEW)}"
 
 
 def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
@@ -260,7 +252,7 @@ def _check_functions(variants: Sequence[Variant], place: SourcePlace, compiler: 
     """Require that functions which constexprs name are there."""
     names = {(name, one) for each in variants for name, value in each.constexprs for one in functions_in(value)}
     for name, function in sorted(names, key=str):
-        compiler.describe(SourcePlace(function.name, place.folder, f"{place.where} {name}"))
+        compiler.describe(replace(place, spelling=function.name, where=f"{place.where} {name}"))
 
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:

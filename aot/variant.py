@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 from nojit.aot.types import NONE, plain
 from nojit.runtime.table import Config, Launch, Slot, TensorMap
 from nojit.runtime.type_names import leaves
-from nojit.runtime.values import Value, spell
+from nojit.runtime.values import FunctionRef, Value, spell
 
-__all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled"]
+__all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled", "functions_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ class CompiledVariant:
     """Bytes that a thread spills, stores as ptxas counts them."""
     compile_ms: int
     """Wall time that the compiler took when the image was made."""
+
+
+def functions_in(value: Value) -> Iterator[FunctionRef]:
+    """List the functions that a value names."""
+    if isinstance(value, FunctionRef):
+        yield value
+    for item in value if isinstance(value, tuple) else ():
+        yield from functions_in(item)
 
 
 def encode_compiled(compiled: CompiledVariant) -> bytes:

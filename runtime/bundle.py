@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Self, TypeAlias
 
-from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, did_you_mean, few
+from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, nearest_or_few
 from nojit.runtime.format import (
     HEADER_BYTES,
     BundleIndex,
@@ -160,7 +160,7 @@ class BundleFile:
     def _number(self, kernel: str) -> int:
         number = self._numbers.get(kernel)
         if number is None:
-            near = did_you_mean(kernel, self.kernels) or f"; there are {few(self.kernels, 8)}"
+            near = nearest_or_few(kernel, self.kernels)
             raise KernelNotFoundError(
                 f"expected one of {len(self._numbers)} kernels", got=f"{kernel!r}{near}", where=self.path
             )

@@ -43,6 +43,7 @@ __all__ = [
     "TuningError",
     "did_you_mean",
     "few",
+    "nearest_or_few",
     "shown",
     "told",
     "typed",
@@ -200,6 +201,12 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def nearest_or_few(word: str, known: tuple[str, ...]) -> str:
+    """Say which of `known` is spelled nearest to `word`, or, if none is near, which there are: the first eight; empty if there are none."""
+    there = f"; there {'is' if len(known) == 1 else 'are'} {few(known, 8)}" if known else ""
+    return did_you_mean(word, known) or there
 
 
 def few(names: Sequence[str], most: int) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, did_you_mean, few, typed
+from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, nearest_or_few, typed
 from nojit.runtime.events import emit, log
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
@@ -132,7 +132,7 @@ class Bundle:
         sources = self._sources.get(name)
         if sources is None:
             where = ", ".join(file.path for file in self.files)
-            near = did_you_mean(name, self.kernels) or f"; there are {few(self.kernels, 8)}"
+            near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
                 f"expected one of {len(self._sources)} kernels", got=f"{name!r}{near}", where=where
             )

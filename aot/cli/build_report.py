@@ -22,8 +22,6 @@ __all__ = ["Failures", "build_document", "plan_document", "show_build", "show_pl
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
 _FAILURES = 10
-
-
 # how many kernels a line names
 _FEW = 8
 

@@ -16,7 +16,16 @@ from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
-__all__ = ["LISTED", "CustomActivation", "apply", "differentiate", "name_of", "reference_of", "rounded"]
+__all__ = [
+    "LISTED",
+    "LISTED_ROUNDED",
+    "CustomActivation",
+    "apply",
+    "differentiate",
+    "name_of",
+    "reference_of",
+    "rounded",
+]
 
 LISTED: Final = FunctionRef("nojit.kernels.b2b_gemm.kernel:listed")
 """The function of all activations of the library."""

@@ -135,9 +135,9 @@ def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tupl
     left, *right = factors
     for trans in (False, True):
         lines = (left, *(transposed(layout) if trans else layout for layout in right), result)
-        maps = [mapped(layout, 2, turn=False) for layout in lines]
-        pitches = tuple(of.strides[2] // LINE for of in maps if of is not None)
+        found = [mapped(layout, MAP_BYTES // LINE, turn=False) for layout in lines]
+        pitches = tuple(of.strides[2] // LINE for of in found if of is not None)
         whole = all(layout.shape[2] % LINE == 0 for layout in lines)
-        if whole and len(pitches) == len(maps) and max(pitches) <= FARTHEST:
+        if whole and len(pitches) == len(found) and max(pitches) <= FARTHEST:
             return trans, pitches
     return None

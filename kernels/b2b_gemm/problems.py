@@ -26,8 +26,6 @@ _DRAWN: Final = {"held_out": 10, "fresh": 10}
 _ROWS: Final = 4096
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _ACTIVATION: Final = "gelu"
-# the widest layer of the problems
-_MOST: Final = 512
 
 BARS: Final[tuple[Shape, ...]] = (
     (65536, 64, 64, 64),
@@ -137,5 +135,5 @@ def _shapes(use: str) -> tuple[Shape, ...]:
 def _draw(rng: Random) -> Shape:
     """Draw a pair of narrow products of many rows."""
     rows = 64 * round(2 ** rng.uniform(4, 11))
-    depth, middle, cols = (min(16 * round(2 ** rng.uniform(0, 4.5)), _MOST) for _ in range(3))
+    depth, middle, cols = (16 * round(2 ** rng.uniform(0, 4.5)) for _ in range(3))
     return rows, depth, middle, cols

@@ -62,8 +62,6 @@ def others(gl):
         exp2=torch.exp2,
         log2=torch.log2,
         load=read,
-        convert_layout=lambda value, layout: value,
-        DotOperandLayout=lambda *_: None,
         static_assert=lambda holds, why: None,
         allocate_shared_memory=lambda dtype, shape, layout: (
             Tiles(torch.full(shape, float("nan"), dtype=dtype))

@@ -306,7 +306,6 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         arange=lambda first, last, layout: torch.arange(first, last),
         max_constancy=lambda value, _: value,
         convert_layout=lambda value, *_, **__: value,
-        num_warps=lambda: 4,
         BlockedLayout=lambda *_: None,
         DistributedLinearLayout=lambda *_: None,
         DotOperandLayout=lambda *_: None,

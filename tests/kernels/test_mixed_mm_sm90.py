@@ -71,9 +71,7 @@ def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups:
 def others(gl: SimpleNamespace) -> dict[str, Any]:
     """Stand in for layouts, for words, and for products of registers."""
     gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
-    gl.DotOperandLayout = gl.BlockedLayout = gl.NVMMASharedLayout = gl.SwizzledSharedLayout = lambda *_, **__: None
-    gl.convert_layout = lambda value, *_, **__: value
-    gl.max_constancy = lambda value, _: value
+    gl.BlockedLayout = gl.NVMMASharedLayout = gl.SwizzledSharedLayout = lambda *_, **__: None
     gl.num_warps = lambda: WARPS
     gl.sum = torch.sum
     gl.float16, gl.int16 = torch.float16, torch.int16
