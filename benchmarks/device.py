@@ -94,11 +94,11 @@ TESTED = (
 )
 PARTS = {
     "attention": 5,
+    "b2b_gemm": 6,
     "block_sparse": 4,
     "flex": 12,
     "flex_decoding": 3,
     "gemm": 4,
-    "pointwise": 2,
     "scaled_mm": 3,
 }
 EQUALITY = "tests/gpu/test_jit_equality.py"

@@ -12,6 +12,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     pieces_of,
     produce,
     store_rows,
+    worked_out_here,
 )
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -26,6 +27,7 @@ def _consume(
 ):  # fmt: skip
     """Write the rows of number `OWN` of every tile."""
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEPTH, TILE)

@@ -19,7 +19,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     halves_of,
     reinterpret,
 )
-from nojit.kernels.gemm.kernel_tiles import activate, part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import activate, divide, part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -77,6 +77,24 @@ def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
 
 
 @gluon.jit
+def worked_out_here(sizes):
+    """Return sizes of which the compiler knows nothing: what a part of a program works out of them stays within that part.
+
+    Else it is worked out before the loop that starts the parts, for all of them, and kept in registers that no part has to
+    spare: a kernel that keeps anything in local memory starts 2 us later.
+    """
+    given = ()
+    for place in gl.static_range(len(sizes)):
+        given = given + (_unknown(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
+    return given
+
+
+@gluon.jit
+def _unknown(value):
+    return gl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [value], gl.int32, is_pure=False, pack=1)
+
+
+@gluon.jit
 def pieces_of(sizes, TILE: gl.constexpr):
     """Count the pieces of work: tiles of all matrices, and of each as many as its depth has parts."""
     batch, m_len, n_len, _, splits = sizes
@@ -90,9 +108,12 @@ def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl
     Steps are a multiple of `TOGETHER`; those behind the depth are of zeros.
     """
     _, m_len, n_len, k_len, splits = sizes
-    rest, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(rest % splits, splits, gl.cdiv(k_len, DEEP * TOGETHER))
-    return (rest % splits, rest // splits, row, col), first * TOGETHER, last * TOGETHER
+    index, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+    split = index * 0
+    if splits > 1:
+        index, split = divide(index, splits)
+    first, last = part_of(split, splits, gl.cdiv(k_len, DEEP * TOGETHER))
+    return (split, index, row, col), first * TOGETHER, last * TOGETHER
 
 
 @gluon.jit
@@ -101,6 +122,7 @@ def produce(
 ):
     """Copy the rows of a and the columns of b that each tile needs; `steps_z` are 0 for what all products share, else 1."""
     DEEP: gl.constexpr = maps[0].block_type.shape[3]
+    sizes = worked_out_here(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)

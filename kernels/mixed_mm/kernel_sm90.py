@@ -10,7 +10,7 @@ Scales and zeros of a step lie behind its bytes in shared memory: a consumer loa
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
-from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
+from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for, worked_out_here
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
@@ -54,6 +54,7 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     # behind a, b and the result
     OF_GROUPS: gl.constexpr = len(memory) - 3
     of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
+    sizes = worked_out_here(sizes)
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, last = _piece_at(number, sizes, TILE)
@@ -194,6 +195,7 @@ def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexp
     # with two consumers of many rows, one unpacks while the tensor cores multiply for the other
     ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, behind = _piece_at(number, sizes, TILE)

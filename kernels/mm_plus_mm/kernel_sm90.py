@@ -15,6 +15,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     operands_of,
     reshaped,
     store_rows,
+    worked_out_here,
 )
 from nojit.kernels.gemm.kernel_tiles import place_tile
 from triton.experimental import gluon
@@ -35,6 +36,7 @@ def _produce(
     maps, memory, more_memory, barriers, sizes, TILE: gl.constexpr, TRANS: gl.constexpr, MORE_TRANS: gl.constexpr
 ):
     """Copy the rows of a and c and the columns of b and d that each tile needs."""
+    sizes = worked_out_here(sizes)
     m_len, n_len, k_len, more_len = sizes
     copied = 0
     for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
@@ -52,6 +54,7 @@ def _consume(
     MORE_TRANS: gl.constexpr,
 ):  # fmt: skip
     """Write the rows of number `OWN` of every tile."""
+    sizes = worked_out_here(sizes)
     m_len, n_len, k_len, more_len = sizes
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     used = 0

@@ -2,7 +2,7 @@
 
 The sums of fp8 products that wgmma keeps are not as exact as fp32. Unless the caller wants them, each step's product, 128 deep,
 is taken apart, and added to fp32 sums; with scales for blocks of the depth it has to be. While one consumer adds, the tensor cores
-multiply for the other. Large tiles of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
+multiply for the other. Results of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
@@ -10,14 +10,15 @@ from nojit.kernels.gemm.kernel_sm90 import (
     OWNED,
     allocate,
     barriers_for,
+    copy_steps,
     lanes_of,
     multiply_steps,
     operands_of,
-    piece_at,
     pieces_of,
-    produce,
     store_rows,
+    worked_out_here,
 )
+from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -36,27 +37,42 @@ WIDEST = gl.constexpr(128)
 
 
 @gluon.jit
-def _row_scales(vectors, row, step, like):
-    """Load what the rows of a consumer's tile are multiplied by in a step; 1 or 128 of them share a number."""
-    scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
-    rows = lanes_of(like)[0]
-    first_ptr = scale_ptr + step.to(gl.int64) * stride_k
-    return gl.load(first_ptr + ((row + rows) // span).to(gl.int64) * stride_m, mask=rows < m_len - row, other=0.0)
+def _piece_at(number, sizes, TILE: gl.constexpr, TOGETHER: gl.constexpr):
+    """Say which part of the depth a piece of work is of, its first row and column, and its steps, as `piece_at` does."""
+    _, m_len, n_len, k_len, splits = sizes
+    split, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+    first, last = part_of(split, splits, gl.cdiv(k_len, DEEP * TOGETHER))
+    return (split, 0, row, col), first * TOGETHER, last * TOGETHER
 
 
 @gluon.jit
-def _of_columns(first_ptr, n_len, col, like):
-    """Load numbers of the columns of a tile that lie next to one another."""
-    # other steps would be kept in registers for each column
-    cols = lanes_of(like)[1]
-    return gl.load(first_ptr + col + cols, mask=cols < n_len - col, other=0.0)
+def _row_scales(vectors, row, step, like, SHARED: gl.constexpr):
+    """Load what the rows of a consumer's tile are multiplied by in a step; with `SHARED` 1 or 128 of them share a number."""
+    scale_ptr, m_len, span, stride_m, stride_k = vectors[0]
+    rows = lanes_of(like)[0]
+    lines = row + rows
+    mask = lines < m_len
+    if SHARED:
+        lines = lines // span
+    first_ptr = scale_ptr + step.to(gl.int64) * stride_k
+    return gl.load(first_ptr + lines.to(gl.int64) * stride_m, mask=mask, other=0.0)
 
 
 @gluon.jit
 def _column_scales(vectors, col, step, like):
-    """Load what the columns of a tile are multiplied by in a step."""
+    """Load what the columns of a tile are multiplied by in a step; they lie next to one another."""
     scale_ptr, n_len, stride_k, _ = vectors[1]
-    return _of_columns(scale_ptr + step.to(gl.int64) * stride_k, n_len, col, like)
+    # other steps would be kept in registers for each column
+    cols = lanes_of(like)[1]
+    return gl.load(scale_ptr + step.to(gl.int64) * stride_k + col + cols, mask=cols < n_len - col, other=0.0)
+
+
+@gluon.jit
+def _of_columns(first_ptr, n_len, col, like):
+    """Load numbers of the columns of a tile, which lie next to one another, each once: a consumer's threads pass them on."""
+    cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
+    values = gl.load(first_ptr + cols, mask=cols < n_len, other=0.0)
+    return gl.convert_layout(values, gl.SliceLayout(0, like.type.layout))[None, :]
 
 
 @gluon.jit
@@ -117,7 +133,7 @@ def _promote_steps(
 @gluon.jit
 def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
     """Load what the rows of a tile are multiplied by in a step; with "tiles" the columns of each of its parts, too."""
-    by_rows = _row_scales(vectors, row, step, sums[0])
+    by_rows = _row_scales(vectors, row, step, sums[0], True)
     factors = (by_rows,)
     if SCALES == "tiles":
         factors = ()
@@ -127,16 +143,16 @@ def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
 
 
 @gluon.jit
-def _prefetch(vectors, row, col, WIDTH: gl.constexpr):
-    """Have what a consumer's tile is scaled by, and its bias, brought to the L1 cache: it is wanted when all waits for it."""
-    scale_a_ptr, m_len, span, stride_m, _ = vectors[0]
+def _prefetch(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
+    """Have what a tile is scaled by, and its bias, brought to the L1 cache: it is wanted when all waits for it. Of one warp."""
+    scale_a_ptr, m_len, _, stride_m, _ = vectors[0]
     scale_b_ptr, n_len, _, stride_n = vectors[1]
     bias_ptr, has_bias = vectors[2]
-    lanes = gl.arange(0, 128, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     # past the end the last one is as good as any
-    rows = gl.minimum(row + lanes % OWNED, m_len - 1)
-    cols = gl.minimum(col + lanes * WIDTH // 128, n_len - 1).to(gl.int64)
-    _bring(scale_a_ptr + (rows // span).to(gl.int64) * stride_m)
+    rows = gl.minimum(row + gl.arange(0, HEIGHT, layout=layout), m_len - 1)
+    cols = gl.minimum(col + gl.arange(0, 32, layout=layout) * (WIDTH // 32), n_len - 1).to(gl.int64)
+    _bring(scale_a_ptr + rows.to(gl.int64) * stride_m)
     _bring(scale_b_ptr + cols * stride_n)
     if has_bias != 0:
         _bring(bias_ptr + cols)
@@ -168,7 +184,7 @@ def _store_scaled(
         # sums of parts of the depth are scaled once they are added up
         if whole:
             if SCALES == "ends":
-                acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc)
+                acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc, False)
                 if stride_n == 0:
                     acc = acc * gl.load(scale_ptr)
                 else:
@@ -176,6 +192,24 @@ def _store_scaled(
             if vectors[2][1] != 0:
                 acc = acc + _of_columns(vectors[2][0], n_len, col + STORED, acc).to(gl.float32)
         store_rows(OWN, out_map, out_memory, acc, place, (), STORED, PANEL, False)
+
+
+@gluon.jit
+def _produce(
+    maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
+):  # fmt: skip
+    """Copy what each tile is multiplied from."""
+    sizes = worked_out_here(sizes)
+    copied = 0
+    for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
+        place, first, last = _piece_at(number, sizes, TILE, TOGETHER)
+        _, _, row, col = place
+        copied = copy_steps(
+            maps[0], maps[1], memory, barriers, (0, 0, row, col), first, last, copied, TILE, (False, True)
+        )
+        # consumers have no registers for it
+        if SCALES == "ends":
+            _prefetch(vectors, row, col, TILE[0], TILE[1])
 
 
 @gluon.jit
@@ -187,13 +221,12 @@ def _consume(
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
     epilogue = (vectors, sizes[4] == 1)
+    sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
-        split, index_z, row, col = place
-        own = (split, index_z, row + OWN * OWNED, col)
-        if SCALES == "ends":
-            _prefetch(vectors, row + OWN * OWNED, col, TILE[1])
+        place, first, last = _piece_at(number, sizes, TILE, TOGETHER)
+        split, _, row, col = place
+        own = (split, 0, row + OWN * OWNED, col)
         if FAST:
             acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
             before = gl.to_tensor(-1)
@@ -257,7 +290,7 @@ def scaled_mm_sm90_kernel(
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
     coarse: gl.constexpr = SCALES == "ends" and not FAST and out_map.dtype == gl.bfloat16
-    together: gl.constexpr = 2 if coarse and BLOCK_M == 2 * OWNED else 1
+    together: gl.constexpr = 2 if coarse else 1
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
@@ -272,7 +305,7 @@ def scaled_mm_sm90_kernel(
             [
                 (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
                 (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
-                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True), together)),
+                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
             ],
             [4, 1],
             [232, 40],
@@ -281,7 +314,7 @@ def scaled_mm_sm90_kernel(
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
-                (produce, (maps, memory, barriers, sizes, (0, 0), tile, (False, True), together)),
+                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
             ],
             [1],
             [40],

@@ -61,7 +61,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         reaches=attention_reaches,
         shares=5,
     ),
-    "b2b_gemm": Family(("b2b_gemm",), b2b_gemm_calls.b2b_calls),
+    "b2b_gemm": Family(("b2b_gemm",), b2b_gemm_calls.b2b_calls, shares=6),
     "block_sparse": Family(
         ("block_sparse",),
         lambda: chain(calls.sparse_calls(), matmul_calls.matmul_calls(), matmul_calls.gradient_calls()),
@@ -82,7 +82,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "pointwise": Family(
         ("pointwise",),
         lambda: chain(calls.pointwise_calls(), calls.generated_calls(), calls.huge_pointwise_calls()),
-        shares=2,
     ),
     "scaled_mm": Family(("scaled_mm",), scaled_mm_calls.scaled_calls, shares=3),
 }
