@@ -87,10 +87,11 @@ _DRIVER = """
 import ctypes, json, os, sys, time
 from nojit import runtime
 bundle = runtime.load(sys.argv[1])
-table = bundle.kernel("vector_add").variants()
-file = next(file for file in bundle.files if "vector_add" in file.kernels and file.table("vector_add") is table)
+name = sys.argv[2]
+table = bundle.kernel(name).variants()
+file = next(file for file in bundle.files if name in file.kernels and file.table(name) is table)
 launch = table.launches[table.columns["launch"][0]]
-image, symbol = file.image("vector_add", table.columns["image"][0]), launch.symbol.encode()
+image, symbol = file.image(name, table.columns["image"][0]), launch.symbol.encode()
 driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
 context = ctypes.c_void_p()
 assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
@@ -106,8 +107,10 @@ status = [
     load(ctypes.byref(library), image, None, None, 0, None, None, 0),
     find(ctypes.byref(kernel), library, symbol),
     get(ctypes.byref(function), kernel),
-    run(function, 1, 1, 1, 32 * launch.num_warps, 1, 1, launch.shared_bytes, nothing, params, None),
 ]
+# with zeros as its arguments it does nothing
+if name == "vector_add":
+    status.append(run(function, 1, 1, 1, 32 * launch.num_warps, 1, 1, launch.shared_bytes, nothing, params, None))
 ended = time.perf_counter_ns()
 done()
 assert not any(status), status
@@ -125,6 +128,7 @@ _STEPS = (
     ("open and first launch, modules warm", 1.0),
     ("preload, for each image", 1.0),
     ("the driver alone: vector_add", None),
+    ("the driver alone, no launch: flash attention", None),
 )
 """What each number is of, and how many milliseconds it may be."""
 
@@ -145,9 +149,9 @@ def compiled_once(folder: Path) -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
-def probe(bundle: str, code: str, environment: Mapping[str, str]) -> list[float]:
+def probe(bundle: str, code: str, environment: Mapping[str, str], *more: str) -> list[float]:
     """Run every step in a fresh process; milliseconds."""
-    command = [sys.executable, "-c", code, bundle]
+    command = [sys.executable, "-c", code, bundle, *more]
     ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=os.environ | environment)
     steps: list[float] = json.loads(ran.stdout)
     return steps
@@ -171,10 +175,9 @@ def main() -> int:
         os.environ |= compiled_once(Path(folder))
         environment = fake_environment(Path(folder)) if options.fake else {}
         setup = _FAKE if options.fake else _TORCH
-        rows = [
-            probe(options.bundle, setup + _PROBE, environment) + probe(options.bundle, setup + _DRIVER, environment)
-            for _ in range(options.repeat + 1)
-        ]
+        alone = [(setup + _DRIVER, environment, kernel) for kernel in ("vector_add", "flash_attention_fwd")]
+        ways = [(setup + _PROBE, environment), *alone]
+        rows = [[step for given in ways for step in probe(options.bundle, *given)] for _ in range(options.repeat + 1)]
         del rows[0]  # that one compiled the modules
         opening = "import sys; from nojit import runtime; runtime.load(sys.argv[1])"
         whole = [(process_ms("pass"), process_ms(opening, options.bundle)) for _ in range(options.repeat)]

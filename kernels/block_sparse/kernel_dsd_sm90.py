@@ -5,8 +5,8 @@ It computes what `kernel_matmul.block_sparse_dsd_kernel` does, over the same tab
 producer, copies blocks and rows of the dense operand into shared memory, as far ahead as there is room; each of the two
 warp groups beside it, the consumers, owns 64 rows of the result, and skips entries that have no block in them.
 
-What a consumer must know of its next piece it reads while it works on this one: a look-up takes as long as a block's
-product.
+What a part of a program must know of its next piece it reads while it works on this one: a look-up takes as long as a
+block's product.
 
 Tensor maps pad with zeros, and leave out what is stored outside: a block that is not there is number -1, outside of the
 sparse tensor.
@@ -24,7 +24,9 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     discard,
     finish,
     halves_of,
+    worked_out_here,
 )
+from nojit.kernels.gemm.kernel_tiles import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -35,8 +37,15 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 def _task_of(number, tables, sizes, WIDTH: gl.constexpr):
     """Return the batch, the first column and the task of a piece of work; behind the last one, of one that is there."""
     tasks, n_len = sizes[1], sizes[3]
-    parts = gl.cdiv(n_len, WIDTH)
-    return number // parts // tasks, number % parts * WIDTH, tables[0] + number // parts % tasks * 5
+    piece, part = divide(number, gl.cdiv(n_len, WIDTH))
+    index_z, task = divide(piece, tasks)
+    return index_z, part * WIDTH, tables[0] + task * 5
+
+
+@gluon.jit
+def _read_task(task_ptr, atomic):
+    """Read a task: its strip, its entries from the first to before the last, and where partial sums go, if they do."""
+    return gl.load(task_ptr), gl.load(task_ptr + 1), gl.load(task_ptr + 2), gl.load(task_ptr + 3 + atomic)
 
 
 @gluon.jit
@@ -49,24 +58,34 @@ def _produce(
     entries_ptr, blocks_ptr = tables[1], tables[2]
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
+    sizes = worked_out_here(sizes)
     batch, tasks, strips, n_len, block = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
     group = ROWS // block
     PARTS: gl.constexpr = WIDTH // PANEL
     DOWN: gl.constexpr = ROWS // BOX
     copied = 0
+    _, _, next_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
+    next_strip = gl.load(next_ptr)
+    next_first = gl.load(next_ptr + 1)
+    next_last = gl.load(next_ptr + 2)
+    column = gl.load(entries_ptr + next_first * 2)
+    numbers = _blocks_of(blocks_ptr + next_first * group, block, BOX)
     for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
-        index_z, col, task_ptr = _task_of(number, tables, sizes, WIDTH)
-        head = gl.load(task_ptr) // strips
-        first = gl.load(task_ptr + 1)
-        last = gl.load(task_ptr + 2)
-        # read an entry ahead: the tables have one more than there are
-        column = gl.load(entries_ptr + first * 2)
-        numbers = _blocks_of(blocks_ptr + first * group, block, BOX)
+        index_z, col, _ = _task_of(number, tables, sizes, WIDTH)
+        head, _ = divide(next_strip, strips)
+        first = next_first
+        last = next_last
+        _, _, next_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        next_strip = gl.load(next_ptr)
+        next_first = gl.load(next_ptr + 1)
+        next_last = gl.load(next_ptr + 2)
+        # an entry ahead, too
         for entry in range(first, last):
             row = column * block
             owned = numbers
-            column = gl.load(entries_ptr + (entry + 1) * 2)
-            numbers = _blocks_of(blocks_ptr + (entry + 1) * group, block, BOX)
+            following = gl.where(entry + 1 < last, entry + 1, next_first)
+            column = gl.load(entries_ptr + following * 2)
+            numbers = _blocks_of(blocks_ptr + following * group, block, BOX)
             for start in range(0, block, BOX):
                 stage = copied % STAGES
                 mbarrier.wait(empty.index(stage), (copied // STAGES & 1) ^ 1)
@@ -81,6 +100,9 @@ def _produce(
                     place = [index_z, head, across, row + start] if COLUMNS else [index_z, head, row + start, across]
                     copy_in(d_map, place, full.index(stage), box(d_map, d_memory.index(stage), part))
                 copied += 1
+        if first == last:
+            column = gl.load(entries_ptr + next_first * 2)
+            numbers = _blocks_of(blocks_ptr + next_first * group, block, BOX)
 
 
 @gluon.jit
@@ -101,32 +123,30 @@ def _consume(
     out_map = maps[2]
     halves_ptr = tables[1] + 1
     out_memory = memory[2]
+    sizes = worked_out_here(sizes)
     batch, tasks, strips, n_len = sizes[0], sizes[1], sizes[2], sizes[3]
     slots, atomic = sizes[5], sizes[6]
     used = 0
     _, _, task_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
-    next_first = gl.load(task_ptr + 1)
-    next_last = gl.load(task_ptr + 2)
-    here = gl.load(halves_ptr + next_first * 2)
+    strip, first, last, slot = _read_task(task_ptr, atomic)
+    here = gl.load(halves_ptr + first * 2)
     for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
-        index_z, col, task_ptr = _task_of(number, tables, sizes, WIDTH)
-        strip = gl.load(task_ptr)
-        slot = gl.load(task_ptr + 3 + atomic)
-        first = next_first
-        last = next_last
-        _, _, next_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
-        next_first = gl.load(next_ptr + 1)
-        next_last = gl.load(next_ptr + 2)
-        acc, used = _sum(
+        acc, before, used = _sum(
             OWN, halves_ptr, here, memory, barriers, sizes, first, last, used, WIDTH, BOX, STAGES, TURNED, COLUMNS
         )
-        here = gl.load(halves_ptr + next_first * 2)
-        if slot < 0:
-            row = strip % strips * ROWS + OWN * OWNED
-            _store_rows(OWN, out_map, out_memory, acc, index_z, strip // strips, row, col, 0, COLUMNS)
+        # while the last product is in flight
+        index_z, col, _ = _task_of(number, tables, sizes, WIDTH)
+        head, own = divide(strip, strips)
+        place = slot
+        _, _, task_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        strip, first, last, slot = _read_task(task_ptr, atomic)
+        acc = finish(acc, barriers[1], before)
+        here = gl.load(halves_ptr + first * 2)
+        if place < 0:
+            _store_rows(OWN, out_map, out_memory, acc, index_z, head, own * ROWS + OWN * OWNED, col, 0, COLUMNS)
         else:
             size = gl.cdiv(n_len, PADDED).to(gl.int64) * (PADDED * ROWS)
-            first_ptr = partial_ptr + (index_z.to(gl.int64) * slots + slot) * size + col.to(gl.int64) * ROWS
+            first_ptr = partial_ptr + (index_z.to(gl.int64) * slots + place) * size + col.to(gl.int64) * ROWS
             layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
             rows = OWN * OWNED + gl.arange(0, OWNED, layout=gl.SliceLayout(1, layout))
             cols = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, layout))
@@ -145,13 +165,16 @@ def _sum(
     OWN: gl.constexpr, halves_ptr, halves, memory, barriers, sizes, first, last, used, WIDTH: gl.constexpr,
     BOX: gl.constexpr, STAGES: gl.constexpr, TURNED: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
-    """Sum up the rows of number `OWN` of one task, whose first entry has blocks in `halves`."""
+    """Sum up the rows of number `OWN` of one task, whose first entry has blocks in `halves`.
+
+    The last product may be in flight: return the stage to free when it has ended, too.
+    """
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
     block = sizes[4]
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
     acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
-    before = -1
+    before = gl.to_tensor(-1)
     for entry in range(first, last):
         here = halves & (1 + OWN)
         # never behind `last`, and the minimum is no code: Triton 3.6 and 3.7 do not carry what only bounds a loop within a loop
@@ -174,7 +197,7 @@ def _sum(
                 before = -1
                 discard(full, empty, used, STAGES)
             used += 1
-    return finish(acc, empty, before), used
+    return acc, before, used
 
 
 @gluon.jit

@@ -23,7 +23,9 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     finish,
     halves_of,
     narrowed,
+    worked_out_here,
 )
+from nojit.kernels.gemm.kernel_tiles import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -37,24 +39,22 @@ def _produce(
 ):  # fmt: skip
     """Copy the rows of a and the gathered columns of b that each tile needs."""
     a_map, b_map = maps[0], maps[1]
-    tiles_ptr, columns_ptr = tables[0], tables[1]
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
+    sizes = worked_out_here(sizes)
     batch, tiles, strips, k_len, block = sizes
     HALF: gl.constexpr = SPAN // BOX // 2
     copied = 0
+    index_z, tile = divide(gl.program_id(0), tiles)
+    following = _look_up(tables, tile, block, SPAN, BOX)
     for number in range(gl.program_id(0), batch * tiles, gl.num_programs(0)):
-        tile = number % tiles
-        index_z = number // tiles
-        strip = gl.load(tiles_ptr + tile * 3)
-        wide = gl.maximum(gl.load(tiles_ptr + tile * 3 + 1), gl.load(tiles_ptr + tile * 3 + 2)) > HALF * BOX
-        head = strip // strips
-        row = strip % strips * ROWS
-        columns = ()
-        for part in gl.static_range(HALF * 2):
-            # before the first column of the layout where the tile is not full
-            column = gl.load(columns_ptr + tile * (SPAN // block) + part * BOX // block)
-            columns = columns + (column * block + part * BOX % block,)  # noqa: RUF005 - no Gluon
+        # a tile ahead: the first copies of a tile would wait for it
+        strip, needed, columns = following
+        next_z, tile = divide(number + gl.num_programs(0), tiles)
+        following = _look_up(tables, tile, block, SPAN, BOX)
+        head, own = divide(strip, strips)
+        row = own * ROWS
+        wide = needed > HALF * BOX
         for start in range(0, k_len, DEPTH):
             stage = copied % STAGES
             mbarrier.wait(empty.index(stage), (copied // STAGES & 1) ^ 1)
@@ -71,6 +71,19 @@ def _produce(
                 place = [index_z, head, columns[part], start] if TRANS_B else [index_z, head, start, columns[part]]
                 copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part), pred=here)
             copied += 1
+        index_z = next_z
+
+
+@gluon.jit
+def _look_up(tables, tile, block, SPAN: gl.constexpr, BOX: gl.constexpr):
+    """Read where a tile's rows are, how many of its columns any of them needs, and which these are."""
+    tiles_ptr = tables[0] + tile * 3
+    columns = ()
+    for part in gl.static_range(SPAN // BOX):
+        # before the first column of the layout where the tile is not full
+        column = gl.load(tables[1] + tile * (SPAN // block) + part * BOX // block)
+        columns = columns + (column * block + part * BOX % block,)  # noqa: RUF005 - no Gluon
+    return gl.load(tiles_ptr), gl.maximum(gl.load(tiles_ptr + 1), gl.load(tiles_ptr + 2)), columns
 
 
 @gluon.jit
@@ -157,16 +170,17 @@ def _consume(
 ):  # fmt: skip
     """Write the rows of number `OWN` of every tile."""
     full, empty = barriers
+    sizes = worked_out_here(sizes)
     batch, tiles, k_len = sizes[0], sizes[1], sizes[3]
     HALF: gl.constexpr = SPAN // 2
     needs_ptr = tables[0] + 1 + OWN
     used = 0
-    needed = gl.load(needs_ptr + gl.program_id(0) % tiles * 3)
+    index_z, tile = divide(gl.program_id(0), tiles)
+    needed = gl.load(needs_ptr + tile * 3)
     for number in range(gl.program_id(0), batch * tiles, gl.num_programs(0)):
-        tile = number % tiles
-        index_z = number // tiles
         width = needed
-        needed = gl.load(needs_ptr + (number + gl.num_programs(0)) % tiles * 3)
+        next_z, next_tile = divide(number + gl.num_programs(0), tiles)
+        needed = gl.load(needs_ptr + next_tile * 3)
         if width > HALF:
             _write_tile(
                 OWN, maps, tables, memory, barriers, sizes, index_z, tile, used, SPAN, SPAN, BOX, STAGES,
@@ -181,6 +195,8 @@ def _consume(
             for start in range(0, k_len, DEPTH):
                 discard(full, empty, used + start // DEPTH, STAGES)
         used += gl.cdiv(k_len, DEPTH)
+        index_z = next_z
+        tile = next_tile
     tma.store_wait(0)
 
 

@@ -1,6 +1,6 @@
 """Products of batches of matrices for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how it runs."""
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, worked_out_here
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -12,7 +12,6 @@ from nojit.kernels.gemm.kernel_sm90 import (
     pieces_of,
     produce,
     store_rows,
-    worked_out_here,
 )
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -18,6 +18,7 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     box,
     halves_of,
     reinterpret,
+    worked_out_here,
 )
 from nojit.kernels.gemm.kernel_tiles import activate, divide, part_of, place_tile
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
@@ -74,24 +75,6 @@ def barriers_for(COUNT: gl.constexpr, READERS: gl.constexpr):
         mbarrier.init(full.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=READERS)
     return full, empty
-
-
-@gluon.jit
-def worked_out_here(sizes):
-    """Return sizes of which the compiler knows nothing: what a part of a program works out of them stays within that part.
-
-    Else it is worked out before the loop that starts the parts, for all of them, and kept in registers that no part has to
-    spare: a kernel that keeps anything in local memory starts 2 us later.
-    """
-    given = ()
-    for place in gl.static_range(len(sizes)):
-        given = given + (_unknown(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
-    return given
-
-
-@gluon.jit
-def _unknown(value):
-    return gl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [value], gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit

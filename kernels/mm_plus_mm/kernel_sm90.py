@@ -4,7 +4,7 @@ The steps of the second product follow those of the first in the same stages: wh
 across the border too.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, worked_out_here
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -15,7 +15,6 @@ from nojit.kernels.gemm.kernel_sm90 import (
     operands_of,
     reshaped,
     store_rows,
-    worked_out_here,
 )
 from nojit.kernels.gemm.kernel_tiles import place_tile
 from triton.experimental import gluon
