@@ -1,4 +1,4 @@
-"""What kernels of several families share, in Triton: functions in few instructions, and starting before the last kernel has ended.
+"""What kernels of several families share, in Triton: few instructions for functions and divisions, and when a kernel starts.
 
 Programmatic dependent launch, where the architecture has it: the kernel that is launched later sets the option ``launch_pdl``, and
 calls `wait_for_last` before it reads what the earlier one wrote, which calls `let_next_start`.
@@ -65,3 +65,46 @@ def wait_for_last():
     """Wait until the kernel before this one in its stream has ended and what it wrote can be read."""
     if tl.target_info.cuda_capability_geq(9, 0):
         tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
+def divide(number, by):
+    """Return ``number // by`` and ``number % by`` of int32 numbers that are not negative."""
+    # a division of signed numbers takes nearly twice the instructions
+    quotient = (tl.cast(number, tl.uint32) // tl.cast(by, tl.uint32)).to(tl.int32)
+    return quotient, number - quotient * by
+
+
+@triton.jit
+def reciprocal(by):
+    """Return what `divide_by` divides by an int32 number with, of 1 and more."""
+    # of all bits, which is -1 of a number with a sign
+    return tl.cast(by * 0 - 1, tl.uint32) // tl.cast(by, tl.uint32)
+
+
+@triton.jit
+def divide_by(number, by, inverse):
+    """Return what `divide` does, in a few instructions; `inverse` is the `reciprocal` of what a loop divides by all the time."""
+    # short of the quotient by less than a half, for numbers of 31 bits: rounded down, at most by one
+    quotient = tl.umulhi(tl.cast(number, tl.uint32), inverse).to(tl.int32)
+    rest = number - quotient * by
+    short = rest >= by
+    return tl.where(short, quotient + 1, quotient), tl.where(short, rest - by, rest)
+
+
+@triton.jit
+def worked_out_here(sizes):
+    """Return int32 sizes of which the compiler knows nothing: what a part of a program works out of them stays in that part.
+
+    Else it is worked out before the loop that starts the parts, for all of them, and kept in registers that no part has to
+    spare: a kernel that keeps anything in local memory starts 2 us later.
+    """
+    given = ()
+    for place in tl.static_range(len(sizes)):
+        given = given + (_unknown(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
+    return given
+
+
+@triton.jit
+def _unknown(value):
+    return tl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [value], tl.int32, is_pure=False, pack=1)

@@ -24,9 +24,8 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     discard,
     finish,
     halves_of,
-    worked_out_here,
 )
-from nojit.kernels.gemm.kernel_tiles import divide
+from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -59,24 +59,6 @@ def narrowed(tile, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
 
 
 @gluon.jit
-def worked_out_here(sizes):
-    """Return sizes of which the compiler knows nothing: what a part of a program works out of them stays within that part.
-
-    Else it is worked out before the loop that starts the parts, for all of them, and kept in registers that no part has to
-    spare: a kernel that keeps anything in local memory starts 2 us later.
-    """
-    given = ()
-    for place in gl.static_range(len(sizes)):
-        given = given + (_unknown(sizes[place]),)  # noqa: RUF005 - kernels unpack no tuples
-    return given
-
-
-@gluon.jit
-def _unknown(value):
-    return gl.inline_asm_elementwise("mov.u32 $0, $1;", "=r,r", [value], gl.int32, is_pure=False, pack=1)
-
-
-@gluon.jit
 def halves_of(acc):
     """Return the left and the right half of a tile."""
     HALF: gl.constexpr = acc.shape[1] // 2

@@ -1,6 +1,6 @@
 """Products of batches of matrices for sm_90, over tensor maps: see `nojit.kernels.gemm.kernel_sm90` for how it runs."""
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, worked_out_here
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -13,6 +13,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     produce,
     store_rows,
 )
+from nojit.kernels.kernel_functions import worked_out_here
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

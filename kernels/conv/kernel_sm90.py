@@ -5,9 +5,10 @@ owns a box of 64 positions and all columns of a tile. See `kernel_sm90_boxes` fo
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
-from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_at, met_at, store_panels, tap_at
+from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, behind, box5, box_at, met_at, store_panels, tap_at
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -26,8 +27,9 @@ def _piece(number, sizes, TILE: gl.constexpr):
     """Say where a piece of work is: which part of the depth and which group, its first box and column, its steps."""
     _, rows, n_len, c_len, taps, splits = sizes
     rest, row, col = place_tile(number, rows, n_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(rest % splits, splits, taps * gl.cdiv(c_len, DEPTH))
-    return rest % splits, rest // splits, row // OWNED, col, first, last
+    group, split = divide(rest, splits)
+    first, last = part_of(split, splits, taps * gl.cdiv(c_len, DEPTH))
+    return split, group, row // OWNED, col, first, last
 
 
 @gluon.jit
@@ -37,6 +39,7 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // DEPTH
+    sizes = worked_out_here(sizes)
     _, _, n_len, c_len, _, _ = sizes
     across = gl.cdiv(c_len, DEPTH)
     copied = 0
@@ -45,20 +48,27 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
         places = ()
         for part in gl.static_range(DOWN):
             places = places + (box_at(first_box + part, boxes, shape),)  # noqa: RUF005 - no Gluon
-        for step in range(first, last):
-            tap = tap_at(step // across, taps)
-            start = step % across * DEPTH
+        number_of_tap, chunk = divide(first, across)
+        tap = tap_at(number_of_tap, taps)
+        for step in range(first, last):  # noqa: B007 - Gluon counts so
+            here, start = tap, chunk * DEPTH
+            # all channels of a tap, then the next one
+            chunk += 1
+            if chunk == across:
+                _, tap_d, tap_h, tap_w = behind(tap[0], tap[1], tap[2], taps)
+                tap = (tap_d, tap_h, tap_w)
+                chunk = 0
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
             mbarrier.expect(full.index(stage), x_map.block_type.nbytes * DOWN + w_map.block_type.nbytes * ACROSS)
             for part in gl.static_range(DOWN):
-                n, d, h, w = met_at(places[part], tap, sweep)
+                n, d, h, w = met_at(places[part], here, sweep)
                 place = [n, d, h, w, group * c_len + start]
                 copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage * DOWN + part), 0))
             for part in gl.static_range(ACROSS):
                 beside = col + part * DEPTH
                 row = group * c_len + start if TURNED else group * n_len + beside
-                place = [row, tap[0], tap[1], tap[2], beside if TURNED else start]
+                place = [row, here[0], here[1], here[2], beside if TURNED else start]
                 copy_in(w_map, place, full.index(stage), box5(w_map, w_memory.index(stage), part))
             copied += 1
 
@@ -71,6 +81,7 @@ def _consume(
     """Write the boxes of number `OWN` of every tile."""
     trans: gl.constexpr = (False, not TURNED)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    sizes = worked_out_here(sizes)
     n_len = sizes[2]
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):

@@ -8,6 +8,7 @@ and leave out what is stored outside; that of an input counts every so many-th p
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import lanes_of
+from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -32,20 +33,55 @@ def box5(of_map, tile, number):
 
 
 @gluon.jit
-def box_at(number, boxes, box):
-    """Return the first position of a box; behind the last one, of one that lies outside of the batch."""
+def box_number(number, boxes):
+    """Return which box a number is of each dimension; behind the last one, of a batch that there is not."""
     _, across_d, across_h, across_w = boxes
-    n, d, h, w = box
-    row = number // across_w
-    plane = row // across_h
-    return plane // across_d * n, plane % across_d * d, row % across_h * h, number % across_w * w
+    row, w = divide(number, across_w)
+    plane, h = divide(row, across_h)
+    n, d = divide(plane, across_d)
+    return n, d, h, w
+
+
+@gluon.jit
+def behind(d, h, w, counts):
+    """Return whether the next of so many in each dimension is among the next so many, and which it is there.
+
+    So a loop over boxes or taps need not divide.
+    """
+    w += 1
+    h += gl.where(w == counts[2], 1, 0)
+    d += gl.where(h == counts[1], 1, 0)
+    carry = gl.where(d == counts[0], 1, 0)
+    return carry, gl.where(d == counts[0], 0, d), gl.where(h == counts[1], 0, h), gl.where(w == counts[2], 0, w)
+
+
+@gluon.jit
+def box_behind(own, boxes):
+    """Return which box of each dimension is the one behind a box."""
+    n, d, h, w = own
+    carry, d, h, w = behind(d, h, w, (boxes[1], boxes[2], boxes[3]))
+    return n + carry, d, h, w
+
+
+@gluon.jit
+def position_of(own, box):
+    """Return the first position of a box."""
+    return own[0] * box[0], own[1] * box[1], own[2] * box[2], own[3] * box[3]
+
+
+@gluon.jit
+def box_at(number, boxes, box):
+    """Return the first position of a box of a number."""
+    return position_of(box_number(number, boxes), box)
 
 
 @gluon.jit
 def tap_at(number, taps):
     """Return where in a weight the tap of a number is."""
     _, across_h, across_w = taps
-    return number // (across_h * across_w), number // across_w % across_h, number % across_w
+    row, w = divide(number, across_w)
+    d, h = divide(row, across_h)
+    return d, h, w
 
 
 @gluon.jit

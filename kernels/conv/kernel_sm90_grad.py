@@ -5,9 +5,10 @@ of 64 channels of the input, each at a tap of its own. A consumer owns 64 channe
 """
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
-from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_at, met_at, tap_at
+from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_behind, box_number, met_at, position_of, tap_at
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -27,8 +28,9 @@ def _piece(number, sizes, TILE: gl.constexpr):
     _, n_len, c_len, taps, boxes, splits = sizes
     across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
     rest, row, col = place_tile(number, n_len, across, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(rest % splits, splits, boxes)
-    return rest % splits, rest // splits, row, col // DEPTH, first, last
+    group, split = divide(rest, splits)
+    first, last = part_of(split, splits, boxes)
+    return split, group, row, col // DEPTH, first, last
 
 
 @gluon.jit
@@ -36,9 +38,9 @@ def _panel_at(number, sizes, taps):
     """Return the tap of a panel, and its first channel; behind the last panel, one that lies outside of the input."""
     _, _, c_len, count, _, _ = sizes
     across = gl.cdiv(c_len, DEPTH)
-    outside = number // across >= count
-    tap = gl.where(outside, 0, number // across)
-    return tap_at(tap, taps), gl.where(outside, across * DEPTH, number % across * DEPTH)
+    tap, chunk = divide(number, across)
+    outside = tap >= count
+    return tap_at(gl.where(outside, 0, tap), taps), gl.where(outside, across, chunk) * DEPTH
 
 
 @gluon.jit
@@ -48,12 +50,21 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
     full, empty = barriers
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // DEPTH
+    sizes = worked_out_here(sizes)
     groups, n_len, c_len, _, _, _ = sizes
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         _, group, row, panel, first, last = _piece(number, sizes, TILE)
-        for step in range(first, last):
-            position = box_at(step, boxes, shape)
+        panels = ()
+        for part in gl.static_range(ACROSS):
+            tap, start = _panel_at(panel + part, sizes, taps)
+            # a panel that there is not lies behind the channels of all groups
+            outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
+            panels = panels + ((tap, gl.where(outside, groups * c_len, group * c_len + start)),)  # noqa: RUF005 - no Gluon
+        own = box_number(first, boxes)
+        for step in range(first, last):  # noqa: B007 - Gluon counts so
+            position = position_of(own, shape)
+            own = box_behind(own, boxes)
             n, d, h, w = position
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
@@ -62,11 +73,8 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
                 place = [n, d, h, w, group * n_len + row + part * OWNED]
                 copy_in(grad_map, place, full.index(stage), box5(grad_map, grad_memory.index(stage * DOWN + part), 0))
             for part in gl.static_range(ACROSS):
-                tap, start = _panel_at(panel + part, sizes, taps)
+                tap, channel = panels[part]
                 m, x_d, x_h, x_w = met_at(position, tap, sweep)
-                # a panel that there is not lies behind the channels of all groups
-                outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
-                channel = gl.where(outside, groups * c_len, group * c_len + start)
                 place = [m, x_d, x_h, x_w, channel]
                 copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage), part))
             copied += 1
@@ -108,6 +116,7 @@ def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, taps, TILE: gl.co
     """Write the rows of number `OWN` of every tile."""
     trans: gl.constexpr = (True, False)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         split, group, row, panel, first, last = _piece(number, sizes, TILE)

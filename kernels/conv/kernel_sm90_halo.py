@@ -9,6 +9,7 @@ Where all weights of a column of tiles fit shared memory, each program copies th
 from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for
+from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -33,11 +34,10 @@ def _tiles(sizes, TILE: gl.constexpr):
 def _tile_at(number, sizes, box, TILE: gl.constexpr):
     """Return the first position of a tile."""
     boxes, height = sizes[0], sizes[1]
-    strip = number // boxes[2]
-    strips = gl.cdiv(height * OWNED, TILE[0])
-    plane = strip // strips
-    h = strip % strips * (TILE[0] // OWNED)
-    return plane // boxes[1] * box[0], plane % boxes[1] * box[1], h, number % boxes[2] * box[2]
+    strip, w = divide(number, boxes[2])
+    plane, h = divide(strip, gl.cdiv(height * OWNED, TILE[0]))
+    n, d = divide(plane, boxes[1])
+    return n * box[0], d * box[1], h * (TILE[0] // OWNED), w * box[2]
 
 
 @gluon.jit
@@ -74,11 +74,13 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
     copied = 0
     tiles, columns = _tiles(sizes, TILE)
     for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
-        col = number % columns * TILE[1]
-        n, d, h, w = _tile_at(number // columns, sizes, box, TILE)
+        tile, col = divide(number, columns)
+        col = col * TILE[1]
+        n, d, h, w = _tile_at(tile, sizes, box, TILE)
         for step in range(_steps(sizes, taps)):
-            tap = (step // across // taps[1], step // across % taps[1])
-            start = step % across * DEPTH
+            column, chunk = divide(step, across)
+            tap = divide(column, taps[1])
+            start = chunk * DEPTH
             stage = copied % TILE[2]
             mbarrier.wait(empty.index(stage), (copied // TILE[2] & 1) ^ 1)
             if TILE[4] == 0:
@@ -130,8 +132,9 @@ def _consume(
             before = stage
         acc = finish(acc, empty, before)
         used += count
-        n, d, h, w = _tile_at(number // columns, sizes, box, TILE)
-        _store(OWN, maps[2], memory[2], acc, (n, d, h + OWN, w), number % columns * TILE[1], sizes[2], bias)
+        tile, column = divide(number, columns)
+        n, d, h, w = _tile_at(tile, sizes, box, TILE)
+        _store(OWN, maps[2], memory[2], acc, (n, d, h + OWN, w), column * TILE[1], sizes[2], bias)
     tma.store_wait(0)
 
 

@@ -13,6 +13,7 @@ Tensor maps pad with zeros: rows and columns past the end read as 0, and are not
 
 # ruff: noqa: SIM113 - enumerate() is no Gluon
 
+from nojit.kernels.kernel_functions import divide, divide_by, reciprocal, worked_out_here
 from nojit.kernels.kernel_sm90_attention import (
     both_products,
     copy_queries,
@@ -34,21 +35,29 @@ ROWS = gl.constexpr(64)
 
 
 @gluon.jit
-def _tile_of(number, tiles, heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
-    """Return the tile and the batch and head (as one number) of a piece of work.
+def _section_of(heads, kv_len, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
+    """Return how many heads, of `heads` of all batches, are worked on at once.
 
     Under a causal mask tiles differ in length: section by section of as many heads as have `SPAN` keys together, which
     the cache holds, the longest go first. With few tiles to a head a section must be wide, or the same programs would
     get the longest of each.
     """
     if CAUSAL:
-        section = gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
-        first = number // (tiles * section) * section
-        place = number % (tiles * section)
-        width = gl.minimum(section, heads - first)
-        return tiles - 1 - place // width, first + place % width
+        return gl.minimum(gl.maximum(SPAN // kv_len, 1), heads)
     else:  # noqa: RET505 - Triton compiles the arm that is taken
-        return number % tiles, number // tiles
+        return 1
+
+
+@gluon.jit
+def _tile_of(number, tiles, section, inverse, heads, CAUSAL: gl.constexpr):
+    """Return the tile and the batch and head (as one number) of a piece of work; `inverse` is of all tiles of a section."""
+    first, place = divide_by(number, tiles * section, inverse)
+    if CAUSAL:
+        first = first * section
+        down, across = divide(place, gl.minimum(section, heads - first))
+        return tiles - 1 - down, first + across
+    else:  # noqa: RET505 - as above
+        return place, first
 
 
 @gluon.jit
@@ -69,28 +78,28 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty, k_full, k_empty = barriers[0], barriers[1], barriers[2], barriers[3]
     v_full, v_empty = barriers[4], barriers[5]
-    batch, heads, group, q_len, kv_len = sizes
+    batch, heads, group, q_len, kv_len = worked_out_here(sizes)
     STAGES: gl.constexpr = k_memory.shape[0]
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     tiles = gl.cdiv(q_len, BLOCK_M)
     works = tiles * batch * heads
+    section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
+    inverse = reciprocal(tiles * section)
     # queries come while keys of the tile before do, where all tiles have as many; else right after the last of those keys
     EARLY: gl.constexpr = Q_STAGES > 1 and not CAUSAL
     turn = 0
     copied = 0
     if EARLY:  # noqa: SIM102 - of the two Triton decides one when it compiles
         if gl.program_id(0) < works:
-            tile, batch_head = _tile_of(gl.program_id(0), tiles, batch * heads, kv_len, SPAN, CAUSAL)
-            copy_queries(
-                q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty, turn
-            )
+            tile, batch_head = _tile_of(gl.program_id(0), tiles, section, inverse, batch * heads, CAUSAL)
+            index_b, index_h = divide(batch_head, heads)
+            copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
     for number in range(gl.program_id(0), works, gl.num_programs(0)):
-        tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
-        index_b = batch_head // heads
-        index_h = batch_head % heads
-        index_kv = index_h // group
+        tile, batch_head = _tile_of(number, tiles, section, inverse, batch * heads, CAUSAL)
+        index_b, index_h = divide(batch_head, heads)
+        index_kv, _ = divide(index_h, group)
         span = _span_of(tile * BLOCK_M, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         count = span[0]
         if Q_STAGES > 1 and not EARLY:
@@ -113,11 +122,9 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
             if EARLY:  # noqa: SIM102 - as above
                 if (place == gl.minimum(count - 1, 2)) & (number + gl.num_programs(0) < works):
                     following = number + gl.num_programs(0)
-                    tile, batch_head = _tile_of(following, tiles, batch * heads, kv_len, SPAN, CAUSAL)
-                    copy_queries(
-                        q_map, batch_head // heads, batch_head % heads, tile * BLOCK_M, q_memory, q_full, q_empty,
-                        turn + 1,
-                    )  # fmt: skip
+                    tile, batch_head = _tile_of(following, tiles, section, inverse, batch * heads, CAUSAL)
+                    next_b, next_h = divide(batch_head, heads)
+                    copy_queries(q_map, next_b, next_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn + 1)
         turn += 1
 
 
@@ -155,7 +162,7 @@ def _consume(
     """Attend with the `ROWS` queries of number `OWN` of every tile, and write their output and log-sums."""
     q_memory, k_memory, v_memory = memory[0], memory[1], memory[2]
     q_full, q_empty = barriers[0], barriers[1]
-    batch, heads, q_len, kv_len = sizes[0], sizes[1], sizes[3], sizes[4]
+    batch, heads, _, q_len, kv_len = worked_out_here(sizes)
     Q_STAGES: gl.constexpr = q_full.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
@@ -164,11 +171,13 @@ def _consume(
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_DV, 16])
     weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
     tiles = gl.cdiv(q_len, BLOCK_M)
+    section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
+    inverse = reciprocal(tiles * section)
     qk_scale = scale * LOG2_E
     turn = 0
     used = 0
     for number in range(gl.program_id(0), tiles * batch * heads, gl.num_programs(0)):
-        tile, batch_head = _tile_of(number, tiles, batch * heads, kv_len, SPAN, CAUSAL)
+        tile, batch_head = _tile_of(number, tiles, section, inverse, batch * heads, CAUSAL)
         row_start = tile * BLOCK_M
         count, full = _span_of(row_start, kv_len, causal_offset, BLOCK_M, BLOCK_N, CAUSAL)
         rows = row_start + OWN * ROWS + gl.arange(0, ROWS, layout=gl.SliceLayout(1, qk_layout))
@@ -195,9 +204,8 @@ def _consume(
         mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
         acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
-        write_rows(
-            OWN, acc, row_sum, maps[3], memory[3], batch_head // heads, batch_head % heads, row_start + OWN * ROWS
-        )
+        index_b, index_h = divide(batch_head, heads)
+        write_rows(OWN, acc, row_sum, maps[3], memory[3], index_b, index_h, row_start + OWN * ROWS)
         if lse_ptr is not None:
             # a row that saw nothing has sum 0 and maximum -inf
             lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)

@@ -18,9 +18,9 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     box,
     halves_of,
     reinterpret,
-    worked_out_here,
 )
-from nojit.kernels.gemm.kernel_tiles import activate, divide, part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import activate, part_of, place_tile
+from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

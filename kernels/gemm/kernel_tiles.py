@@ -5,17 +5,9 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.kernel_functions import gelu, gelu_rounded
+from nojit.kernels.kernel_functions import divide, gelu, gelu_rounded
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-
-
-@triton.jit
-def divide(number, by):
-    """Return ``number // by`` and ``number % by`` of int32 numbers that are not negative."""
-    # a division of signed numbers takes nearly twice the instructions
-    quotient = (tl.cast(number, tl.uint32) // tl.cast(by, tl.uint32)).to(tl.int32)
-    return quotient, number - quotient * by
 
 
 @triton.jit

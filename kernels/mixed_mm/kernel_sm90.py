@@ -9,9 +9,10 @@ Which row of a group's tile a column is does not matter, as long as results go w
 Scales and zeros of a step lie behind its bytes in shared memory: a consumer loads nothing from global memory.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret, worked_out_here
+from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_functions import worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from triton.experimental import gluon

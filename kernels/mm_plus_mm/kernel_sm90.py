@@ -4,7 +4,7 @@ The steps of the second product follow those of the first in the same stages: wh
 across the border too.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, worked_out_here
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -17,6 +17,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     store_rows,
 )
 from nojit.kernels.gemm.kernel_tiles import place_tile
+from nojit.kernels.kernel_functions import worked_out_here
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

@@ -5,7 +5,7 @@ is taken apart, and added to fp32 sums; with scales for blocks of the depth it h
 multiply for the other. Results of bf16, whose rounding is coarser than what is lost in twice that depth, take two steps together.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of, worked_out_here
+from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.gemm.kernel_sm90 import (
     OWNED,
     allocate,
@@ -18,6 +18,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     store_rows,
 )
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.kernel_functions import worked_out_here
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

@@ -231,15 +231,12 @@ def _minimum(one: Any, other: Any) -> Any:
     return tensors[0].clamp(max=other if tensors[0] is one else one) if tensors else min(one, other)
 
 
-def _assembly(text: str, constraints: str, args: Sequence[Any], *_: Any, **__: Any) -> Any:
-    """Do nothing but look at where a prefetch goes; what is moved comes back."""
-    if text.startswith("mov."):
-        return args[0]
+def _assembly(text: str, constraints: str, args: Sequence[Any], *_: Any, **__: Any) -> None:
+    """Do nothing but look at where a prefetch goes."""
     assert text.startswith("prefetch."), "nothing else has a stand-in"
     (pointer,) = args
     inside = (pointer.place >= 0) & (pointer.place < len(pointer.memory))
     assert inside.all(), "a prefetch beyond the tensor"
-    return None
 
 
 def _static_assert(holds: bool, what: str = "") -> None:
@@ -341,6 +338,9 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "box5": lambda of_map, tile, number: tile.box(*of_map.box, number),
         "allocate": _allocate,
         "divide": divmod,
+        "divide_by": lambda number, by, inverse: divmod(number, by),
+        "reciprocal": lambda by: None,
+        "worked_out_here": lambda sizes: sizes,
         "narrowed": lambda tile, height, width: tile.narrowed(height, width),
         "halves_of": lambda acc: acc.chunk(2, 1),
         "lanes_of": _lanes_of,
@@ -396,6 +396,9 @@ def _is_function(node: ast.stmt) -> bool:
         "box",
         "box5",
         "divide",
+        "divide_by",
+        "reciprocal",
+        "worked_out_here",
         "narrowed",
         "halves_of",
         "lanes_of",

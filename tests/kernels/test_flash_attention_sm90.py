@@ -21,20 +21,28 @@ def integers():
     """Have the kernel's helpers compute with Python's integers."""
     patch = pytest.MonkeyPatch()
     patch.setattr(kernel, "gl", SimpleNamespace(minimum=min, maximum=max, cdiv=lambda a, b: -(-a // b)))
+    patch.setattr(kernel, "divide", divmod)
+    patch.setattr(kernel, "divide_by", lambda number, by, _: divmod(number, by))
     yield
     patch.undo()
 
 
+def order(tiles: int, heads: int, kv_len: int, span: int, ordered: bool) -> list[tuple[int, int]]:
+    """List the tile and the head of each piece of work."""
+    section = kernel._section_of.fn(heads, kv_len, span, ordered)
+    return [kernel._tile_of.fn(number, tiles, section, None, heads, ordered) for number in range(tiles * heads)]
+
+
 @given(sizes, sizes, lengths, st.sampled_from([1 << 15, 1 << 16, 1 << 18]), st.booleans())
-def test_each_tile_of_each_head_is_done_once(tiles, heads, kv_len, span, causal):
-    done = [kernel._tile_of.fn(number, tiles, heads, kv_len, span, causal) for number in range(tiles * heads)]
+def test_each_tile_of_each_head_is_done_once(tiles, heads, kv_len, span, ordered):
+    done = order(tiles, heads, kv_len, span, ordered)
     assert sorted(done) == [(tile, head) for tile in range(tiles) for head in range(heads)]
 
 
 @given(sizes, sizes, lengths)
 def test_of_a_section_the_longest_go_first(tiles, heads, kv_len):
     section = min(max((1 << 16) // kv_len, 1), heads)
-    done = [kernel._tile_of.fn(number, tiles, heads, kv_len, 1 << 16, True) for number in range(tiles * heads)]
+    done = order(tiles, heads, kv_len, 1 << 16, True)
     for first in range(0, heads, section):
         inside = [tile for tile, head in done if first <= head < first + section]
         assert inside == sorted(inside, reverse=True)
