@@ -8,6 +8,7 @@ takes it for what tensor cores want of it.
 
 from nojit.kernels.gemm.kernel_layouts import bits
 from nojit.kernels.gemm.kernel_tiles import part_of
+from nojit.kernels.kernel_functions import divide
 from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, parted, unpack_words
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -42,10 +43,12 @@ def _layout_of_pairs(warps, unroll, width):
 
 
 @gluon.jit
-def _load_pairs(ptr, depth, cols, n_len, depth_end, group_size, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
-    """Load scales, or zeros, of words that start `depth` deep, for their first two columns and for their last two."""
+def _load_pairs(ptr, rows, depth, cols, n_len, depth_end, stride, LAYOUT: gl.constexpr, WORDS: gl.constexpr):
+    """Load scales, or zeros, of words that start `depth` deep, for their first two columns and for their last two.
+
+    `rows` are those of their groups.
+    """
     parent: gl.constexpr = gl.SliceLayout(1, WORDS)
-    rows = depth // group_size
     ptrs = as_words(ptr + rows.to(gl.int64)[:, None] * stride) + cols[None, :]
     COUNT: gl.constexpr = LAYOUT.shape[1] // 8
     inside = gl.max_constancy((depth < depth_end)[:, None] & (2 * cols < n_len)[None, :], [1, COUNT])
@@ -181,12 +184,13 @@ def mixed_mm_few_kernel(
             following_a = gl.load(a_base + a_offsets, mask=a_cols < left, other=0)
             pairs = ()
             if GROUPS != "none":
+                groups, _ = divide(group_depth, group_size)
                 pairs = _load_pairs(
-                    scales_ptr, group_depth, group_cols, n_len, depth_end, group_size, stride_sk, of_pairs, of_words
+                    scales_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_sk, of_pairs, of_words
                 )
             if GROUPS == "zeros":
                 pairs = pairs + _load_pairs(
-                    zeros_ptr, group_depth, group_cols, n_len, depth_end, group_size, stride_zk, of_pairs, of_words
+                    zeros_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_zk, of_pairs, of_words
                 )
             group_depth += 2 * STEP
             acc = _multiply(acc, b, a, pairs, dtype, GROUPS, UNROLL)

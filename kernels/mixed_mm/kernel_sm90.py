@@ -12,7 +12,7 @@ Scales and zeros of a step lie behind its bytes in shared memory: a consumer loa
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
 from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
-from nojit.kernels.kernel_functions import worked_out_here
+from nojit.kernels.kernel_functions import divide_by, reciprocal, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from triton.experimental import gluon
@@ -56,6 +56,8 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     OF_GROUPS: gl.constexpr = len(memory) - 3
     of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
     sizes = worked_out_here(sizes)
+    if OF_GROUPS > 0:
+        inverse = reciprocal(group_size)
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, last = _piece_at(number, sizes, TILE)
@@ -64,12 +66,14 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
             mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + of_owner * OWNERS)
+            if OF_GROUPS > 0:
+                group, _ = divide_by(step * DEPTH, group_size, inverse)
             for part in gl.static_range(OWNERS):
                 own, across = stage * OWNERS + part, col + part * OWNED
                 source = [0, 0, step * BYTES, across]
                 copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(own), 0))
                 for kind in gl.static_range(3, 3 + OF_GROUPS):
-                    source = [0, 0, step * DEPTH // group_size, across]
+                    source = [0, 0, group, across]
                     copy_in(maps[kind], source, full.index(stage), memory[kind].index(own))
             for part in gl.static_range(ACROSS):
                 source = [0, 0, row + part * OWNED, step * DEPTH]

@@ -337,8 +337,8 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         "box": lambda of_map, tile, number: tile.box(*of_map.box, number),
         "box5": lambda of_map, tile, number: tile.box(*of_map.box, number),
         "allocate": _allocate,
-        "divide": divmod,
-        "divide_by": lambda number, by, inverse: divmod(number, by),
+        "divide": _divide,
+        "divide_by": lambda number, by, inverse: _divide(number, by),
         "reciprocal": lambda by: None,
         "worked_out_here": lambda sizes: sizes,
         "narrowed": lambda tile, height, width: tile.narrowed(height, width),
@@ -379,6 +379,10 @@ class _Plain(ast.NodeTransformer):
         self.generic_visit(node)
         node.decorator_list = []
         return node
+
+
+def _divide(number: Any, by: Any) -> tuple[Any, Any]:
+    return number // by, number % by
 
 
 def _widen(value: Any) -> Any:
