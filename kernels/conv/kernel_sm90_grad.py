@@ -55,12 +55,14 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         _, group, row, panel, first, last = _piece(number, sizes, TILE)
-        panels = ()
+        met = ()
+        channels = ()
         for part in gl.static_range(ACROSS):
             tap, start = _panel_at(panel + part, sizes, taps)
             # a panel that there is not lies behind the channels of all groups
             outside = start >= gl.cdiv(c_len, DEPTH) * DEPTH
-            panels = panels + ((tap, gl.where(outside, groups * c_len, group * c_len + start)),)  # noqa: RUF005 - no Gluon
+            met = met + (tap,)  # noqa: RUF005 - no Gluon
+            channels = channels + (gl.where(outside, groups * c_len, group * c_len + start),)  # noqa: RUF005 - likewise
         own = box_number(first, boxes)
         for step in range(first, last):  # noqa: B007 - Gluon counts so
             position = position_of(own, shape)
@@ -73,9 +75,8 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
                 place = [n, d, h, w, group * n_len + row + part * OWNED]
                 copy_in(grad_map, place, full.index(stage), box5(grad_map, grad_memory.index(stage * DOWN + part), 0))
             for part in gl.static_range(ACROSS):
-                tap, channel = panels[part]
-                m, x_d, x_h, x_w = met_at(position, tap, sweep)
-                place = [m, x_d, x_h, x_w, channel]
+                m, x_d, x_h, x_w = met_at(position, met[part], sweep)
+                place = [m, x_d, x_h, x_w, channels[part]]
                 copy_in(x_map, place, full.index(stage), box5(x_map, x_memory.index(stage), part))
             copied += 1
 
