@@ -19,6 +19,7 @@ __all__ = [
     "FLOATS",
     "check_apart",
     "check_choice",
+    "check_counted",
     "check_dtype",
     "check_flags",
     "check_int",
@@ -35,6 +36,8 @@ __all__ = [
     "refuse_value",
 ]
 
+COUNTED: Final = (1 << 31) - (1 << 10)
+"""The largest size of a matrix: kernels count in 32 bits, and on to the end of the last tile."""
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
 """The floating types that every family takes."""
 _LARGEST: Final = torch.finfo(torch.float32).max
@@ -92,6 +95,12 @@ def check_rank(argument: str, value: Tensor, dims: str) -> None:
     """Require as many dimensions as `dims` names, "B, H, M, D" say."""
     if value.dim() != dims.count(",") + 1:
         refuse_value(argument, f"{dims.count(',') + 1} dimensions [{dims}]", f"shape {tuple(value.shape)}")
+
+
+def check_counted(argument: str, value: Tensor) -> None:
+    """Require sizes that kernels of matrices count."""
+    if any(size > COUNTED for size in value.shape) and value.numel():
+        refuse_value(argument, f"sizes of at most {COUNTED}", f"shape {tuple(value.shape)}")
 
 
 def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -> None:

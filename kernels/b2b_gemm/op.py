@@ -12,6 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
     check_choice,
+    check_counted,
     check_dtype,
     check_like,
     check_number,
@@ -134,6 +135,7 @@ def _check(operands: Operands) -> None:
     for name, value, dims in (("a", a, "M, K"), ("b", b, "K, L"), ("c", c, "L, N")):
         check_like(name, value, "a", a)
         check_rank(name, value, dims)
+        check_counted(name, value)
     check_shape("b", b, (a.shape[1], b.shape[1]), "K, L")
     check_shape("c", c, (b.shape[1], c.shape[1]), "L, N")
 

@@ -7,6 +7,7 @@ from typing import Final
 import torch
 from nojit.kernels.arguments import (
     FLOATS,
+    check_counted,
     check_dtype,
     check_like,
     check_rank,
@@ -33,6 +34,8 @@ def check_operands(a: Tensor, b: Tensor, names: Names, *, batched: bool) -> None
     check_like(right, b, left, a)
     check_rank(left, a, "B, M, K" if batched else "M, K")
     check_rank(right, b, "B, K, N" if batched else "K, N")
+    check_counted(left, a)
+    check_counted(right, b)
     if batched and a.shape[0] != b.shape[0]:
         refuse_value(right, f"{a.shape[0]} matrices as {left} has", b.shape[0])
     if a.shape[-1] != b.shape[-2]:

@@ -6,6 +6,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.arguments import (
+    check_counted,
     check_dtype,
     check_like,
     check_rank,
@@ -41,6 +42,8 @@ def check_operands(operands: Operands, group_size: int | None) -> None:
     if b.device != a.device:
         refuse_type("b", f"a tensor on {a.device} as a is", b.device)
     check_rank("b", b, "K / 2, N")
+    check_counted("a", a)
+    check_counted("b", b)
     if a.shape[1] % 2:
         refuse_value("a", "an even number of columns, two for each byte of b", a.shape[1])
     check_shape("b", b, (a.shape[1] // 2, b.shape[1]), "K / 2, N")

@@ -9,6 +9,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import (
     check_apart,
+    check_counted,
     check_dtype,
     check_like,
     check_rank,
@@ -94,6 +95,7 @@ def _check(operands: Operands) -> None:
     for name, value, dims in (("a", a, "M, K"), ("b", b, "K, N"), ("c", c, "M, L"), ("d", d, "L, N")):
         check_like(name, value, "a", a)
         check_rank(name, value, dims)
+        check_counted(name, value)
     check_shape("b", b, (a.shape[1], b.shape[1]), "K, N")
     check_shape("c", c, (a.shape[0], c.shape[1]), "M, L")
     check_shape("d", d, (c.shape[1], b.shape[1]), "L, N")

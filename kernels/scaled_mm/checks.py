@@ -8,6 +8,7 @@ import torch
 from nojit.kernels.arguments import (
     FLOATS,
     check_apart,
+    check_counted,
     check_dtype,
     check_like_device,
     check_rank,
@@ -53,6 +54,8 @@ def check_operands(a: Tensor, b: Tensor) -> None:
     check_like_device("b", b, "a", a)
     check_rank("a", a, "M, K")
     check_rank("b", b, "K, N")
+    check_counted("a", a)
+    check_counted("b", b)
     if a.shape[1] != b.shape[0]:
         refuse_value("b", f"{a.shape[1]} rows, as many as a has columns", b.shape[0])
     for argument, value in (("a", a), ("b", b)):
