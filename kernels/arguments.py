@@ -16,6 +16,7 @@ from nojit.runtime.errors import ArgumentError, did_you_mean
 from torch import Tensor
 
 __all__ = [
+    "COUNTED",
     "FLOATS",
     "check_apart",
     "check_choice",

@@ -54,7 +54,6 @@ def _produce(
 ):  # fmt: skip
     """Copy the blocks and the rows of d of each entry."""
     s_map, d_map = maps[0], maps[1]
-    entries_ptr, blocks_ptr = tables[1], tables[2]
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
     sizes = worked_out_here(sizes)
@@ -63,28 +62,22 @@ def _produce(
     PARTS: gl.constexpr = WIDTH // PANEL
     DOWN: gl.constexpr = ROWS // BOX
     copied = 0
-    _, _, next_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
-    next_strip = gl.load(next_ptr)
-    next_first = gl.load(next_ptr + 1)
-    next_last = gl.load(next_ptr + 2)
-    column = gl.load(entries_ptr + next_first * 2)
-    numbers = _blocks_of(blocks_ptr + next_first * group, block, BOX)
+    _, _, task_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
+    next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
+    column, numbers = _read_entry(tables, next_first, group, block, BOX)
     for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
         index_z, col, _ = _task_of(number, tables, sizes, WIDTH)
         head, _ = divide(next_strip, strips)
         first = next_first
         last = next_last
-        _, _, next_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
-        next_strip = gl.load(next_ptr)
-        next_first = gl.load(next_ptr + 1)
-        next_last = gl.load(next_ptr + 2)
+        _, _, task_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
         # an entry ahead, too
         for entry in range(first, last):
             row = column * block
             owned = numbers
             following = gl.where(entry + 1 < last, entry + 1, next_first)
-            column = gl.load(entries_ptr + following * 2)
-            numbers = _blocks_of(blocks_ptr + following * group, block, BOX)
+            column, numbers = _read_entry(tables, following, group, block, BOX)
             for start in range(0, block, BOX):
                 stage = copied % STAGES
                 mbarrier.wait(empty.index(stage), (copied // STAGES & 1) ^ 1)
@@ -100,17 +93,18 @@ def _produce(
                     copy_in(d_map, place, full.index(stage), box(d_map, d_memory.index(stage), part))
                 copied += 1
         if first == last:
-            column = gl.load(entries_ptr + next_first * 2)
-            numbers = _blocks_of(blocks_ptr + next_first * group, block, BOX)
+            column, numbers = _read_entry(tables, next_first, group, block, BOX)
 
 
 @gluon.jit
-def _blocks_of(blocks_ptr, block, BOX: gl.constexpr):
-    """Read the blocks of an entry, one for each `BOX` rows of a strip."""
+def _read_entry(tables, entry, group, block, BOX: gl.constexpr):
+    """Read an entry: the column that its blocks are in, of `group` to a strip, and the block of each `BOX` rows."""
+    column = gl.load(tables[1] + entry * 2)
+    blocks_ptr = tables[2] + entry * group
     numbers = ()
     for down in gl.static_range(ROWS // BOX):
         numbers = numbers + (gl.load(blocks_ptr + down * BOX // block),)  # noqa: RUF005 - no Gluon
-    return numbers
+    return column, numbers
 
 
 @gluon.jit

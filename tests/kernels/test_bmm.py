@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import COUNTED
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.matrices import Layout, mapped
@@ -290,35 +289,6 @@ def test_mistakes_are_named():
     ):
         with pytest.raises(error, match=words):
             call()
-
-
-@pytest.mark.parametrize("most", [0, 1])
-def test_sizes_that_kernels_do_not_count_are_refused(most):
-    from nojit.kernels.b2b_gemm import b2b_gemm
-    from nojit.kernels.mixed_mm import uint4x2_mixed_mm
-    from nojit.kernels.mm_plus_mm import mm_plus_mm
-    from nojit.kernels.scaled_mm import scaled_mm
-
-    def meta(rows, cols, dtype=torch.bfloat16):
-        return torch.empty(rows, cols, dtype=dtype, device="meta")
-
-    tall, fp8 = COUNTED + most, torch.float8_e4m3fn
-    one = torch.empty((), device="meta")
-    for call in (
-        lambda: mm(meta(tall, 16), meta(16, 16)),
-        lambda: mm(meta(16, 16), meta(16, tall)),
-        lambda: mm_plus_mm(meta(tall, 16), meta(16, 16), meta(tall, 8), meta(8, 16)),
-        lambda: scaled_mm(meta(tall, 16, fp8), meta(16, 16, fp8).t(), one, one),
-        lambda: uint4x2_mixed_mm(meta(tall, 16), meta(8, 16, torch.uint8)),
-        lambda: b2b_gemm(meta(tall, 16), meta(16, 16), meta(16, 16)),
-    ):
-        if most:
-            with pytest.raises(ValueError, match=f": expected sizes of at most {COUNTED}, got shape"):
-                call()
-        else:
-            call()
-    # nothing is counted of what is empty
-    assert mm(meta(tall, 0), meta(0, 0)).shape == (tall, 0)
 
 
 @pytest.mark.parametrize("trained", [False, True])

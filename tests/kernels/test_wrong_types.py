@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.arguments import COUNTED
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import (
     BlockLayout,
@@ -447,3 +448,27 @@ def test_so_it_is_where_gradients_are_required(name: str, argument: str, wrong: 
     given[first] = given[first].clone().requires_grad_()
     with errors_name(argument, wrong not in TAKES[one.kinds[argument]]):
         one.call(**given)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_sizes_that_kernels_do_not_count_are_refused(more):
+    def meta(rows, cols, dtype=torch.bfloat16):
+        return torch.empty(rows, cols, dtype=dtype, device="meta")
+
+    tall, fp8 = COUNTED + more, torch.float8_e4m3fn
+    one = torch.empty((), device="meta")
+    for call in (
+        lambda: mm(meta(tall, 16), meta(16, 16)),
+        lambda: mm(meta(16, 16), meta(16, tall)),
+        lambda: mm_plus_mm(meta(tall, 16), meta(16, 16), meta(tall, 8), meta(8, 16)),
+        lambda: scaled_mm(meta(tall, 16, fp8), meta(16, 16, fp8).t(), one, one),
+        lambda: uint4x2_mixed_mm(meta(tall, 16), meta(8, 16, torch.uint8)),
+        lambda: b2b_gemm(meta(tall, 16), meta(16, 16), meta(16, 16)),
+    ):
+        if more:
+            with pytest.raises(ValueError, match=f": expected sizes of at most {COUNTED}, got shape"):
+                call()
+        else:
+            call()
+    # nothing is counted of what is empty
+    assert mm(meta(tall, 0), meta(0, 0)).shape == (tall, 0)
