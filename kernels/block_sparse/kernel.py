@@ -13,53 +13,72 @@ time for their maximum and sum alone.
 
 import triton
 import triton.language as tl
+from nojit.kernels.kernel_functions import divide
 
 CHUNK = tl.constexpr(16)
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS: tl.constexpr):
-    """Find what this program owns: batch and head (int64), and the span (first row of the head, first block, chunks)."""
-    tiles = block // ROWS
-    place = tl.program_id(0) // tiles
+def _shift_of(block):
+    """Return n where block is 16 << n: a shift is far cheaper than a division."""
+    return (block >= 32).to(tl.int32) + (block >= 64).to(tl.int32) + (block >= 128).to(tl.int32)
+
+
+@triton.jit
+def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.constexpr):
+    """Find what this program owns: batch and head (int64), and the span.
+
+    A span is the first row in the head and in its block, the first block, and how many chunks there are.
+    """
+    ROWS_IN_16: tl.constexpr = (ROWS <= 8) + (ROWS <= 4) + (ROWS <= 2) + (ROWS <= 1)
+    place = tl.program_id(0) >> (_shift_of(block) + ROWS_IN_16)
     is_long = place < long_rows * batch
     # neighbours in memory stay neighbours in time, but for the long rows
     first = tl.where(is_long, 0, long_rows)
-    count = tl.where(is_long, long_rows, heads * rows - long_rows)
-    place -= first * batch
-    span_ptr = spans_ptr + (first + place % count) * 3
+    count = tl.where(is_long, long_rows, listed - long_rows)
+    index_z, span = divide(place - first * batch, count)
+    span_ptr = spans_ptr + (first + span) * 3
     block_row = tl.load(span_ptr)
     first_block = tl.load(span_ptr + 1)
-    width = tl.load(span_ptr + 2) * (block // CHUNK)
-    first_row = block_row % rows * block + tl.program_id(0) % tiles * ROWS
-    return (place // count).to(tl.int64), (block_row // rows).to(tl.int64), (first_row, first_block, width)
+    width = tl.load(span_ptr + 2) << _shift_of(block)
+    head, row = divide(block_row, rows)
+    line = (tl.program_id(0) & (block // ROWS - 1)) * ROWS
+    return index_z.to(tl.int64), head.to(tl.int64), (row * block + line, line, first_block, width)
 
 
 @triton.jit
 def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
     """Place the chunks [start, start + CHUNKS) of a span in the sparse tensor.
 
-    Returns the block (int64) and the first column in it of each chunk, which chunks exist (all [CHUNKS]), the rows of
-    the head and their lines in the block (both [ROWS]).
+    Returns the block (int64) and the first column in it of each chunk (both [CHUNKS]), and the rows of the head [ROWS].
     """
-    first_row, first_block, width = span
+    first_row, _, first_block, _ = span
     chunks = start + tl.arange(0, CHUNKS)
-    # block is 16 << shift: a shift is far cheaper than a division
-    shift = (block >= 32).to(tl.int32) + (block >= 64).to(tl.int32) + (block >= 128).to(tl.int32)
-    blocks = (first_block + (chunks >> shift)).to(tl.int64)
+    blocks = (first_block + (chunks >> _shift_of(block))).to(tl.int64)
     in_block = (chunks & ((block // CHUNK) - 1)) * CHUNK
-    rows = first_row + tl.arange(0, ROWS)
-    return blocks, in_block, chunks < width, rows, rows & (block - 1)
+    return blocks, in_block, first_row + tl.arange(0, ROWS)
 
 
 @triton.jit
-def _point_at(sparse, blocks, in_block, lines):
-    """Return pointers [ROWS, CHUNKS, 16] into a sparse tensor, given as (pointer, block, row and column stride)."""
+def _point_at(sparse, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
+    """Return pointers [ROWS, CHUNKS, 16] to the first chunks of a span, and how far on the next ones are (int64).
+
+    `sparse` is a sparse tensor, as (pointer, block, row and column stride). `CHUNKS` are whole blocks.
+    """
     ptr, stride_b, stride_r, stride_c = sparse
+    blocks, in_block, _ = _place_tile(0, span, block, ROWS, CHUNKS)
+    lines = span[1] + tl.arange(0, ROWS)
     cols = in_block[:, None] + tl.arange(0, CHUNK)[None, :]
     tile = blocks[:, None] * stride_b + cols.to(tl.int64) * stride_c
-    return ptr + (lines.to(tl.int64)[:, None, None] * stride_r + tile[None, :, :])
+    step = (CHUNKS >> _shift_of(block)).to(tl.int64) * stride_b
+    return ptr + (lines.to(tl.int64)[:, None, None] * stride_r + tile[None, :, :]), step
+
+
+@triton.jit
+def _live(start, span, CHUNKS: tl.constexpr):
+    """Say which chunks from `start` on a span has: [1, CHUNKS, 1]."""
+    return (start + tl.arange(0, CHUNKS) < span[3])[None, :, None]
 
 
 @triton.jit
@@ -88,52 +107,41 @@ def _row_sum(tile):
 
 
 @triton.jit
-def _load_scores(
-    start,
-    span,
-    block,
-    x,
-    scale,
-    columns_ptr,
-    rpe_ptr,
-    stride_rm,
-    stride_rn,
-    kpm_ptr,
-    stride_kn,
-    kpm_multiplies,
-    am_ptr,
-    stride_am,
-    stride_an,
-    am_multiplies,
-    CAUSAL: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHUNKS: tl.constexpr,
-):
-    """Load a tile of scores (fp32, [ROWS, CHUNKS, 16]); what is masked or past the row's end is -inf.
+def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
+    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a tile as `_load_tile` loads it; what is masked or past the row's end is -inf.
 
-    The pointers of `x`, rpe and kpm point at this program's batch and head already.
+    `terms` are the block columns, and then of rpe, kpm and am the pointer, at this program's batch and head already, the
+    strides, and of the last two whether it multiplies; a pointer may be None.
     """
-    blocks, in_block, live, rows, lines = _place_tile(start, span, block, ROWS, CHUNKS)
-    mask = live[None, :, None]
-    scores = tl.load(_point_at(x, blocks, in_block, lines), mask=mask, other=0.0).to(tl.float32) * scale
+    (
+        columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
+        am_multiplies,
+    ) = terms  # fmt: skip
+    live = _live(start, span, CHUNKS)
+    # what is past the end was loaded as 0: one instruction scales, and hides it
+    hidden = tl.where(live, tl.full((1, CHUNKS, 1), 0.0, tl.float32), float("-inf"))
+    shape: tl.constexpr = [ROWS, CHUNKS, CHUNK]
+    scores = tl.fma(loaded.to(tl.float32), tl.full(shape, scale, tl.float32), hidden.broadcast_to(shape))
+    blocks, in_block, rows = _place_tile(start, span, block, ROWS, CHUNKS)
     wide_rows = rows.to(tl.int64)[:, None, None]
+    in_row = start + tl.arange(0, CHUNKS) < span[3]
     # each term finds its columns anew: a call without terms, the common one, must not pay for them
     if rpe_ptr is not None:
-        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
         rpe_ptrs = rpe_ptr + (wide_rows * stride_rm + (cols * stride_rn)[None, :, :])
-        scores += tl.load(rpe_ptrs, mask=mask, other=0.0).to(tl.float32)
+        scores += tl.load(rpe_ptrs, mask=live, other=0.0).to(tl.float32)
     if kpm_ptr is not None:
-        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
-        kpm = tl.load(kpm_ptr + cols * stride_kn, mask=live[:, None], other=0.0).to(tl.float32)
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
+        kpm = tl.load(kpm_ptr + cols * stride_kn, mask=in_row[:, None], other=0.0).to(tl.float32)
         scores += _mask_term(kpm, kpm_multiplies)[None, :, :]
     if am_ptr is not None:
-        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
         am_ptrs = am_ptr + (wide_rows * stride_am + (cols * stride_an)[None, :, :])
-        scores += _mask_term(tl.load(am_ptrs, mask=mask, other=0.0).to(tl.float32), am_multiplies)
+        scores += _mask_term(tl.load(am_ptrs, mask=live, other=0.0).to(tl.float32), am_multiplies)
     if CAUSAL:
-        nearest = _dense_columns(columns_ptr, blocks, in_block, block, live)
-        mask = mask & (nearest[None, :, :] <= rows[:, None, None])
-    return tl.where(mask, scores, float("-inf"))
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row)
+        scores = tl.where(live & (cols[None, :, :] <= rows[:, None, None]), scores, float("-inf"))
+    return scores
 
 
 @triton.jit
@@ -153,17 +161,82 @@ def _exponentials(scores, shift):
 
 
 @triton.jit
-def _store_tile(values, start, span, block, out, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Write a tile of fp32 values to the sparse tensor `out`, rounded to its type."""
-    blocks, in_block, live, _, lines = _place_tile(start, span, block, ROWS, CHUNKS)
-    ptrs = _point_at(out, blocks, in_block, lines)
-    tl.store(ptrs, values.to(ptrs.dtype.element_ty), mask=live[None, :, None])
+def _load_tile(ptrs, start, span, CHUNKS: tl.constexpr):
+    """Load a tile of a sparse tensor as it is stored, 0 past the row's end."""
+    return tl.load(ptrs, mask=_live(start, span, CHUNKS), other=0.0)
+
+
+@triton.jit
+def _store_tile(values, ptrs, start, span, CHUNKS: tl.constexpr):
+    """Write a tile of fp32 values to a sparse tensor, rounded to its type."""
+    tl.store(ptrs, values.to(ptrs.dtype.element_ty), mask=_live(start, span, CHUNKS))
 
 
 @triton.jit
 def _inverse(row_sum):
     """Return ``1 / row_sum`` for [ROWS, 1, 1] tiles; a row whose sum is 0 saw nothing, and stays 0."""
     return (1.0 / tl.where(row_sum == 0.0, 1.0, row_sum))[:, None, None]
+
+
+@triton.jit
+def _write_at_once(
+    x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr,
+    CHUNKS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    """Write the softmax of rows that `TILES` tiles hold."""
+    # all loads first; behind the first tile, what no row has of a tile costs nothing then
+    loaded = ()
+    for tile in tl.static_range(TILES):
+        loaded = loaded + (_load_tile(x_ptrs + tile * x_step, tile * CHUNKS, span, CHUNKS),)
+    largest = _scores(loaded[0], 0, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+    scores = (largest,)
+    for tile in tl.static_range(1, TILES):
+        part = tl.full([ROWS, CHUNKS, CHUNK], float("-inf"), tl.float32)
+        if tile * CHUNKS < span[3]:
+            part = _scores(loaded[tile], tile * CHUNKS, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+            largest = tl.maximum(largest, part)
+        scores = scores + (part,)
+    shift = _shift(_row_max(largest))
+    sums = _exponentials(scores[0], shift)
+    weights = (sums,)
+    for tile in tl.static_range(1, TILES):
+        part = scores[tile]
+        if tile * CHUNKS < span[3]:
+            part = _exponentials(part, shift)
+            sums += part
+        weights = weights + (part,)
+    inverse = _inverse(_row_sum(sums))
+    _store_tile(weights[0] * inverse, out_ptrs, 0, span, CHUNKS)
+    for tile in tl.static_range(1, TILES):
+        if tile * CHUNKS < span[3]:
+            _store_tile(weights[tile] * inverse, out_ptrs + tile * out_step, tile * CHUNKS, span, CHUNKS)
+
+
+@triton.jit
+def _write_in_two_passes(
+    x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+):  # fmt: skip
+    """Write the softmax of longer rows, which are read once for their maximum and sum, and once more."""
+    row_max = tl.full([ROWS], float("-inf"), tl.float32)
+    row_sum = tl.zeros([ROWS], tl.float32)
+    again_ptrs = x_ptrs
+    for start in range(0, span[3], CHUNKS):
+        loaded = _load_tile(x_ptrs, start, span, CHUNKS)
+        scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+        new_max = tl.maximum(row_max, _row_max(scores))
+        # a row that has seen nothing has nothing to keep, and its factor may be infinite
+        keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
+        row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
+        row_max = new_max
+        x_ptrs += x_step
+    for start in range(0, span[3], CHUNKS):
+        loaded = _load_tile(again_ptrs, start, span, CHUNKS)
+        scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+        weights = _exponentials(scores, _shift(row_max)) * _inverse(row_sum)
+        _store_tile(weights, out_ptrs, start, span, CHUNKS)
+        again_ptrs += x_step
+        out_ptrs += out_step
 
 
 @triton.jit
@@ -180,9 +253,10 @@ def block_sparse_softmax_fwd_kernel(
     kpm_multiplies,
     am_multiplies,
     batch,
-    heads,
+    listed,
     rows,
     block,
+    blocks,  # noqa: ARG001 - what configs are chosen by reads it
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
     stride_xz,
     stride_xb,
@@ -211,61 +285,25 @@ def block_sparse_softmax_fwd_kernel(
     x and out are [batch, nnz, block, block], rpe dense [batch, heads, M, N], kpm [batch, N], am [M, N], each with any
     strides, the last three optional. `kpm_multiplies` and `am_multiplies` are 0 or 1. out may be x: a program
     reads all it needs of a tile before it writes it. With `WHOLE` no row is wider than 16 * CHUNKS * TILES columns.
-    The grid is ``batch * heads * rows * (block // ROWS)``, in x alone.
+    The grid is ``batch * listed * (block // ROWS)``, in x alone.
     """
-    z, head, span = _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     x = (x_ptr + z * stride_xz, stride_xb, stride_xr, stride_xc)
     out = (out_ptr + z * stride_oz, stride_ob, stride_or, stride_oc)
     if rpe_ptr is not None:
         rpe_ptr += z * stride_rz + head * stride_rh
     if kpm_ptr is not None:
         kpm_ptr += z * stride_kz
-    width = span[2]
-    if WHOLE or width <= CHUNKS * TILES:
-        scores = ()
-        row_max = tl.full([ROWS], float("-inf"), tl.float32)
-        for tile in tl.static_range(TILES):
-            part = _load_scores(
-                tile * CHUNKS, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
-                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
-            )  # fmt: skip
-            row_max = tl.maximum(row_max, _row_max(part))
-            scores = scores + (part,)
-        weights = ()
-        row_sum = tl.zeros([ROWS], tl.float32)
-        for tile in tl.static_range(TILES):
-            part = _exponentials(scores[tile], _shift(row_max))
-            row_sum += _row_sum(part)
-            weights = weights + (part,)
-        for tile in tl.static_range(TILES):
-            _store_tile(weights[tile] * _inverse(row_sum), tile * CHUNKS, span, block, out, ROWS, CHUNKS)
+    terms = (
+        columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
+        am_multiplies,
+    )  # fmt: skip
+    x_ptrs, x_step = _point_at(x, span, block, ROWS, CHUNKS)
+    out_ptrs, out_step = _point_at(out, span, block, ROWS, CHUNKS)
+    if WHOLE or span[3] <= CHUNKS * TILES:
+        _write_at_once(x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL, ROWS, CHUNKS, TILES)
     else:
-        row_max = tl.full([ROWS], float("-inf"), tl.float32)
-        row_sum = tl.zeros([ROWS], tl.float32)
-        for start in range(0, width, CHUNKS):
-            scores = _load_scores(
-                start, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
-                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
-            )  # fmt: skip
-            new_max = tl.maximum(row_max, _row_max(scores))
-            # a row that has seen nothing has nothing to keep, and its factor may be infinite
-            keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
-            row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
-            row_max = new_max
-        for start in range(0, width, CHUNKS):
-            scores = _load_scores(
-                start, span, block, x, scale, columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn,
-                kpm_multiplies, am_ptr, stride_am, stride_an, am_multiplies, CAUSAL, ROWS, CHUNKS,
-            )  # fmt: skip
-            weights = _exponentials(scores, _shift(row_max)) * _inverse(row_sum)
-            _store_tile(weights, start, span, block, out, ROWS, CHUNKS)
-
-
-@triton.jit
-def _load_tile(start, span, block, sparse, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Load a tile of a sparse tensor as fp32, 0 past the row's end."""
-    blocks, in_block, live, _, lines = _place_tile(start, span, block, ROWS, CHUNKS)
-    return tl.load(_point_at(sparse, blocks, in_block, lines), mask=live[None, :, None], other=0.0).to(tl.float32)
+        _write_in_two_passes(x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
 
 
 @triton.jit
@@ -273,10 +311,10 @@ def _store_gradients(
     y,
     dy,
     dot,
+    ptrs,
     start,
     span,
     block,
-    dx,
     scale,
     columns_ptr,
     drpe_ptr,
@@ -285,14 +323,15 @@ def _store_gradients(
     ROWS: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """Write ``y * (dy - dot)`` for a tile: times `scale` to dx, as it is to the dense drpe."""
-    ds = y * (dy - dot[:, None, None])
-    _store_tile(ds * scale, start, span, block, dx, ROWS, CHUNKS)
+    """Write ``y * (dy - dot)`` for a tile: times `scale` to `ptrs`, as it is to the dense drpe."""
+    ds = y.to(tl.float32) * (dy.to(tl.float32) - dot)
+    _store_tile(ds * scale, ptrs, start, span, CHUNKS)
     if drpe_ptr is not None:
-        blocks, in_block, live, rows, _ = _place_tile(start, span, block, ROWS, CHUNKS)
-        cols = _dense_columns(columns_ptr, blocks, in_block, block, live).to(tl.int64)
+        blocks, in_block, rows = _place_tile(start, span, block, ROWS, CHUNKS)
+        in_row = start + tl.arange(0, CHUNKS) < span[3]
+        cols = _dense_columns(columns_ptr, blocks, in_block, block, in_row).to(tl.int64)
         drpe_ptrs = drpe_ptr + (rows.to(tl.int64)[:, None, None] * stride_rm + (cols * stride_rn)[None, :, :])
-        tl.store(drpe_ptrs, ds.to(drpe_ptr.dtype.element_ty), mask=live[None, :, None])
+        tl.store(drpe_ptrs, ds.to(drpe_ptr.dtype.element_ty), mask=_live(start, span, CHUNKS))
 
 
 @triton.jit
@@ -306,9 +345,10 @@ def block_sparse_softmax_bwd_kernel(
     long_rows,
     scale,
     batch,
-    heads,
+    listed,
     rows,
     block,
+    blocks,  # noqa: ARG001 - what configs are chosen by reads it
     max_row_blocks,  # noqa: ARG001 - the manifest's `requires` reads it
     stride_yz,
     stride_yb,
@@ -337,36 +377,49 @@ def block_sparse_softmax_bwd_kernel(
     a sum); drpe is dense [batch, heads, M, N], and only what active blocks cover is written: the rest must be 0 before.
     Tiles, grid and `WHOLE` as in the forward kernel.
     """
-    z, head, span = _find_rows(spans_ptr, long_rows, batch, heads, rows, block, ROWS)
+    z, head, span = _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS)
     y = (y_ptr + z * stride_yz, stride_yb, stride_yr, stride_yc)
     dy = (dy_ptr + z * stride_gz, stride_gb, stride_gr, stride_gc)
     dx = (dx_ptr + z * stride_dz, stride_db, stride_dr, stride_dc)
     if drpe_ptr is not None:
         drpe_ptr += z * stride_rz + head * stride_rh
-    width = span[2]
+    y_ptrs, y_step = _point_at(y, span, block, ROWS, CHUNKS)
+    dy_ptrs, dy_step = _point_at(dy, span, block, ROWS, CHUNKS)
+    dx_ptrs, dx_step = _point_at(dx, span, block, ROWS, CHUNKS)
+    width = span[3]
     if WHOLE or width <= CHUNKS * TILES:
         tiles = ()
-        dot = tl.zeros([ROWS], tl.float32)
         for tile in tl.static_range(TILES):
-            y_tile = _load_tile(tile * CHUNKS, span, block, y, ROWS, CHUNKS)
-            dy_tile = _load_tile(tile * CHUNKS, span, block, dy, ROWS, CHUNKS)
-            dot += _row_sum(y_tile * dy_tile)
-            tiles = tiles + ((y_tile, dy_tile),)
+            y_tile = _load_tile(y_ptrs + tile * y_step, tile * CHUNKS, span, CHUNKS)
+            tiles = tiles + ((y_tile, _load_tile(dy_ptrs + tile * dy_step, tile * CHUNKS, span, CHUNKS)),)
+        products = tiles[0][0].to(tl.float32) * tiles[0][1].to(tl.float32)
+        for tile in tl.static_range(1, TILES):
+            if tile * CHUNKS < width:
+                products += tiles[tile][0].to(tl.float32) * tiles[tile][1].to(tl.float32)
+        dot = _row_sum(products)[:, None, None]
         for tile in tl.static_range(TILES):
-            y_tile, dy_tile = tiles[tile]
-            _store_gradients(
-                y_tile, dy_tile, dot, tile * CHUNKS, span, block, dx, scale, columns_ptr, drpe_ptr, stride_rm,
-                stride_rn, ROWS, CHUNKS,
-            )  # fmt: skip
+            if tile == 0 or tile * CHUNKS < width:
+                _store_gradients(
+                    tiles[tile][0], tiles[tile][1], dot, dx_ptrs + tile * dx_step, tile * CHUNKS, span, block, scale,
+                    columns_ptr, drpe_ptr, stride_rm, stride_rn, ROWS, CHUNKS,
+                )  # fmt: skip
     else:
-        dot = tl.zeros([ROWS], tl.float32)
+        products = tl.zeros([ROWS, CHUNKS, CHUNK], tl.float32)
+        y_again_ptrs = y_ptrs
+        dy_again_ptrs = dy_ptrs
         for start in range(0, width, CHUNKS):
-            y_tile = _load_tile(start, span, block, y, ROWS, CHUNKS)
-            dot += _row_sum(y_tile * _load_tile(start, span, block, dy, ROWS, CHUNKS))
+            y_tile = _load_tile(y_ptrs, start, span, CHUNKS).to(tl.float32)
+            products += y_tile * _load_tile(dy_ptrs, start, span, CHUNKS).to(tl.float32)
+            y_ptrs += y_step
+            dy_ptrs += dy_step
+        dot = _row_sum(products)[:, None, None]
         for start in range(0, width, CHUNKS):
-            y_tile = _load_tile(start, span, block, y, ROWS, CHUNKS)
-            dy_tile = _load_tile(start, span, block, dy, ROWS, CHUNKS)
+            y_tile = _load_tile(y_again_ptrs, start, span, CHUNKS)
+            dy_tile = _load_tile(dy_again_ptrs, start, span, CHUNKS)
             _store_gradients(
-                y_tile, dy_tile, dot, start, span, block, dx, scale, columns_ptr, drpe_ptr, stride_rm, stride_rn, ROWS,
-                CHUNKS,
+                y_tile, dy_tile, dot, dx_ptrs, start, span, block, scale, columns_ptr, drpe_ptr, stride_rm, stride_rn,
+                ROWS, CHUNKS,
             )  # fmt: skip
+            y_again_ptrs += y_step
+            dy_again_ptrs += dy_step
+            dx_ptrs += dx_step

@@ -1,9 +1,12 @@
 """The product of blocks by a dense matrix for sm_90: tensor maps, and warps specialized in copying.
 
 It computes what `kernel_matmul.block_sparse_dsd_kernel` does, over the same tables, with strips of 128 rows and blocks of
-32 and more. A program is persistent: it takes every so many-th piece of work, `BLOCK_N` columns of a task. One warp, the
+32 and more. A program is persistent: it takes one piece of work after the other, `BLOCK_N` columns of a task. One warp, the
 producer, copies blocks and rows of the dense operand into shared memory, as far ahead as there is room; each of the two
 warp groups beside it, the consumers, owns 64 rows of the result, and skips entries that have no block in them.
+
+Pieces of long tasks come first. Programs that have one fewer of them than others take as many of the other pieces as take
+that long; then all programs come to neighbouring pieces, which read the same rows, at the same time, and to the end.
 
 What a part of a program must know of its next piece it reads while it works on this one: a look-up takes as long as a
 block's product.
@@ -33,12 +36,39 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 
 @gluon.jit
-def _task_of(number, tables, sizes, WIDTH: gl.constexpr):
+def _order_of(sizes, WIDTH: gl.constexpr):
+    """Work out what a program takes one piece after the other by, for `_following` and `_task_of`.
+
+    Returns into how many pieces a task is cut; how many pieces belong to long tasks; the first piece behind those that only
+    programs take that have one fewer of these; how many such programs there are; and the first piece that this program does
+    not come to by steps of one kind.
+    """
+    batch, n_len, long, ahead = sizes[0], sizes[3], sizes[7], sizes[8]
+    parts = gl.cdiv(n_len, WIDTH)
+    longs = batch * long * parts
+    _, busy = divide(longs, gl.num_programs(0))
+    free = gl.num_programs(0) - busy
+    even = longs + gl.where(busy > 0, ahead * free, 0)
+    return parts, longs, even, free, gl.where(gl.program_id(0) < busy, longs, even)
+
+
+@gluon.jit
+def _following(number, order):
+    """Return the piece of work that this program takes after another."""
+    _, longs, even, free, apart = order
+    step = gl.where((number >= longs) & (number < even), free, gl.num_programs(0))
+    return gl.where((number < apart) & (number + step >= apart), even + gl.program_id(0), number + step)
+
+
+@gluon.jit
+def _task_of(number, order, tables, sizes, WIDTH: gl.constexpr):
     """Return the batch, the first column and the task of a piece of work; behind the last one, of one that is there."""
-    tasks, n_len = sizes[1], sizes[3]
-    piece, part = divide(number, gl.cdiv(n_len, WIDTH))
-    index_z, task = divide(piece, tasks)
-    return index_z, part * WIDTH, tables[0] + task * 5
+    batch, tasks, long = sizes[0], sizes[1], sizes[7]
+    parts, longs, _, _, _ = order
+    is_long = number < longs
+    piece, part = divide(number, parts)
+    index_z, task = divide(piece - gl.where(is_long, 0, batch * long), gl.where(is_long, long, tasks - long))
+    return index_z, part * WIDTH, tables[0] + (task + gl.where(is_long, 0, long)) * 5
 
 
 @gluon.jit
@@ -57,20 +87,24 @@ def _produce(
     s_memory, d_memory = memory[0], memory[1]
     full, empty = barriers
     sizes = worked_out_here(sizes)
-    batch, tasks, strips, n_len, block = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
+    batch, tasks, strips, block = sizes[0], sizes[1], sizes[2], sizes[4]
     group = ROWS // block
     PARTS: gl.constexpr = WIDTH // PANEL
     DOWN: gl.constexpr = ROWS // BOX
     copied = 0
-    _, _, task_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
+    order = _order_of(sizes, WIDTH)
+    number = gl.program_id(0)
+    next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
     next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
     column, numbers = _read_entry(tables, next_first, group, block, BOX)
-    for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
-        index_z, col, _ = _task_of(number, tables, sizes, WIDTH)
+    while number < batch * tasks * order[0]:
+        index_z = next_z
+        col = next_col
         head, _ = divide(next_strip, strips)
         first = next_first
         last = next_last
-        _, _, task_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        number = _following(number, order)
+        next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
         next_strip, next_first, next_last, _ = _read_task(task_ptr, 0)
         # an entry ahead, too
         for entry in range(first, last):
@@ -120,18 +154,22 @@ def _consume(
     batch, tasks, strips, n_len = sizes[0], sizes[1], sizes[2], sizes[3]
     slots, atomic = sizes[5], sizes[6]
     used = 0
-    _, _, task_ptr = _task_of(gl.program_id(0), tables, sizes, WIDTH)
+    order = _order_of(sizes, WIDTH)
+    number = gl.program_id(0)
+    next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
     strip, first, last, slot = _read_task(task_ptr, atomic)
     here = gl.load(halves_ptr + first * 2)
-    for number in range(gl.program_id(0), batch * tasks * gl.cdiv(n_len, WIDTH), gl.num_programs(0)):
+    while number < batch * tasks * order[0]:
         acc, before, used = _sum(
             OWN, halves_ptr, here, memory, barriers, sizes, first, last, used, WIDTH, BOX, STAGES, TURNED, COLUMNS
         )
         # while the last product is in flight
-        index_z, col, _ = _task_of(number, tables, sizes, WIDTH)
+        index_z = next_z
+        col = next_col
         head, own = divide(strip, strips)
         place = slot
-        _, _, task_ptr = _task_of(number + gl.num_programs(0), tables, sizes, WIDTH)
+        number = _following(number, order)
+        next_z, next_col, task_ptr = _task_of(number, order, tables, sizes, WIDTH)
         strip, first, last, slot = _read_task(task_ptr, atomic)
         acc = finish(acc, barriers[1], before)
         here = gl.load(halves_ptr + first * 2)
@@ -236,6 +274,8 @@ def block_sparse_dsd_sm90_kernel(
     block,
     slots,
     atomic,
+    long,
+    ahead,
     programs,  # noqa: ARG001 - the manifest's grid reads it
     TURNED: gl.constexpr,
     COLUMNS: gl.constexpr,
@@ -250,7 +290,7 @@ def block_sparse_dsd_sm90_kernel(
     The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
     columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
     size, 64 at most. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
-    rows. `STAGES` is how many steps of `BOX` shared memory holds. Any grid in x.
+    rows; the first `long` tasks are much longer than the others, of which `ahead` take as long as one of them. `STAGES` is how many steps of `BOX` shared memory holds. Any grid in x.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)
@@ -260,7 +300,7 @@ def block_sparse_dsd_sm90_kernel(
     maps = (s_map, d_map, out_map)
     tables = (tasks_ptr, entries_ptr, blocks_ptr)
     memory = (s_memory, d_memory, out_memory)
-    sizes = (batch, tasks, strips, n_len, block, slots, atomic)
+    sizes = (batch, tasks, strips, n_len, block, slots, atomic, long, ahead)
     gl.warp_specialize(
         [
             (
@@ -274,5 +314,5 @@ def block_sparse_dsd_sm90_kernel(
             (_produce, (maps, tables, memory, barriers, sizes, BLOCK_N, BOX, STAGES, TURNED, COLUMNS)),
         ],
         [4, 1],
-        [232, 40],
+        [216, 72],
     )

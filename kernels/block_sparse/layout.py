@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.arguments import check_int, check_strided, refuse_type, refuse_value
@@ -12,11 +12,33 @@ from nojit.kernels.dispatch import lasting
 from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
 
-__all__ = ["BLOCK_SIZES", "BlockLayout", "Tables"]
+__all__ = ["BLOCK_SIZES", "BlockLayout", "RowSizes", "Tables"]
 
 BLOCK_SIZES: Final = (16, 32, 64, 128)
 MOST_REMEMBERED: Final = 256
 """Kinds of products, and of softmaxes, that a layout remembers."""
+
+
+class RowSizes(NamedTuple):
+    """The numbers that belong to the tables; a tuple, so that operators can take it."""
+
+    block: int
+    rows: int
+    """Block rows of a head."""
+    cols: int
+    """Block columns."""
+    longest: int
+    """Blocks of the longest block row."""
+    long_rows: int
+    """How many of all block rows have more than twice the mean of those that have blocks;"""
+    long_blocks: int
+    """how many blocks these have,"""
+    next_longest: int
+    """and how many the longest of the others."""
+
+    def together(self) -> RowSizes:
+        """Return the same, where nothing says that long rows want another kernel than the others."""
+        return self._replace(next_longest=self.longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +49,7 @@ class Tables:
     """The block rows by number (head * rows + row), first block and count, int32 [H * rows, 3]; long rows come first."""
     columns: Tensor
     """The block column of each block, int32 [nnz]."""
-    long_rows: int
-    """How many of the block rows have more than twice the mean of those that have blocks."""
+    sizes: RowSizes
 
 
 class BlockLayout:
@@ -191,7 +212,11 @@ class BlockLayout:
             order
         ]
         columns = self._active.nonzero()[:, 2]
-        return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), int(is_long.sum()))
+        others = counts * ~is_long
+        next_longest = int(others.max()) if len(counts) else 0
+        long = int(is_long.sum()), self.nnz - int(others.sum()), next_longest
+        sizes = RowSizes(self.block, self.rows, self.cols, self.longest_row, *long)
+        return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), sizes)
 
 
 def _numbered(device: torch.device | str) -> torch.device:

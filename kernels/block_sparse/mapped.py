@@ -131,7 +131,8 @@ def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], 
     """List what that kernel takes behind its operands and the partial results, and its constexprs."""
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
-    numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), processors(tasks))
+    order = (cuts.long, cuts.ahead, processors(tasks))
+    numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), *order)
     box = min(block, BOX)
     tall, wide = (BOX, box) if maps.columns else (box, BOX)
     named = {"TURNED": maps.turned, "COLUMNS": maps.columns, "BOX": box, "D_HEIGHT": tall, "D_WIDTH": wide}

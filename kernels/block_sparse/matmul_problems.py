@@ -27,11 +27,14 @@ ROLES: Final[Mapping[str, Roles]] = {
 
 BARS: Final = (
     Problem("window 128", 2, 16, 64, 64, 128, "window", 2),
-    Problem("bigbird 128", 2, 16, 64, 64, 128, "bigbird", 1),
+    Problem("longformer 128", 2, 16, 64, 64, 128, "longformer", 1),
     Problem("window 64", 2, 16, 128, 128, 64, "window", 4),
-    Problem("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 2),
+    Problem("longformer 64", 2, 16, 128, 128, 64, "longformer", 2),
     Problem("window 32", 2, 16, 128, 128, 32, "window", 8),
-    Problem("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 4),
+    Problem("longformer 32", 2, 16, 128, 128, 32, "longformer", 4),
+    Problem("bigbird 128", 2, 16, 64, 64, 128, "bigbird", 1),
+    Problem("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 1),
+    Problem("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 1),
     Problem("random 128", 1, 16, 32, 32, 128, "random", 0.25),
     Problem("random 64", 1, 16, 64, 64, 64, "random", 0.1),
     Problem("random 32", 1, 16, 128, 128, 32, "random", 0.1),
@@ -222,7 +225,7 @@ def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
         block = rng.choice(blocks)
         length = max(round(2 ** rng.uniform(9, 12.5)) // block, 4)
         batch, heads, free = rng.choice((1, 2, 4)), rng.choice((2, 8, 12, 16)), rng.choice((64, 128, 256, 1024, 2048))
-        pattern: Pattern = rng.choice(("random", "window", "bigbird", "dense"))
+        pattern: Pattern = rng.choice(("random", "window", "longformer", "dense"))
         reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 2, 4, 8)))
         name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
         problem = Problem(name, batch, heads, length, length, block, pattern, reach)
@@ -238,8 +241,8 @@ def _cut(use: str) -> list[tuple[Problem, int]]:
         block, free = rng.choice((32, 64, 128)), rng.choice((64, 96, 128, 256, 512, 1024))
         length = round(2 ** rng.uniform(12, 13)) // block
         batch, heads = rng.choice((1, 2, 4)), rng.choice((2, 8, 16))
-        name = f"bigbird 1, {batch} x {heads} x {length} of {block}"
-        problem = Problem(name, batch, heads, length, length, block, "bigbird", 1.0)
+        name = f"longformer 1, {batch} x {heads} x {length} of {block}"
+        problem = Problem(name, batch, heads, length, length, block, "longformer", 1.0)
         tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
         # in large products no strip is cut
         if products.strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:

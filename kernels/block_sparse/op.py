@@ -8,19 +8,22 @@ the functions of this module take the `BlockLayout` itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_like, check_number, check_shape
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
-from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.layout import BlockLayout, RowSizes
 from nojit.kernels.dispatch import autocasts, is_plain, shown
 from nojit.kernels.memos import DIRECT, Caller, Recording
 from torch import Tensor
 
-__all__ = ["block_sparse_softmax", "softmax_bwd"]
+__all__ = ["block_sparse_softmax", "softmax_backward", "softmax_bwd", "softmax_forward"]
 
+APART_BYTES: Final = 1 << 24
+"""How large a sparse tensor is at least whose long rows have a launch of their own."""
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
@@ -75,13 +78,10 @@ def block_sparse_softmax(
     rpe = check_bias(relative_position, x, size)
     kpm = check_mask("key_padding_mask", key_padding_mask, key_padding_mask_mode, x, (size[0], size[3]), "Z, N")
     am = check_mask("attention_mask", attention_mask, attention_mask_mode, x, size[2:], "M, N")
-    own = layout.for_heads(heads)
-    tables = own.tables(x.device)
+    tables = layout.for_heads(heads).tables(x.device)
     spans, columns = shown((tables.spans, tables.columns), x)
-    arguments = (
-        spans, columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor,
-        rpe, kpm, am, key_padding_mask_mode == "mul", attention_mask_mode == "mul", is_causal,
-    )  # fmt: skip
+    multiplies = key_padding_mask_mode == "mul", attention_mask_mode == "mul"
+    arguments = (spans, columns, tables.sizes, factor, rpe, kpm, am, *multiplies, is_causal)
     if inplace:
         check_writable(x)
         in_place: Tensor = _InPlace.apply(x, *arguments)
@@ -90,7 +90,7 @@ def block_sparse_softmax(
         result: Tensor = _softmax_op(x, *arguments)
         return result
     if autocasts() or kpm is not key_padding_mask or am is not attention_mask:
-        return _softmax(x, *arguments)
+        return softmax_forward(x, *arguments)
     recording = Recording(x, relative_position, kpm, am)
     out = _record(recording, rpe, arguments)
     layout.softmaxes.remember(recording.recipe(out), x, relative_position, kpm, am, recording.source, *words)
@@ -116,13 +116,10 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     factor = check_number("scale", scale)
     heads = check_sparse(y, layout, "y")
     check_like("dy", dy, "y", y)
-    own = layout.for_heads(heads)
-    tables = own.tables(y.device)
+    tables = layout.for_heads(heads).tables(y.device)
     spans, columns = shown((tables.spans, tables.columns), y)
-    run = _softmax_backward if is_plain(y, dy) else _softmax_backward_op
-    dx, _ = run(
-        y, dy, spans, columns, tables.long_rows, own.rows, own.cols, own.block, own.longest_row, factor, False
-    )  # fmt: skip
+    run = softmax_backward if is_plain(y, dy) else _softmax_backward_op
+    dx, _ = run(y, dy, spans, columns, tables.sizes, factor, False)
     result: Tensor = dx
     return result
 
@@ -139,7 +136,25 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
     recording.constant(spans, columns)
     if bias is not None and rpe is not None:
         rpe = recording.stands(bias.expand(rpe.shape), bias)
-    return _softmax(x, *arguments[:8], rpe, kpm, am, *arguments[11:], caller=recording)
+    return softmax_forward(x, *arguments[:4], rpe, kpm, am, *arguments[7:], caller=recording)
+
+
+def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
+    """List the launches for a sparse tensor: block rows, how many of these are long, and what is said of them and the block.
+
+    In large tensors long rows have a launch of their own, unless the tile that they want is that of the others: so that
+    these have the tile that they want.
+    """
+    own = RowSizes(*sizes)
+    is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
+    if own.long_rows and is_large and (own.longest - 1).bit_length() > (own.next_longest - 1).bit_length():
+        ends = 0, own.long_rows, len(spans)
+        blocks = own.long_blocks, x.shape[1] - own.long_blocks
+        kinds = zip(ends, ends[1:], blocks, (own.longest, own.next_longest), strict=False)
+        for first, last, count, longest in kinds:
+            yield spans[first:last], 0, (last - first, own.rows, own.block, count, longest)
+    else:
+        yield spans, own.long_rows, (len(spans), own.rows, own.block, x.shape[1], own.longest)
 
 
 def _launch_forward(
@@ -147,10 +162,7 @@ def _launch_forward(
     out: Tensor,
     spans: Tensor,
     columns: Tensor,
-    long_rows: int,
-    rows: int,
-    block: int,
-    longest_row: int,
+    sizes: Sequence[int],
     scale: float,
     rpe: Tensor | None,
     kpm: Tensor | None,
@@ -163,96 +175,81 @@ def _launch_forward(
 ) -> None:
     if not x.numel():
         return
-    caller.launch(
-        "block_sparse_softmax_fwd",
-        x, out, spans, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
-        x.shape[0], spans.shape[0] // rows, rows, block, longest_row,
-        *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
-        CAUSAL=bool(is_causal),
-    )  # fmt: skip
+    for listed, long_rows, numbers in _listed(x, spans, sizes):
+        caller.constant(listed)
+        caller.launch(
+            "block_sparse_softmax_fwd",
+            x, out, listed, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
+            x.shape[0], *numbers,
+            *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
+            CAUSAL=bool(is_causal),
+        )  # fmt: skip
 
 
-def _softmax(
+def softmax_forward(
     x: Tensor,
     spans: Tensor,
     columns: Tensor,
-    long_rows: int,
-    rows: int,
-    cols: int,  # noqa: ARG001 - the backward operator needs it
-    block: int,
-    longest_row: int,
+    sizes: Sequence[int],
     scale: float,
     *terms: Any,
     caller: Caller = DIRECT,
 ) -> Tensor:
+    """Compute the softmax of what `block_sparse_softmax` has checked, into a new tensor; `sizes` are `RowSizes`."""
     out = caller.make(Tensor.new_empty, x, *x.shape)
-    _launch_forward(x, out, spans, columns, long_rows, rows, block, longest_row, scale, *terms, caller=caller)
+    _launch_forward(x, out, spans, columns, sizes, scale, *terms, caller=caller)
     return out
 
 
-def _softmax_(
-    x: Tensor,
-    spans: Tensor,
-    columns: Tensor,
-    long_rows: int,
-    rows: int,
-    cols: int,  # noqa: ARG001 - as above
-    block: int,
-    longest_row: int,
-    scale: float,
-    *terms: Any,
-) -> None:
-    _launch_forward(x, x, spans, columns, long_rows, rows, block, longest_row, scale, *terms)
+def _softmax_(x: Tensor, spans: Tensor, columns: Tensor, sizes: Sequence[int], scale: float, *terms: Any) -> None:
+    _launch_forward(x, x, spans, columns, sizes, scale, *terms)
 
 
-def _softmax_backward(
+def softmax_backward(
     y: Tensor,
     dy: Tensor,
     spans: Tensor,
     columns: Tensor,
-    long_rows: int,
-    rows: int,
-    cols: int,
-    block: int,
-    longest_row: int,
+    sizes: Sequence[int],
     scale: float,
     wants_bias: bool,
 ) -> tuple[Tensor, Tensor]:
+    """Compute the gradient of the scores, and that of the bias if it is wanted; `sizes` are `RowSizes`."""
     check_like("dy", dy, "y", y)
     check_shape("dy", dy, y.shape, "Z, nnz, block, block")
-    dx, drpe = _allocate_gradients(y, spans, rows, cols, block, wants_bias)
+    dx, drpe = _allocate_gradients(y, spans, sizes, wants_bias)
+    bias = drpe if wants_bias else None
     if y.numel():
-        library.get("block_sparse_softmax_bwd")(
-            y, dy, dx, drpe if wants_bias else None, spans, columns, long_rows, scale,
-            y.shape[0], spans.shape[0] // rows, rows, block, longest_row,
-            *y.stride(), *dy.stride(), *dx.stride(), *_strides(drpe if wants_bias else None, 4),
-        )  # fmt: skip
+        for listed, long_rows, numbers in _listed(y, spans, sizes):
+            library.get("block_sparse_softmax_bwd")(
+                y, dy, dx, bias, listed, columns, long_rows, scale, y.shape[0], *numbers,
+                *y.stride(), *dy.stride(), *dx.stride(), *_strides(bias, 4),
+            )  # fmt: skip
     return dx, drpe
 
 
-def _allocate_gradients(
-    y: Tensor, spans: Tensor, rows: int, cols: int, block: int, wants_bias: bool
-) -> tuple[Tensor, Tensor]:
+def _allocate_gradients(y: Tensor, spans: Tensor, sizes: Sequence[int], wants_bias: bool) -> tuple[Tensor, Tensor]:
     """Allocate dx, and the dense gradient of the bias (0 where no block is) or an empty tensor."""
+    block, rows, cols, *_ = sizes
     heads = spans.shape[0] // rows if rows else 0
     dense = (y.shape[0], heads, rows * block, cols * block)
     return torch.empty_like(y, memory_format=torch.contiguous_format), y.new_zeros(dense if wants_bias else (0,))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    spans, columns, long_rows, rows, cols, block, longest_row, scale, bias = inputs[1:10]
+    spans, columns, sizes, scale, bias = inputs[1:6]
     ctx.bias_shape = None if bias is None else bias.shape
     ctx.save_for_backward(output, spans, columns)
-    ctx.sizes = (long_rows, rows, cols, block, longest_row, scale)
+    ctx.numbers = (sizes, scale)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     y, spans, columns = ctx.saved_tensors
-    wants_bias = ctx.needs_input_grad[9]
-    dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.sizes, wants_bias)
+    wants_bias = ctx.needs_input_grad[5]
+    dx, drpe = _softmax_backward_op(y, grad, spans, columns, *ctx.numbers, wants_bias)
     # the tables of a layout without rows do not tell how many heads it has
     dbias = drpe.view(ctx.bias_shape) if wants_bias else None
-    return (dx, *(None,) * 8, dbias, *(None,) * 5)
+    return (dx, *(None,) * 4, dbias, *(None,) * 5)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
@@ -274,7 +271,7 @@ class _InPlace(torch.autograd.Function):  # type: ignore[misc]  # torch is untyp
         return _backward(ctx, grad)
 
 
-_LAYOUT: Final = "Tensor spans, Tensor columns, SymInt long_rows, SymInt rows, SymInt cols, int block, SymInt longest_row, float scale"
+_LAYOUT: Final = "Tensor spans, Tensor columns, SymInt[] sizes, float scale"
 _TERMS: Final = (
     "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
     " bool attention_mask_multiplies, bool is_causal"
@@ -284,9 +281,9 @@ _LIBRARY.define(f"block_sparse_softmax_(Tensor(a!) x, {_LAYOUT}, {_TERMS}) -> ()
 _LIBRARY.define(
     f"block_sparse_softmax_backward(Tensor y, Tensor dy, {_LAYOUT}, bool wants_bias) -> (Tensor, Tensor)", tags=_TAGS
 )
-_LIBRARY.impl("block_sparse_softmax", _softmax, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_softmax", softmax_forward, "CompositeExplicitAutograd")
 _LIBRARY.impl("block_sparse_softmax_", _softmax_, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_softmax_backward", _softmax_backward, "CompositeExplicitAutograd")
+_LIBRARY.impl("block_sparse_softmax_backward", softmax_backward, "CompositeExplicitAutograd")
 
 
 def _fake(x: Tensor, *_: Any) -> Tensor:
@@ -298,18 +295,10 @@ def _fake_in_place(x: Tensor, *_: Any) -> None:
 
 
 def _fake_backward(
-    y: Tensor,
-    dy: Tensor,
-    spans: Tensor,
-    columns: Tensor,
-    long_rows: int,
-    rows: int,
-    cols: int,
-    block: int,
-    *rest: Any,
+    y: Tensor, dy: Tensor, spans: Tensor, columns: Tensor, sizes: Sequence[int], scale: float, wants_bias: bool
 ) -> tuple[Tensor, Tensor]:
-    del dy, columns, long_rows
-    return _allocate_gradients(y, spans, rows, cols, block, rest[-1])
+    del dy, columns, scale
+    return _allocate_gradients(y, spans, sizes, wants_bias)
 
 
 torch.library.register_fake("nojit::block_sparse_softmax", _fake, lib=_LIBRARY)

@@ -34,9 +34,22 @@ LONG: Final = 2
 LONG_ROWS: Final = 1024
 """more than this many rows of the dense operand,"""
 SHARE: Final = 3
-"""and in a product more than one part in so many of what a program does if `PROGRAMS` share the work:"""
+"""and in a product more than so many times what a program does if `PROGRAMS` share the work:"""
 PROGRAMS: Final = 132
-"""otherwise it holds up no one, and sums need not go through memory."""
+"""otherwise it takes less time than sums that go through memory."""
+BEGINNING: Final = 192
+"""The rows of the dense operand that a task takes as long as before its first and behind its last, roughly."""
+
+
+class StripSizes(NamedTuple):
+    """What `Sizes` says of the strips of a layout or of its transpose."""
+
+    height: int
+    slots: int
+    longest: int
+    entries: int
+    long: int
+    ahead: int
 
 
 class Sizes(NamedTuple):
@@ -56,21 +69,26 @@ class Sizes(NamedTuple):
     """Entries of the longest strip."""
     entries: int
     """Entries of all strips."""
+    long: int
+    """How many strips are longer than others, `LONG` times and more: the first of `whole`."""
+    ahead: int
+    """How many other tasks take as long as one of them, at least 1."""
     turned_height: int
-    """The same four of the transpose."""
+    """The same six of the transpose."""
     turned_slots: int
     turned_longest: int
     turned_entries: int
+    turned_long: int
+    turned_ahead: int
     tile: int
     """Rows of a tile, in elements."""
     width: int
     """Columns of a tile, in elements."""
 
-    def strips_of(self, turned: bool) -> tuple[int, int, int, int]:
-        """Return height, slots, longest and entries of the layout's strips, or of its transpose's."""
-        if turned:
-            return self.turned_height, self.turned_slots, self.turned_longest, self.turned_entries
-        return self.height, self.slots, self.longest, self.entries
+    def strips_of(self, turned: bool) -> StripSizes:
+        """Return what is said of the layout's strips, or of its transpose's."""
+        first = Sizes._fields.index("turned_height" if turned else "height")
+        return StripSizes(*self[first : first + len(StripSizes._fields)])
 
     def rows_of(self, turned: bool) -> int:
         """Return the rows of the layout, or of its transpose, in elements."""
@@ -88,6 +106,10 @@ class Cuts:
     """What they take: batch, slots, rows of a strip, padded columns."""
     atomic: bool
     """Whether tasks add to a strip's slot, in any order, instead of storing to one of their own."""
+    long: int
+    """How many tasks are much longer than the others, the first ones; 0 where they are cut."""
+    ahead: int
+    """How many others take as long as one of them."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
         """Allocate them on the device of `like`, 0 where they are added to; something at least, that has an address."""
@@ -113,7 +135,7 @@ class Packing(NamedTuple):
     entries: [E + 1, 2] block column, and which halves of the strip have a block there (1: the upper, 2: the lower).
     blocks: [E + 1, height / block] the block of each row of the strip at that entry, -1 where there is none.
     merges: [X, 3] strip, first slot, end.
-    whole: the tasks where no strip is cut.
+    whole: the tasks where no strip is cut, the long ones first.
     tiles: [T, 3] strip, and up to which column, in elements, its upper and its lower half have blocks.
     columns: [T, width / block] block columns of each tile, -1 past the end.
     blocks: [T, height / block, width / block] the blocks of each tile, -1 where there is none.
@@ -132,6 +154,10 @@ class _Strips:
     """[E, block rows of a strip]."""
     lengths: Tensor
     """Entries of each strip."""
+    strips: int
+    """Strips of a head."""
+    cols: int
+    """Block columns."""
 
 
 def pack(active: Tensor, block: int, narrow: bool, device: torch.device) -> Packing:
@@ -231,16 +257,17 @@ def _strips(index: Tensor, group: int) -> _Strips:
     order = torch.argsort((head * here.shape[1] + strip) * period + column % period, stable=True)
     head, strip, column = head[order], strip[order], column[order]
     blocks = grouped[head, strip, :, column]
-    return _Strips(head * here.shape[1] + strip, column, blocks, lengths)
+    return _Strips(head * here.shape[1] + strip, column, blocks, lengths, *here.shape[1:])
 
 
-def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int]]:
+def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """Cut long strips into tasks of nearly equal length.
 
-    Returns tasks, entries, blocks, merges and whole; and the number of slots, of entries of the longest strip, of entries.
+    Returns tasks, entries, blocks, merges and whole; and of `StripSizes` all but the height.
     """
     lengths = strips.lengths
-    whole = _runs(lengths, torch.ones_like(lengths))
+    is_long = _is_long(lengths)
+    whole = _runs(lengths, torch.ones_like(lengths))[(~is_long).to(torch.int8).argsort(stable=True)]
     parts = (-(-lengths // _limit(lengths, block))).clamp_min(1)
     tasks = _runs(lengths, parts)
     none = strips.blocks.new_full((1, strips.blocks.shape[1]), -1)
@@ -252,7 +279,27 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     entries = torch.stack([strips.column, halves], 1)
     entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
     longest = int(lengths.max()) if len(lengths) else 0
-    return (tasks, entries, blocks, merges, whole), (int((tasks[:, 3] >= 0).sum()), longest, len(strips.strip))
+    numbers = (
+        int((tasks[:, 3] >= 0).sum()),
+        longest,
+        len(strips.strip),
+        int(is_long.sum()),
+        _ahead(lengths, is_long, block),
+    )
+    return (tasks, entries, blocks, merges, whole), numbers
+
+
+def _is_long(lengths: Tensor) -> Tensor:
+    """Say which strips are much longer than the mean of those that have entries."""
+    return lengths * int((lengths > 0).sum()) > LONG * int(lengths.sum())
+
+
+def _ahead(lengths: Tensor, is_long: Tensor, block: int) -> int:
+    """Return how many other strips take as long as a long one."""
+    if not bool(is_long.any()):
+        return 1
+    long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (is_long, ~is_long))
+    return max(round(long / others), 1)
 
 
 def _runs(lengths: Tensor, parts: Tensor) -> Tensor:
@@ -279,7 +326,8 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     """Cut the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
 
     In a strip columns that both halves have come first, then those of the upper half, so that tiles are few that a half
-    needs little of.
+    needs little of. Tiles are ordered by strip; but those of a long strip are taken beside the strips that have blocks in
+    the same columns, so that the cache is asked once for both.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)
@@ -295,7 +343,15 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     # 1 to `width` where there is a block
     ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
     needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
-    return torch.cat([strip[:, None], needs], 1), columns, blocks
+    found = torch.cat([strip[:, None], needs], 1), columns, blocks
+    if not bool(_is_long(lengths).any()):
+        return found
+    # a column that is not there is the least; of those that are, the one in the middle
+    middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
+    near = middle * strips.strips // strips.cols
+    place = strip // strips.strips * strips.strips + torch.where(_is_long(lengths)[strip], near, strip % strips.strips)
+    order = place.argsort(stable=True)
+    return found[0][order], columns[order], blocks[order]
 
 
 def _halves(value: Tensor) -> Tensor:

@@ -11,7 +11,9 @@ from torch import Tensor
 
 __all__ = ["Pattern", "Problem"]
 
-Pattern = Literal["random", "window", "bigbird", "dense"]
+Pattern = Literal["random", "window", "longformer", "bigbird", "dense"]
+_RANDOM = 3
+"""Blocks that a row of ``bigbird`` has beside those of ``longformer``, as in Zaheer et al. 2020."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,12 @@ class Problem:
             generator = torch.Generator().manual_seed(self.rows * 1009 + self.cols)
             return torch.rand(self.rows, self.cols, generator=generator) < self.reach
         active = distance.abs() <= self.reach
-        if self.pattern == "bigbird":
-            # one global block row and column, as in Zaheer et al. 2020, figure 1
+        if self.pattern != "window":
+            # one global block row and column
             active[0, :] = True
             active[:, 0] = True
+        if self.pattern == "bigbird":
+            generator = torch.Generator().manual_seed(self.rows * 1009 + self.cols)
+            order = torch.rand(self.rows, self.cols, generator=generator).masked_fill(active, -1.0).argsort(1)
+            active.scatter_(1, order[:, -_RANDOM:], True)
         return active

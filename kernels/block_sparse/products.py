@@ -210,15 +210,17 @@ def strips_of(
     Where results must not depend on the batch, all sums are cut that may be.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if turned else tables[:5]
-    height, slots, longest, total = own.strips_of(turned)
+    one = own.strips_of(turned)
     batch, _, _, width = shape
     pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
-    if longest * SHARE * PROGRAMS <= total * pieces:
-        tasks, slots = whole, 0
+    slots, long = one.slots, 0
+    if one.longest * PROGRAMS <= one.entries * pieces * SHARE:
+        tasks, slots, long = whole, 0, one.long
     elif not deterministic:
         # stored one by one, or added to
         slots = len(merges)
-    cut = Cuts(height, slots, (batch, slots, height, -(-width // _PADDED) * _PADDED), not deterministic)
+    shape = batch, slots, one.height, -(-width // _PADDED) * _PADDED
+    cut = Cuts(one.height, slots, shape, not deterministic, long, one.ahead)
     return (tasks, entries, blocks, merges), cut
 
 

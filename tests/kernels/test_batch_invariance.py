@@ -8,7 +8,8 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm import op as b2b_gemm
 from nojit.kernels.b2b_gemm.prepared import chosen
 from nojit.kernels.b2b_gemm.prepared import prepare as prepare_b2b
-from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
+from nojit.kernels.block_sparse import op as block_sparse
 from nojit.kernels.block_sparse.products import strips_of
 from nojit.kernels.bmm import op as bmm
 from nojit.kernels.bmm.prepared import prepare as prepare_bmm
@@ -99,6 +100,25 @@ def test_dense_times_sparse(invariant):
     for batch, rows in ((1, 64), (1, 2048), (1, 16384), (16, 2048)):
         _, cuts = strips_of(tables, sizes, True, (batch, 1, 8192, rows), True)
         found.append(cuts.slots > 0)
+    check(found, invariant)
+
+
+def test_softmax_of_long_rows(invariant, monkeypatch):
+    monkeypatch.setattr(block_sparse, "APART_BYTES", 1 << 15)
+    active = torch.eye(8, dtype=torch.long)
+    active[3] = 1
+    layout = BlockLayout(active[None], 16)
+    launched = []
+
+    def provide(name):
+        return lambda *_, **__: launched.append(name)
+
+    found = []
+    with library.override(provide, batch_invariant=invariant):
+        for batch in (1, 64):
+            launched.clear()
+            block_sparse_softmax(torch.zeros(batch, layout.nnz, 16, 16), layout)
+            found.append(len(launched))
     check(found, invariant)
 
 

@@ -22,7 +22,7 @@ def test_tables_are_row_major_and_made_once_for_a_device():
     layout = BlockLayout(ACTIVE, 16)
     tables = layout.tables("cpu")
     assert tables.spans.tolist() == [[0, 0, 2], [1, 2, 0], [2, 2, 0], [3, 2, 2]]
-    assert tables.long_rows == 0
+    assert tables.sizes.long_rows == 0
     assert tables.columns.tolist() == [0, 2, 1, 2]
     assert tables.spans.dtype == tables.columns.dtype == torch.int32
     assert layout.tables(torch.device("cpu")) is tables
@@ -99,7 +99,7 @@ def test_rows_far_longer_than_the_others_come_first() -> None:
     active = torch.eye(8, dtype=torch.int64)
     active[5] = 1
     tables = BlockLayout(active[None].expand(2, 8, 8), 16).tables("cpu")
-    assert tables.long_rows == 2
+    assert tables.sizes.long_rows == 2
     assert tables.spans[:3].tolist() == [[5, 5, 8], [13, 20, 8], [0, 0, 1]]
     assert sorted(tables.spans[:, 0].tolist()) == list(range(16))
 

@@ -60,7 +60,7 @@ def test_tasks_cover_the_layout_and_its_transpose(layout, narrow):
     index = index_of(active)
     for strips, turned in ((tables[:5], False), (tables[5:10], True)):
         mine = index.mT if turned else index
-        height, slots, longest, entries = sizes.strips_of(turned)
+        height, slots, longest, entries, long, ahead = sizes.strips_of(turned)
         assert torch.equal(unpack_strips(strips, mine.shape, height // block), mine)
         assert torch.equal(unpack_strips((strips[4], *strips[1:]), mine.shape, height // block), mine)
         assert int((strips[0][:, 3] >= 0).sum()) == slots
@@ -68,6 +68,10 @@ def test_tasks_cover_the_layout_and_its_transpose(layout, narrow):
         assert (whole[:, 3:] == -1).all()
         lengths = whole[:, 2] - whole[:, 1]
         assert (int(lengths.max()) if len(lengths) else 0, int(lengths.sum())) == (longest, entries)
+        mean = entries / max(int((lengths > 0).sum()), 1)
+        assert (lengths[:long] > 2 * mean).all()
+        assert (lengths[long:] <= 2 * mean).all()
+        assert ahead >= 1
 
 
 @settings(max_examples=80, deadline=None)

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, mapped, packing, reference
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, mapped, packing, products, reference
 from nojit.kernels.maps import Described
 from torch import Tensor
 
@@ -131,3 +131,16 @@ def test_products_of_blocks(block, mode, turned, free, deterministic):
         words = {"trans_b": not turned}
     result = block_sparse_matmul(*operands, layout, mode, **words, deterministic=deterministic)
     assert_close(result, operands, layout, mode, **words)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("long", [1, 2])
+def test_long_rows_come_first_and_every_piece_once(monkeypatch, long, batch):
+    monkeypatch.setattr(products, "SHARE", 100)  # cut none
+    active = torch.eye(24, dtype=torch.bool)
+    active[torch.arange(long) * 6] = True
+    layout = BlockLayout(active[None].expand(2, -1, -1), 64)
+    s, d = random(batch, layout.nnz, 64, 64), random(batch, 2, 24 * 64, 136)
+    sizes = layout.packing("cpu", torch.bfloat16).sizes
+    assert (sizes.long, sizes.ahead) == (2 * long, 5)
+    assert_close(block_sparse_matmul(s, d, layout, "dsd"), (s, d), layout, "dsd")
