@@ -24,7 +24,7 @@ from timing import device_ms, time_ms
 from torch import Tensor
 
 BARS = {128: 0.85, 64: 0.70, 32: 0.45}
-"""Least TFLOP/s of windows and BigBird, as a share of cuBLAS's, by block size."""
+"""Least TFLOP/s of windows and BigBird, and of windows with a global row and column, as a share of cuBLAS's, by block size."""
 COPIED = 0.90
 """Least bandwidth of the softmax, as a share of a copy's."""
 ROOFLINE = 0.80
@@ -32,6 +32,8 @@ ROOFLINE = 0.80
 APART = 0.02
 """Largest error, as a share of the largest value."""
 CACHED_BYTES = 1 << 23
+DRAWN = 1024
+"""The width of dense factors whose products are drawn."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def layout_of(problem: object) -> object:
 
 
 def products(everything: bool, modes: list[str]) -> Iterator[Product]:
-    """List what is measured: windows, BigBird and random layouts, with a head's and a model's width."""
+    """List what is measured: windows, Longformer, BigBird and random layouts, with a head's and a model's width."""
     from nojit.kernels.block_sparse.matmul_problems import BARS as SHAPES
 
     dtypes = (torch.bfloat16, torch.float16) if everything else (torch.bfloat16,)
@@ -213,13 +215,22 @@ def l2_bytes_per_s(rounds: int) -> float:
 
 
 def chart(rows: list[Row]) -> Chart:
-    """Draw every rate, the contenders of a row together."""
-    groups = [
-        Group(row.label, tuple(Bar(name, ((name, rate),), f"{rate:.3g}") for name, rate in row.rates.items()))
-        for row in rows
-    ]
-    text = f"TFLOP/s on active blocks, or TB/s that must be moved; {torch.cuda.get_device_name()}"
-    return Chart("Block-sparse operators", text, tuple(groups))
+    """Draw what share of cuBLAS's rate on dense matrices, or of a copy's, each reaches: products by their blocks."""
+    groups: dict[str, list[Bar]] = {}
+    for row in rows:
+        what, _, layout = row.label.partition(" ")
+        if what == "softmax":
+            what, _, layout = layout.partition(" ")
+            group, bar = "softmax", f"{layout.partition(', b')[0]}, {what}"
+        elif f", {DRAWN}, " in layout:
+            pattern, block = layout.partition(",")[0].split(" ")
+            group, bar = f"products, blocks of {block}", f"{pattern}, {what}"
+        else:
+            continue
+        nojit, other, *_ = row.rates.values()
+        groups.setdefault(group, []).append(Bar(bar, ((what, nojit / other),), f"{nojit / other:.2f}"))
+    text = f"share of cuBLAS's rate on dense matrices, or of a copy's; bf16, {torch.cuda.get_device_name()}"
+    return Chart("Block-sparse operators", text, tuple(Group(name, tuple(bars)) for name, bars in groups.items()))
 
 
 def main() -> None:

@@ -61,18 +61,23 @@ def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
 
 
 @triton.jit
-def _point_at(sparse, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return pointers [ROWS, CHUNKS, 16] to the first chunks of a span, and how far on the next ones are (int64).
+def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
+    """Return pointers [ROWS, CHUNKS, 16] to the chunks [start, start + CHUNKS) of a span.
 
-    `sparse` is a sparse tensor, as (pointer, block, row and column stride). `CHUNKS` are whole blocks.
+    `sparse` is a sparse tensor, as (pointer, block, row and column stride).
     """
     ptr, stride_b, stride_r, stride_c = sparse
-    blocks, in_block, _ = _place_tile(0, span, block, ROWS, CHUNKS)
+    blocks, in_block, _ = _place_tile(start, span, block, ROWS, CHUNKS)
     lines = span[1] + tl.arange(0, ROWS)
     cols = in_block[:, None] + tl.arange(0, CHUNK)[None, :]
     tile = blocks[:, None] * stride_b + cols.to(tl.int64) * stride_c
-    step = (CHUNKS >> _shift_of(block)).to(tl.int64) * stride_b
-    return ptr + (lines.to(tl.int64)[:, None, None] * stride_r + tile[None, :, :]), step
+    return ptr + (lines.to(tl.int64)[:, None, None] * stride_r + tile[None, :, :])
+
+
+@triton.jit
+def _step(sparse, block, CHUNKS: tl.constexpr):
+    """Return how far behind the pointers of a tile those of the next one are (int64); `CHUNKS` are whole blocks."""
+    return (CHUNKS >> _shift_of(block)).to(tl.int64) * sparse[1]
 
 
 @triton.jit
@@ -180,10 +185,19 @@ def _inverse(row_sum):
 
 @triton.jit
 def _write_at_once(
-    x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr,
-    CHUNKS: tl.constexpr, TILES: tl.constexpr,
-):  # fmt: skip
+    x,
+    out,
+    span,
+    block,
+    scale,
+    terms,
+    CAUSAL: tl.constexpr,
+    ROWS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    TILES: tl.constexpr,
+):
     """Write the softmax of rows that `TILES` tiles hold."""
+    x_ptrs, x_step = _point_at(x, 0, span, block, ROWS, CHUNKS), _step(x, block, CHUNKS)
     # all loads first; behind the first tile, what no row has of a tile costs nothing then
     loaded = ()
     for tile in tl.static_range(TILES):
@@ -206,6 +220,7 @@ def _write_at_once(
             sums += part
         weights = weights + (part,)
     inverse = _inverse(_row_sum(sums))
+    out_ptrs, out_step = _point_at(out, 0, span, block, ROWS, CHUNKS), _step(out, block, CHUNKS)
     _store_tile(weights[0] * inverse, out_ptrs, 0, span, CHUNKS)
     for tile in tl.static_range(1, TILES):
         if tile * CHUNKS < span[3]:
@@ -214,29 +229,25 @@ def _write_at_once(
 
 @triton.jit
 def _write_in_two_passes(
-    x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr,
-    CHUNKS: tl.constexpr,
-):  # fmt: skip
+    x, out, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr
+):
     """Write the softmax of longer rows, which are read once for their maximum and sum, and once more."""
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
-    again_ptrs = x_ptrs
+    # pointers of tiles that nobody knows the alignment of are too many to be kept
     for start in range(0, span[3], CHUNKS):
-        loaded = _load_tile(x_ptrs, start, span, CHUNKS)
+        loaded = _load_tile(_point_at(x, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
         scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
         new_max = tl.maximum(row_max, _row_max(scores))
         # a row that has seen nothing has nothing to keep, and its factor may be infinite
         keep = tl.where(row_max == float("-inf"), 0.0, tl.exp2(_shift(row_max) - _shift(new_max)))
         row_sum = row_sum * keep + _row_sum(_exponentials(scores, _shift(new_max)))
         row_max = new_max
-        x_ptrs += x_step
     for start in range(0, span[3], CHUNKS):
-        loaded = _load_tile(again_ptrs, start, span, CHUNKS)
+        loaded = _load_tile(_point_at(x, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
         scores = _scores(loaded, start, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
         weights = _exponentials(scores, _shift(row_max)) * _inverse(row_sum)
-        _store_tile(weights, out_ptrs, start, span, CHUNKS)
-        again_ptrs += x_step
-        out_ptrs += out_step
+        _store_tile(weights, _point_at(out, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
 
 
 @triton.jit
@@ -298,12 +309,10 @@ def block_sparse_softmax_fwd_kernel(
         columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
         am_multiplies,
     )  # fmt: skip
-    x_ptrs, x_step = _point_at(x, span, block, ROWS, CHUNKS)
-    out_ptrs, out_step = _point_at(out, span, block, ROWS, CHUNKS)
     if WHOLE or span[3] <= CHUNKS * TILES:
-        _write_at_once(x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL, ROWS, CHUNKS, TILES)
+        _write_at_once(x, out, span, block, scale, terms, CAUSAL, ROWS, CHUNKS, TILES)
     else:
-        _write_in_two_passes(x_ptrs, x_step, out_ptrs, out_step, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+        _write_in_two_passes(x, out, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
 
 
 @triton.jit
@@ -383,11 +392,10 @@ def block_sparse_softmax_bwd_kernel(
     dx = (dx_ptr + z * stride_dz, stride_db, stride_dr, stride_dc)
     if drpe_ptr is not None:
         drpe_ptr += z * stride_rz + head * stride_rh
-    y_ptrs, y_step = _point_at(y, span, block, ROWS, CHUNKS)
-    dy_ptrs, dy_step = _point_at(dy, span, block, ROWS, CHUNKS)
-    dx_ptrs, dx_step = _point_at(dx, span, block, ROWS, CHUNKS)
     width = span[3]
     if WHOLE or width <= CHUNKS * TILES:
+        y_ptrs, y_step = _point_at(y, 0, span, block, ROWS, CHUNKS), _step(y, block, CHUNKS)
+        dy_ptrs, dy_step = _point_at(dy, 0, span, block, ROWS, CHUNKS), _step(dy, block, CHUNKS)
         tiles = ()
         for tile in tl.static_range(TILES):
             y_tile = _load_tile(y_ptrs + tile * y_step, tile * CHUNKS, span, CHUNKS)
@@ -397,6 +405,7 @@ def block_sparse_softmax_bwd_kernel(
             if tile * CHUNKS < width:
                 products += tiles[tile][0].to(tl.float32) * tiles[tile][1].to(tl.float32)
         dot = _row_sum(products)[:, None, None]
+        dx_ptrs, dx_step = _point_at(dx, 0, span, block, ROWS, CHUNKS), _step(dx, block, CHUNKS)
         for tile in tl.static_range(TILES):
             if tile == 0 or tile * CHUNKS < width:
                 _store_gradients(
@@ -405,21 +414,15 @@ def block_sparse_softmax_bwd_kernel(
                 )  # fmt: skip
     else:
         products = tl.zeros([ROWS, CHUNKS, CHUNK], tl.float32)
-        y_again_ptrs = y_ptrs
-        dy_again_ptrs = dy_ptrs
         for start in range(0, width, CHUNKS):
-            y_tile = _load_tile(y_ptrs, start, span, CHUNKS).to(tl.float32)
-            products += y_tile * _load_tile(dy_ptrs, start, span, CHUNKS).to(tl.float32)
-            y_ptrs += y_step
-            dy_ptrs += dy_step
+            y_tile = _load_tile(_point_at(y, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
+            dy_tile = _load_tile(_point_at(dy, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
+            products += y_tile.to(tl.float32) * dy_tile.to(tl.float32)
         dot = _row_sum(products)[:, None, None]
         for start in range(0, width, CHUNKS):
-            y_tile = _load_tile(y_again_ptrs, start, span, CHUNKS)
-            dy_tile = _load_tile(dy_again_ptrs, start, span, CHUNKS)
+            y_tile = _load_tile(_point_at(y, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
+            dy_tile = _load_tile(_point_at(dy, start, span, block, ROWS, CHUNKS), start, span, CHUNKS)
             _store_gradients(
-                y_tile, dy_tile, dot, dx_ptrs, start, span, block, scale, columns_ptr, drpe_ptr, stride_rm, stride_rn,
-                ROWS, CHUNKS,
+                y_tile, dy_tile, dot, _point_at(dx, start, span, block, ROWS, CHUNKS), start, span, block, scale,
+                columns_ptr, drpe_ptr, stride_rm, stride_rn, ROWS, CHUNKS,
             )  # fmt: skip
-            y_again_ptrs += y_step
-            dy_again_ptrs += dy_step
-            dx_ptrs += dx_step
