@@ -113,7 +113,7 @@ def _row_sum(tile):
 
 @triton.jit
 def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a tile as `_load_tile` loads it; what is masked or past the row's end is -inf.
+    """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a tile that is loaded; what is masked or past the row's end is -inf.
 
     `terms` are the block columns, and then of rpe, kpm and am the pointer, at this program's batch and head already, the
     strides, and of the last two whether it multiplies; a pointer may be None.

@@ -290,7 +290,8 @@ def block_sparse_dsd_sm90_kernel(
     The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
     columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
     size, 64 at most. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
-    rows; the first `long` tasks are much longer than the others, of which `ahead` take as long as one of them. `STAGES` is how many steps of `BOX` shared memory holds. Any grid in x.
+    rows; the first `long` tasks are much longer than the others, of which `ahead` take as long as one of them. `STAGES` is
+    how many steps of `BOX` shared memory holds. Any grid in x.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)
