@@ -202,7 +202,8 @@ def _write_at_once(
     loaded = ()
     for tile in tl.static_range(TILES):
         loaded = loaded + (_load_tile(x_ptrs + tile * x_step, tile * CHUNKS, span, CHUNKS),)
-    largest = _scores(loaded[0], 0, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
+    first = loaded[0]  # type: ignore[misc]  # it has grown
+    largest = _scores(first, 0, span, block, scale, terms, CAUSAL, ROWS, CHUNKS)
     scores = (largest,)
     for tile in tl.static_range(1, TILES):
         part = tl.full([ROWS, CHUNKS, CHUNK], float("-inf"), tl.float32)
@@ -400,7 +401,8 @@ def block_sparse_softmax_bwd_kernel(
         for tile in tl.static_range(TILES):
             y_tile = _load_tile(y_ptrs + tile * y_step, tile * CHUNKS, span, CHUNKS)
             tiles = tiles + ((y_tile, _load_tile(dy_ptrs + tile * dy_step, tile * CHUNKS, span, CHUNKS)),)
-        products = tiles[0][0].to(tl.float32) * tiles[0][1].to(tl.float32)
+        y_tile, dy_tile = tiles[0]  # type: ignore[misc]  # it has grown
+        products = y_tile.to(tl.float32) * dy_tile.to(tl.float32)
         for tile in tl.static_range(1, TILES):
             if tile * CHUNKS < width:
                 products += tiles[tile][0].to(tl.float32) * tiles[tile][1].to(tl.float32)

@@ -260,7 +260,7 @@ def _strips(index: Tensor, group: int) -> _Strips:
     return _Strips(head * here.shape[1] + strip, column, blocks, lengths, *here.shape[1:])
 
 
-def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, int, int, int, int]]:
     """Cut long strips into tasks of nearly equal length.
 
     Returns tasks, entries, blocks, merges and whole; and of `StripSizes` all but the height.

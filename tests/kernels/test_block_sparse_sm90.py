@@ -8,6 +8,8 @@ from unittest import mock
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, mapped, packing, products, reference
 from nojit.kernels.maps import Described
@@ -144,3 +146,33 @@ def test_long_rows_come_first_and_every_piece_once(monkeypatch, long, batch):
     sizes = layout.packing("cpu", torch.bfloat16).sizes
     assert (sizes.long, sizes.ahead) == (2 * long, 5)
     assert_close(block_sparse_matmul(s, d, layout, "dsd"), (s, d), layout, "dsd")
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory):
+    """Return what lists the pieces of work that each program takes, with their batch, first column and task."""
+    source = tmp_path_factory.mktemp("source") / "pieces.py"
+    source.write_text(
+        "def pieces(sizes, width, taken):\n"
+        "    order = _order_of(sizes, width)\n"
+        "    number = gl.program_id(0)\n"
+        "    while number < sizes[0] * sizes[1] * order[0]:\n"
+        "        taken.append((gl.program_id(0), *_task_of(number, order, (0,), sizes, width)))\n"
+        "        number = _following(number, order)\n"
+    )
+    return load("pieces", FAMILY / "kernel_dsd_sm90.py", source)
+
+
+@given(st.data())
+def test_every_piece_is_taken_once_and_long_ones_first(pieces, data):
+    batch, short, long, parts, programs, ahead = (
+        data.draw(st.integers(least, most)) for least, most in ((1, 4), (1, 12), (0, 5), (1, 3), (1, 9), (1, 6))
+    )
+    taken: list[tuple[int, ...]] = []
+    pieces(programs, (batch, short + long, 0, parts * 64, 64, 0, 0, long, ahead), 64, taken)
+    wanted = {(z, col * 64, task * 5) for z in range(batch) for col in range(parts) for task in range(short + long)}
+    assert len(taken) == len(wanted)
+    assert {one[1:] for one in taken} == wanted
+    for program in range(programs):
+        longs = [one[3] < long * 5 for one in taken if one[0] == program]
+        assert longs == sorted(longs, reverse=True)
