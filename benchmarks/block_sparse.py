@@ -155,7 +155,7 @@ def products(everything: bool, modes: list[str]) -> Iterator[Product]:
 def bsr_row(rounds: int) -> Row | None:
     """Measure one head of a window beside torch's BSR product, where torch has it."""
     from nojit.kernels.block_sparse import block_sparse_matmul, reference
-    from nojit.kernels.block_sparse.patterns import Problem
+    from nojit.kernels.block_sparse.matmul_problems import Problem
 
     one = Problem("window 64", 1, 1, 128, 128, 64, "window", 4)
     layout = one.layout()

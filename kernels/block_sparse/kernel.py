@@ -27,10 +27,7 @@ def _shift_of(block):
 
 @triton.jit
 def _find_rows(spans_ptr, long_rows, batch, listed, rows, block, ROWS: tl.constexpr):
-    """Find what this program owns: batch and head (int64), and the span.
-
-    A span is the first row in the head and in its block, the first block, and how many chunks there are.
-    """
+    """Find this program's batch and head (int64), and its span: first row in the head and in its block, first block, chunks."""
     ROWS_IN_16: tl.constexpr = (ROWS <= 8) + (ROWS <= 4) + (ROWS <= 2) + (ROWS <= 1)
     place = tl.program_id(0) >> (_shift_of(block) + ROWS_IN_16)
     is_long = place < long_rows * batch
@@ -62,10 +59,7 @@ def _place_tile(start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
 
 @triton.jit
 def _point_at(sparse, start, span, block, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
-    """Return pointers [ROWS, CHUNKS, 16] to the chunks [start, start + CHUNKS) of a span.
-
-    `sparse` is a sparse tensor, as (pointer, block, row and column stride).
-    """
+    """Return pointers [ROWS, CHUNKS, 16] into a sparse tensor, given as (pointer, block, row and column stride)."""
     ptr, stride_b, stride_r, stride_c = sparse
     blocks, in_block, _ = _place_tile(start, span, block, ROWS, CHUNKS)
     lines = span[1] + tl.arange(0, ROWS)
@@ -115,8 +109,7 @@ def _row_sum(tile):
 def _scores(loaded, start, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr):
     """Return the scores (fp32, [ROWS, CHUNKS, 16]) of a tile that is loaded; what is masked or past the row's end is -inf.
 
-    `terms` are the block columns, and then of rpe, kpm and am the pointer, at this program's batch and head already, the
-    strides, and of the last two whether it multiplies; a pointer may be None.
+    The pointers of rpe and kpm in `terms` point at this program's batch and head already.
     """
     (
         columns_ptr, rpe_ptr, stride_rm, stride_rn, kpm_ptr, stride_kn, kpm_multiplies, am_ptr, stride_am, stride_an,
@@ -232,7 +225,7 @@ def _write_at_once(
 def _write_in_two_passes(
     x, out, span, block, scale, terms, CAUSAL: tl.constexpr, ROWS: tl.constexpr, CHUNKS: tl.constexpr
 ):
-    """Write the softmax of longer rows, which are read once for their maximum and sum, and once more."""
+    """Write the softmax of longer rows."""
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     row_sum = tl.zeros([ROWS], tl.float32)
     # pointers of tiles that nobody knows the alignment of are too many to be kept

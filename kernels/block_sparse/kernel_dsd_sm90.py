@@ -5,8 +5,8 @@ It computes what `kernel_matmul.block_sparse_dsd_kernel` does, over the same tab
 producer, copies blocks and rows of the dense operand into shared memory, as far ahead as there is room; each of the two
 warp groups beside it, the consumers, owns 64 rows of the result, and skips entries that have no block in them.
 
-Pieces of long tasks come first. Programs that have one fewer of them than others take as many of the other pieces as take
-that long; then all programs come to neighbouring pieces, which read the same rows, at the same time, and to the end.
+Pieces of long tasks come first. Programs that have one fewer of them take as many others as take that long, so that all come to
+neighbouring pieces, which read the same rows, together.
 
 What a part of a program must know of its next piece it reads while it works on this one: a look-up takes as long as a
 block's product.
@@ -37,11 +37,10 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 @gluon.jit
 def _order_of(sizes, WIDTH: gl.constexpr):
-    """Work out what a program takes one piece after the other by, for `_following` and `_task_of`.
+    """Work out the order of pieces, for `_following` and `_task_of`.
 
-    Returns into how many pieces a task is cut; how many pieces belong to long tasks; the first piece behind those that only
-    programs take that have one fewer of these; how many such programs there are; and the first piece that this program does
-    not come to by steps of one kind.
+    Returns how many a task has, and all long tasks; the first one behind those that are for programs with one fewer of these;
+    how many such programs there are; and the first one that ends this program's steps of one kind.
     """
     batch, n_len, long, ahead = sizes[0], sizes[3], sizes[7], sizes[8]
     parts = gl.cdiv(n_len, WIDTH)
@@ -290,8 +289,8 @@ def block_sparse_dsd_sm90_kernel(
     The maps describe s, d [batch, heads, k, n_len] and the result in blocks of [1, 1, BOX, BOX], `BOX` rows of d by 64
     columns, and [1, 1, 64, 64]; with `COLUMNS` those of d and of the result describe their transposes. `BOX` is the block
     size, 64 at most. Tables and partial results are those of `kernel_matmul.block_sparse_dsd_kernel` with strips of 128
-    rows; the first `long` tasks are much longer than the others, of which `ahead` take as long as one of them. `STAGES` is
-    how many steps of `BOX` shared memory holds. Any grid in x.
+    rows; the first `long` tasks are long, of the others `ahead` take as long. `STAGES` is how many steps of `BOX` shared memory
+    holds. Any grid in x.
     """
     s_memory = allocate(s_map, STAGES * 2, BOX if TURNED else OWNED, OWNED if TURNED else BOX, BOX)
     d_memory = allocate(d_map, STAGES, BLOCK_N if COLUMNS else BOX, BOX if COLUMNS else BLOCK_N, D_WIDTH)

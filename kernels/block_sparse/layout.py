@@ -36,10 +36,6 @@ class RowSizes(NamedTuple):
     next_longest: int
     """and how many the longest of the others."""
 
-    def together(self) -> RowSizes:
-        """Return the same, where nothing says that long rows want another kernel than the others."""
-        return self._replace(next_longest=self.longest)
-
 
 @dataclass(frozen=True, slots=True)
 class Tables:

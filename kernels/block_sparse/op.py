@@ -15,7 +15,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.arguments import check_flags, check_like, check_number, check_shape
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
-from nojit.kernels.block_sparse.layout import BlockLayout, RowSizes
+from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.dispatch import autocasts, is_plain, shown
 from nojit.kernels.memos import DIRECT, Caller, Recording
 from torch import Tensor
@@ -140,21 +140,17 @@ def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]
 
 
 def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
-    """List the launches for a sparse tensor: block rows, how many of these are long, and what is said of them and the block.
+    """List the launches for a sparse tensor: block rows, how many come first as long ones, and what kernels take of them.
 
-    In large tensors long rows have a launch of their own, unless the tile that they want is that of the others: so that
-    these have the tile that they want.
+    In large tensors long rows have a launch of their own if they want another tile than the others.
     """
-    own = RowSizes(*sizes)
+    block, rows, _, longest, long, blocks, next_longest = sizes
     is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
-    if own.long_rows and is_large and (own.longest - 1).bit_length() > (own.next_longest - 1).bit_length():
-        ends = 0, own.long_rows, len(spans)
-        blocks = own.long_blocks, x.shape[1] - own.long_blocks
-        kinds = zip(ends, ends[1:], blocks, (own.longest, own.next_longest), strict=False)
-        for first, last, count, longest in kinds:
-            yield spans[first:last], 0, (last - first, own.rows, own.block, count, longest)
+    if long and is_large and (longest - 1).bit_length() > (next_longest - 1).bit_length():
+        yield spans[:long], 0, (long, rows, block, blocks, longest)
+        yield spans[long:], 0, (len(spans) - long, rows, block, x.shape[1] - blocks, next_longest)
     else:
-        yield spans, own.long_rows, (len(spans), own.rows, own.block, x.shape[1], own.longest)
+        yield spans, long, (len(spans), rows, block, x.shape[1], longest)
 
 
 def _launch_forward(

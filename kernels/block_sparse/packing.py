@@ -42,7 +42,7 @@ BEGINNING: Final = 192
 
 
 class StripSizes(NamedTuple):
-    """What `Sizes` says of the strips of a layout or of its transpose."""
+    """What `Sizes` says of strips."""
 
     height: int
     slots: int
@@ -70,9 +70,9 @@ class Sizes(NamedTuple):
     entries: int
     """Entries of all strips."""
     long: int
-    """How many strips are longer than others, `LONG` times and more: the first of `whole`."""
+    """How many strips are longer than `LONG` times the mean: the first of `whole`."""
     ahead: int
-    """How many other tasks take as long as one of them, at least 1."""
+    """How many others take as long as one of them, at least."""
     turned_height: int
     """The same six of the transpose."""
     turned_slots: int
@@ -107,9 +107,9 @@ class Cuts:
     atomic: bool
     """Whether tasks add to a strip's slot, in any order, instead of storing to one of their own."""
     long: int
-    """How many tasks are much longer than the others, the first ones; 0 where they are cut."""
+    """How many tasks are long, the first ones; 0 where they are cut."""
     ahead: int
-    """How many others take as long as one of them."""
+    """As in `Sizes`."""
 
     def allocate(self, like: Tensor, caller: Caller = DIRECT) -> Tensor:
         """Allocate them on the device of `like`, 0 where they are added to; something at least, that has an address."""
@@ -279,23 +279,23 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     entries = torch.stack([strips.column, halves], 1)
     entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
     longest = int(lengths.max()) if len(lengths) else 0
-    numbers = (
-        int((tasks[:, 3] >= 0).sum()),
+    slots, long = int((tasks[:, 3] >= 0).sum()), int(is_long.sum())
+    return (tasks, entries, blocks, merges, whole), (
+        slots,
         longest,
         len(strips.strip),
-        int(is_long.sum()),
+        long,
         _ahead(lengths, is_long, block),
     )
-    return (tasks, entries, blocks, merges, whole), numbers
 
 
 def _is_long(lengths: Tensor) -> Tensor:
-    """Say which strips are much longer than the mean of those that have entries."""
+    """Say which strips are long."""
     return lengths * int((lengths > 0).sum()) > LONG * int(lengths.sum())
 
 
 def _ahead(lengths: Tensor, is_long: Tensor, block: int) -> int:
-    """Return how many other strips take as long as a long one."""
+    """Return how many other strips take as long as a long one, if there is one."""
     if not bool(is_long.any()):
         return 1
     long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (is_long, ~is_long))
@@ -326,8 +326,8 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     """Cut the entries of each strip into tiles of `width` block columns: tiles, columns, blocks.
 
     In a strip columns that both halves have come first, then those of the upper half, so that tiles are few that a half
-    needs little of. Tiles are ordered by strip; but those of a long strip are taken beside the strips that have blocks in
-    the same columns, so that the cache is asked once for both.
+    needs little of. Those of a long strip lie beside the strips that have blocks in the same columns, so that the cache is
+    asked once for both.
     """
     lengths = strips.lengths
     tiles = -(-lengths // width)
@@ -343,15 +343,14 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     # 1 to `width` where there is a block
     ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
     needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
-    found = torch.cat([strip[:, None], needs], 1), columns, blocks
-    if not bool(_is_long(lengths).any()):
-        return found
-    # a column that is not there is the least; of those that are, the one in the middle
-    middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
-    near = middle * strips.strips // strips.cols
-    place = strip // strips.strips * strips.strips + torch.where(_is_long(lengths)[strip], near, strip % strips.strips)
-    order = place.argsort(stable=True)
-    return found[0][order], columns[order], blocks[order]
+    is_long = _is_long(lengths)[strip]
+    order = torch.arange(len(strip), device=lengths.device)
+    if bool(is_long.any()):
+        # a column that is not there is the least; of those that are, the one in the middle
+        middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
+        beside = strip // strips.strips * strips.strips + middle * strips.strips // strips.cols
+        order = torch.where(is_long, beside, strip).argsort(stable=True)
+    return torch.cat([strip[:, None], needs], 1)[order], columns[order], blocks[order]
 
 
 def _halves(value: Tensor) -> Tensor:

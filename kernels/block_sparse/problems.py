@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from nojit.kernels.block_sparse import matmul_problems
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.matmul_problems import Pattern, Problem
 from nojit.kernels.block_sparse.op import softmax_backward, softmax_forward
-from nojit.kernels.block_sparse.patterns import Pattern, Problem
 from nojit.kernels.problem import (
     DRAWN,
     Roles,
@@ -149,7 +149,8 @@ class SoftmaxProblem:
         rows = _row_of_each_block(layout).to(device)
         tables = layout.tables(device)
         # one launch, where calls may make two
-        known = tables.spans, tables.columns, tables.sizes.together(), _SCALE
+        sizes = tables.sizes._replace(next_longest=tables.sizes.longest)
+        known = tables.spans, tables.columns, sizes, _SCALE
         if self.kernel == "block_sparse_softmax_fwd":
             terms = None, None, None, False, False, self.is_causal
             launch, out = recorded(lambda: softmax_forward(x, *known, *terms))

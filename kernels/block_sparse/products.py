@@ -15,13 +15,12 @@ The operators of the namespace ``nojit`` take a layout as its packed tables and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse import mapped
-from nojit.kernels.block_sparse.batches import over_batches
 from nojit.kernels.block_sparse.mapped import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Packing, Sizes
 from nojit.kernels.dispatch import is_plain, precision, shown
@@ -299,6 +298,22 @@ def _has_columns(value: Tensor) -> bool:
     return bool(value.stride(2) == 1 and value.stride(3) != 1)
 
 
+def _over_batches(product: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int]]:
+    """Return the rule of a product under ``vmap``: what it maps over, of its two operands alone, joins their batch."""
+
+    def rule(info: Any, in_dims: Sequence[Any], left: Tensor, right: Tensor, *rest: Any) -> tuple[Tensor, int]:
+        operands = [_in_front(value, dim, info.batch_size) for value, dim in zip((left, right), in_dims, strict=False)]
+        result = product(*(operand.flatten(0, 1) for operand in operands), *rest)
+        return result.unflatten(0, operands[0].shape[:2]), 0
+
+    return rule
+
+
+def _in_front(operand: Tensor, dim: int | None, count: int) -> Tensor:
+    """Return [count, Z, ...] of an operand that is mapped over in `dim`, or that is the same for all."""
+    return operand.expand(count, *operand.shape) if dim is None else operand.movedim(dim, 0)
+
+
 _LAYOUT: Final = "Tensor[] tables, int[] sizes"
 _LIBRARY.define(f"block_sparse_sdd(Tensor a, Tensor b, {_LAYOUT}, bool deterministic) -> Tensor", tags=_TAGS)
 _LIBRARY.define(f"block_sparse_sdd_out(Tensor a, Tensor b, {_LAYOUT}, Tensor(a!) out) -> ()", tags=_TAGS)
@@ -329,5 +344,5 @@ _sdd_op = torch.ops.nojit.block_sparse_sdd.default
 _sdd_out_op = torch.ops.nojit.block_sparse_sdd_out.default
 _dsd_op = torch.ops.nojit.block_sparse_dsd.default
 _dsd_out_op = torch.ops.nojit.block_sparse_dsd_out.default
-torch.library.register_vmap("nojit::block_sparse_sdd", over_batches(_sdd_op), lib=_LIBRARY)
-torch.library.register_vmap("nojit::block_sparse_dsd", over_batches(_dsd_op), lib=_LIBRARY)
+torch.library.register_vmap("nojit::block_sparse_sdd", _over_batches(_sdd_op), lib=_LIBRARY)
+torch.library.register_vmap("nojit::block_sparse_dsd", _over_batches(_dsd_op), lib=_LIBRARY)
