@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.arguments import check_int, check_strided, refuse_type, refuse_value
-from nojit.kernels.block_sparse.packing import Packing, pack
+from nojit.kernels.block_sparse.packing import Packing, is_long, pack
 from nojit.kernels.dispatch import lasting
 from nojit.kernels.memos import Memo, new_memo
 from torch import Tensor
@@ -202,15 +202,15 @@ class BlockLayout:
 
     def _make_tables(self, device: torch.device) -> Tables:
         counts = self._active.sum(-1).flatten()
-        is_long = counts * int((counts > 0).sum()) > 2 * self.nnz
-        order = (~is_long).to(torch.int8).argsort(stable=True)
+        long_ones = is_long(counts)
+        order = (~long_ones).to(torch.int8).argsort(stable=True)
         spans = torch.stack([torch.arange(len(counts), device=counts.device), counts.cumsum(0) - counts, counts], 1)[
             order
         ]
         columns = self._active.nonzero()[:, 2]
-        others = counts * ~is_long
+        others = counts * ~long_ones
         next_longest = int(others.max()) if len(counts) else 0
-        long = int(is_long.sum()), self.nnz - int(others.sum()), next_longest
+        long = int(long_ones.sum()), self.nnz - int(others.sum()), next_longest
         sizes = RowSizes(self.block, self.rows, self.cols, self.longest_row, *long)
         return Tables(spans.to(device, torch.int32), columns.to(device, torch.int32), sizes)
 

@@ -15,7 +15,7 @@ from nojit.kernels.maps import has_maps
 from nojit.kernels.memos import DIRECT, Caller
 from torch import Tensor
 
-__all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "pack"]
+__all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long", "pack"]
 
 HEIGHTS: Final = {True: (64, 128), False: (32, 64, 128)}
 """Rows of a strip, for 16-bit operands (tensor cores take 64 rows at least) and for fp32."""
@@ -266,8 +266,8 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     Returns tasks, entries, blocks, merges and whole; and of `StripSizes` all but the height.
     """
     lengths = strips.lengths
-    is_long = _is_long(lengths)
-    whole = _runs(lengths, torch.ones_like(lengths))[(~is_long).to(torch.int8).argsort(stable=True)]
+    long_ones = is_long(lengths)
+    whole = _runs(lengths, torch.ones_like(lengths))[(~long_ones).to(torch.int8).argsort(stable=True)]
     parts = (-(-lengths // _limit(lengths, block))).clamp_min(1)
     tasks = _runs(lengths, parts)
     none = strips.blocks.new_full((1, strips.blocks.shape[1]), -1)
@@ -279,26 +279,26 @@ def _tasks(strips: _Strips, block: int) -> tuple[tuple[Tensor, ...], tuple[int, 
     entries = torch.stack([strips.column, halves], 1)
     entries, blocks = torch.cat([entries, entries.new_zeros(1, 2)]), torch.cat([strips.blocks, none])
     longest = int(lengths.max()) if len(lengths) else 0
-    slots, long = int((tasks[:, 3] >= 0).sum()), int(is_long.sum())
+    slots, long = int((tasks[:, 3] >= 0).sum()), int(long_ones.sum())
     return (tasks, entries, blocks, merges, whole), (
         slots,
         longest,
         len(strips.strip),
         long,
-        _ahead(lengths, is_long, block),
+        _ahead(lengths, long_ones, block),
     )
 
 
-def _is_long(lengths: Tensor) -> Tensor:
-    """Say which strips are long."""
-    return lengths * int((lengths > 0).sum()) > LONG * int(lengths.sum())
+def is_long(lengths: Tensor) -> Tensor:
+    """Say which rows or strips have more than `LONG` times the mean of those that have anything."""
+    return lengths * (lengths > 0).sum() > LONG * lengths.sum()
 
 
-def _ahead(lengths: Tensor, is_long: Tensor, block: int) -> int:
+def _ahead(lengths: Tensor, long_ones: Tensor, block: int) -> int:
     """Return how many other strips take as long as a long one, if there is one."""
-    if not bool(is_long.any()):
+    if not bool(long_ones.any()):
         return 1
-    long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (is_long, ~is_long))
+    long, others = (float((lengths[which] * block + BEGINNING).float().mean()) for which in (long_ones, ~long_ones))
     return max(round(long / others), 1)
 
 
@@ -343,13 +343,13 @@ def _tiles(strips: _Strips, width: int, block: int) -> tuple[Tensor, Tensor, Ten
     # 1 to `width` where there is a block
     ends = (blocks >= 0) * torch.arange(1, width + 1, device=lengths.device)
     needs = _halves(ends).amax(-1) * block if width else ends.new_zeros(len(strip), 2)
-    is_long = _is_long(lengths)[strip]
+    long_ones = is_long(lengths)[strip]
     order = torch.arange(len(strip), device=lengths.device)
-    if bool(is_long.any()):
+    if bool(long_ones.any()):
         # a column that is not there is the least; of those that are, the one in the middle
         middle = columns.sort(1).values.gather(1, width - 1 - (columns >= 0).sum(1, keepdim=True) // 2)[:, 0]
         beside = strip // strips.strips * strips.strips + middle * strips.strips // strips.cols
-        order = torch.where(is_long, beside, strip).argsort(stable=True)
+        order = torch.where(long_ones, beside, strip).argsort(stable=True)
     return torch.cat([strip[:, None], needs], 1)[order], columns[order], blocks[order]
 
 
