@@ -20,7 +20,7 @@ from nojit.runtime.loader import Bundle
 from nojit.runtime.table import KernelTable
 from nojit.runtime.target import parse_image_arch
 
-__all__ = ["TorchStage", "check_fit", "open_stage"]
+__all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
 _FLUSHES = 20
 # elements that are compared at once, so that a comparison takes no more memory than a few of these
@@ -178,7 +178,7 @@ class TorchTrial:
             moved_bytes=self._work.moved_bytes,
             flops=self._work.flops,
             roles=found.roles,
-            candidates=tuple(_candidate(stage, table, same) for same in _by_settings(table, rows)),
+            candidates=tuple(_candidate(stage, table, same) for same in candidates_of(table, rows)),
         )
         self._launchers = [kernel.bind(**named, **candidate.settings) for candidate in self.opened.candidates]
         self._expected = [value.contiguous() for value in self._work.expected]
@@ -250,11 +250,13 @@ def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
     return float(_distance(output.float().masked_fill(same, 0.0), expected.float().masked_fill(same, 0.0)))
 
 
-def _by_settings(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
-    """Put rows of the same settings together, the best first, of the meaning that the best of all has."""
+def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
+    """Put rows of the same settings together, the best first, of the point of the matrix that the best of all has."""
     found: dict[str, list[int]] = {}
+    # whose meanings are several where a config chooses a descriptor's block
+    points = [table.meanings[meaning].values for meaning in table.columns["meaning"]]
     for row in rows:
-        if table.columns["meaning"][row] == table.columns["meaning"][rows[0]]:
+        if points[row] == points[rows[0]]:
             # two configs of the same settings differ in when they may run, and both may
             found.setdefault(identity_of(table.settings(row)), []).append(row)
     return list(found.values())
