@@ -8,10 +8,10 @@ hints hold. What cannot be evaluated for a call (an overflow, a u64 beyond 63 bi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from nojit.runtime import expr
 from nojit.runtime.call import (
@@ -25,12 +25,38 @@ from nojit.runtime.call import (
 )
 from nojit.runtime.errors import ArgumentError, shown
 from nojit.runtime.expr import ExpressionError, parse
-from nojit.runtime.preference import Preference, Ranks
 from nojit.runtime.refusals import check_kinds, check_names, check_untyped
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import Value, identity, spell
 
-__all__ = ["Selection"]
+__all__ = ["Preference", "Selection"]
+
+Preference: TypeAlias = Callable[[int], Sequence[int]]
+"""The configs of a meaning by number, the best first; those left out follow in the table's order."""
+
+
+class _Ranks:
+    """The place of each config in the order of each meaning.
+
+    Args:
+        count: how many configs there are.
+        preference: None for the table's order throughout.
+    """
+
+    def __init__(self, count: int, preference: Preference | None) -> None:
+        self._count = count
+        self._preference = preference
+        self._known: dict[int, Sequence[int]] = {}
+
+    def of(self, meaning: int) -> Sequence[int]:
+        """Return the place of each config, by number."""
+        if self._preference is None:
+            return range(self._count)
+        if meaning not in self._known:
+            order = dict.fromkeys([*self._preference(meaning), *range(self._count)])
+            places = {config: place for place, config in enumerate(order)}
+            self._known[meaning] = [places[config] for config in range(self._count)]
+        return self._known[meaning]
 
 
 class Selection:
@@ -61,7 +87,7 @@ class Selection:
         self.fitting = self._fitting()
         check_untyped(table, facts, self.fitting)
         self.setting_faults = self._setting_faults()
-        self.ranks = Ranks(len(table.configs), preference)
+        self.ranks = _Ranks(len(table.configs), preference)
         self._requires_faults: dict[tuple[int, int], str] = {}
         self._derived: dict[tuple[int, int, int], expr.Value | ExpressionError] = {}
         self._derived_rows = {

@@ -21,7 +21,7 @@ from nojit.runtime.values import Value, identity, spell
 if TYPE_CHECKING:
     from nojit.runtime.expr import Expression
     from nojit.runtime.expr_ops import Value as Operand
-    from nojit.runtime.preference import Preference
+    from nojit.runtime.selection import Preference
     from nojit.runtime.tuned import TunedConfig, TunedEntry, TunedRow, TunedTable
 
 __all__ = [

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.bench.cases import CASES, LENGTH, Case
-from nojit.aot.bench.environment import describe
 from nojit.aot.bench.launch import LaunchBench, chosen, measure
 from nojit.aot.bench.stage import Stage
+from nojit.aot.doctor import describe
 from nojit.runtime.loader import Bundle
 
 __all__ = ["main", "run", "torch_stage"]
