@@ -45,7 +45,7 @@ def b2b_gemm_kernel(
     computes `BLOCK_L` columns of the middle at a time, for its rows, and multiplies them on. Grid: cdiv(m_len, BLOCK_M) *
     cdiv(n_len, BLOCK_N).
     """
-    _, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
+    row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     lanes = tl.arange(0, BLOCK_K)

@@ -8,8 +8,7 @@ right factor in that order. Likewise columns of the last factor are stored in su
 the result.
 """
 
-from nojit.kernels.gemm.kernel_layouts import bits
-from nojit.kernels.gemm.kernel_tiles import activate
+from nojit.kernels.gemm.kernel_tiles import activate, bits
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait

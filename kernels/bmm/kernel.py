@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import apply_epilogue, multiply, part_of, place_tile, spread
+from nojit.kernels.gemm.kernel_tiles import apply_epilogue, multiply, place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
 
 
@@ -46,10 +46,11 @@ def bmm_kernel(
     m_len, width]; `bmm_merge_kernel` does the rest. Products of integers are exact, and nothing is done to them.
     Grid: batch * splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
-    rest, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
-    split = rest % splits
-    index_z = (rest // splits).to(tl.int64)
-    first, last = part_of(split, splits, tl.cdiv(k_len, BLOCK_K))
+    steps = tl.cdiv(k_len, BLOCK_K)
+    index_z, split, row, col, first, last = place_piece(
+        tl.program_id(0), m_len, n_len, steps, splits, BLOCK_M, BLOCK_N, GROUP
+    )
+    index_z = index_z.to(tl.int64)
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = (rows < m_len)[:, None]

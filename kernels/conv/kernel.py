@@ -7,7 +7,7 @@ Offsets that grow with a tensor are 64-bit; the positions of a result, and the d
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import add_product, part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import add_product, place_piece
 
 
 @triton.jit
@@ -99,9 +99,12 @@ def conv_kernel(
     `bmm_merge_kernel` does the rest. Grid: groups * splits * cdiv(positions, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
     m_len = batch * out_d * out_h * out_w
-    rest, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
-    split = rest % splits
-    group = (rest // splits).to(tl.int64)
+    depth = taps_d * taps_h * taps_w * c_len
+    steps = tl.cdiv(depth, BLOCK_K)
+    group, split, row, col, first, last = place_piece(
+        tl.program_id(0), m_len, n_len, steps, splits, BLOCK_M, BLOCK_N, GROUP
+    )
+    group = group.to(tl.int64)
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = rows < m_len
@@ -114,8 +117,6 @@ def conv_kernel(
     x_ptrs += _offset_of(from_d, from_h, from_w, stride_xd, stride_xh, stride_xw)
     w_ptrs = w_ptr + group * stride_wg + cols.to(tl.int64) * stride_wn
     lanes = tl.arange(0, BLOCK_K)
-    depth = taps_d * taps_h * taps_w * c_len
-    first, last = part_of(split, splits, tl.cdiv(depth, BLOCK_K))
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for step in range(first, last):
         if WHOLE:
@@ -220,9 +221,12 @@ def conv_weight_grad_kernel(
     cdiv(n_len, BLOCK_M) * cdiv(taps_d * taps_h * taps_w * c_len, BLOCK_N).
     """
     across = taps_d * taps_h * taps_w * c_len
-    rest, row, col = place_tile(tl.program_id(0), n_len, across, BLOCK_M, BLOCK_N, GROUP)
-    split = rest % splits
-    group = (rest // splits).to(tl.int64)
+    m_len = batch * out_d * out_h * out_w
+    steps = tl.cdiv(m_len, BLOCK_K)
+    group, split, row, col, first, last = place_piece(
+        tl.program_id(0), n_len, across, steps, splits, BLOCK_M, BLOCK_N, GROUP
+    )
+    group = group.to(tl.int64)
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = (rows < n_len)[:, None]
@@ -241,9 +245,7 @@ def conv_weight_grad_kernel(
     grad_ptrs = grad_ptr + channels * stride_gc
     x_off = (group * c_len + c) * stride_xc + _offset_of(from_d, from_h, from_w, stride_xd, stride_xh, stride_xw)
     x_ptrs = x_ptr + x_off
-    m_len = batch * out_d * out_h * out_w
     lanes = tl.arange(0, BLOCK_K)
-    first, last = part_of(split, splits, tl.cdiv(m_len, BLOCK_K))
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for step in range(first, last):
         number = step * BLOCK_K + lanes

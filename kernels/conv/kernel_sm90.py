@@ -7,7 +7,7 @@ owns a box of 64 positions and all columns of a tile. See `kernel_sm90_boxes` fo
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, behind, box5, box_at, met_at, store_panels, tap_at
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in
 from triton.experimental import gluon
@@ -26,9 +26,8 @@ def _pieces(sizes, TILE: gl.constexpr):
 def _piece(number, sizes, TILE: gl.constexpr):
     """Say where a piece of work is: which part of the depth and which group, its first box and column, its steps."""
     _, rows, n_len, c_len, taps, splits = sizes
-    rest, row, col = place_tile(number, rows, n_len, TILE[0], TILE[1], TILE[2])
-    group, split = divide(rest, splits)
-    first, last = part_of(split, splits, taps * gl.cdiv(c_len, DEPTH))
+    steps = taps * gl.cdiv(c_len, DEPTH)
+    group, split, row, col, first, last = place_piece(number, rows, n_len, steps, splits, TILE[0], TILE[1], TILE[2])
     return split, group, row // OWNED, col, first, last
 
 

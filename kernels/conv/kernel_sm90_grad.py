@@ -7,7 +7,7 @@ of 64 channels of the input, each at a tap of its own. A consumer owns 64 channe
 from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, box5, box_behind, box_number, met_at, position_of, tap_at
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
@@ -27,9 +27,7 @@ def _piece(number, sizes, TILE: gl.constexpr):
     """Say where a piece of work is: which part of the positions and which group, its first row and panel, its boxes."""
     _, n_len, c_len, taps, boxes, splits = sizes
     across = taps * gl.cdiv(c_len, DEPTH) * DEPTH
-    rest, row, col = place_tile(number, n_len, across, TILE[0], TILE[1], TILE[2])
-    group, split = divide(rest, splits)
-    first, last = part_of(split, splits, boxes)
+    group, split, row, col, first, last = place_piece(number, n_len, across, boxes, splits, TILE[0], TILE[1], TILE[2])
     return split, group, row, col // DEPTH, first, last
 
 

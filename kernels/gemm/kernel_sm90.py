@@ -19,8 +19,8 @@ from nojit.kernels.block_sparse.kernel_sm90_tiles import (
     halves_of,
     reinterpret,
 )
-from nojit.kernels.gemm.kernel_tiles import activate, part_of, place_tile
-from nojit.kernels.kernel_functions import divide, worked_out_here
+from nojit.kernels.gemm.kernel_tiles import activate, place_piece
+from nojit.kernels.kernel_functions import worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -91,11 +91,8 @@ def piece_at(number, sizes, DEEP: gl.constexpr, TILE: gl.constexpr, TOGETHER: gl
     Steps are a multiple of `TOGETHER`; those behind the depth are of zeros.
     """
     _, m_len, n_len, k_len, splits = sizes
-    index, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
-    split = index * 0
-    if splits > 1:
-        index, split = divide(index, splits)
-    first, last = part_of(split, splits, gl.cdiv(k_len, DEEP * TOGETHER))
+    steps = gl.cdiv(k_len, DEEP * TOGETHER)
+    index, split, row, col, first, last = place_piece(number, m_len, n_len, steps, splits, TILE[0], TILE[1], TILE[2])
     return (split, index, row, col), first * TOGETHER, last * TOGETHER
 
 
@@ -124,7 +121,8 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
     full, empty = barriers
     a_index, b_index, row, col = sources
     DOWN: gl.constexpr = TILE[0] // OWNED
-    ACROSS: gl.constexpr = TILE[1] // BOX
+    WIDTH: gl.constexpr = b_map.block_type.shape[2 if TRANS[1] else 3]
+    ACROSS: gl.constexpr = TILE[1] // WIDTH
     DEEP: gl.constexpr = a_map.block_type.shape[3]
     for step in range(first, last):
         start = step * DEEP
@@ -136,7 +134,7 @@ def copy_steps(a_map, b_map, memory, barriers, sources, first, last, copied, TIL
             place = [0, a_index, start, down] if TRANS[0] else [0, a_index, down, start]
             copy_in(a_map, place, full.index(stage), box(a_map, a_memory.index(stage * DOWN + part), 0))
         for part in gl.static_range(ACROSS):
-            across = col + part * BOX
+            across = col + part * WIDTH
             place = [0, b_index, across, start] if TRANS[1] else [0, b_index, start, across]
             copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part))
         copied += 1

@@ -1,6 +1,6 @@
 """What kernels of dense products share, in Triton: the order of tiles, K loops, epilogues, partial sums.
 
-`place_tile`, `part_of` and `activate` serve Gluon kernels too. Offsets that grow with a tensor are 64-bit.
+`place_piece`, `part_of` and `activate` serve Gluon kernels too. Offsets that grow with a tensor are 64-bit.
 """
 
 import triton
@@ -10,30 +10,57 @@ from nojit.kernels.kernel_functions import divide, gelu, gelu_rounded
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
-@triton.jit
-def place_tile(number, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Place a piece of work: which of the matrices or parts of them, and its first row and column.
+@triton.constexpr_function
+def bits(count, length, dim, rank):
+    """List the bases of an index that counts, in steps of `length` of one dimension, to `count`: for layouts of registers."""
+    return [[length << bit if at == dim else 0 for at in range(rank)] for bit in range(count.bit_length() - 1)]
 
-    Neighbours go down `GROUP` tiles before they go across, so that what runs at the same time reads few rows and columns.
+
+@triton.jit
+def place_piece(number, m_len, n_len, steps, splits, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Place a piece of work: which product and which part of its depth it is of, its first row and column, its steps.
+
+    Steps are those from the first to before the last. Neighbours go down `GROUP` tiles, a power of two, before they go across, so
+    that what runs at the same time reads few rows and columns.
     """
     tiles_m = (m_len + BLOCK_M - 1) // BLOCK_M
     tiles_n = (n_len + BLOCK_N - 1) // BLOCK_N
-    # nothing is copied before this is known, and a division takes a tenth of a microsecond: commonly there is none
+    height = tl.minimum(tiles_m, GROUP)
+    shift = number * 0
+    for bit in tl.static_range(1, GROUP.bit_length()):
+        shift += tl.where(height >> bit > 0, 1, 0)
+    across = number >> shift
+    down = number & (height - 1)
     index = number * 0
-    tile = number
-    if number >= tiles_m * tiles_n:
-        index, tile = divide(number, tiles_m * tiles_n)
-    first = index * 0
-    within = tile
-    if tile >= GROUP * tiles_n:
-        first, within = divide(tile, GROUP * tiles_n)
-        first = first * GROUP
-    height = tl.minimum(tiles_m - first, GROUP)
-    across = within // GROUP
-    down = within % GROUP
-    if height < GROUP:
-        across, down = divide(within, height)
-    return index, (first + down) * BLOCK_M, across * BLOCK_N
+    split = index
+    first = index
+    last = index + steps
+    # nothing is copied before this is known, and commonly nothing has to be divided: a division takes a tenth of a microsecond, and
+    # each that is jumped over, cold, as long. So one jump leads over all of them
+    if (number >= height * tiles_n) | (height & (height - 1) != 0) | (splits > 1):
+        tile = number
+        if number >= tiles_m * tiles_n:
+            index, tile = divide(number, tiles_m * tiles_n)
+        if splits > 1:
+            index, split = divide(index, splits)
+            first, last = part_of(split, splits, steps)
+        start = index * 0
+        if tile >= GROUP * tiles_n:
+            start, tile = divide(tile, GROUP * tiles_n)
+            start = start * GROUP
+        across = tile // GROUP
+        down = tile % GROUP
+        if tiles_m - start < GROUP:
+            across, down = divide(tile, tiles_m - start)
+        down += start
+    return index, split, down * BLOCK_M, across * BLOCK_N, first, last
+
+
+@triton.jit
+def place_tile(number, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Return the first row and column of a tile, as `place_piece` does."""
+    _, _, row, col, _, _ = place_piece(number, m_len, n_len, 0, 1, BLOCK_M, BLOCK_N, GROUP)
+    return row, col
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread
+from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 
 
 @triton.jit
@@ -71,8 +71,10 @@ def mixed_mm_kernel(
     says that groups are multiples of steps. With several `splits`, each writes the sums of a part of the depth to
     `partial_ptr`, fp32 [splits, m_len, width]. Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
-    split, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
-    first, last = part_of(split, splits, tl.cdiv(k_len, BLOCK_K))
+    steps = tl.cdiv(k_len, BLOCK_K)
+    _, split, row, col, first, last = place_piece(
+        tl.program_id(0), m_len, n_len, steps, splits, BLOCK_M, BLOCK_N, GROUP
+    )
     dtype: tl.constexpr = a_ptr.dtype.element_ty
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)

@@ -6,10 +6,9 @@ not matter, nor in which order the depth is summed, as long as both operands agr
 takes it for what tensor cores want of it.
 """
 
-from nojit.kernels.gemm.kernel_layouts import bits
-from nojit.kernels.gemm.kernel_tiles import part_of
+from nojit.kernels.gemm.kernel_tiles import bits, part_of
 from nojit.kernels.kernel_functions import divide
-from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, parted, unpack_words
+from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, halves_together, parted, unpack_words
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
@@ -19,11 +18,12 @@ ROWS = gl.constexpr(16)
 
 
 @gluon.constexpr_function
-def _layout_of_words(warps, unroll, width):
-    """Lay out words [warps * unroll, 16, 8 * width]: a thread has `width` words of 4 rows, a warp whole lines."""
-    registers = [*bits(width, 1, 2, 3), *bits(4, 1, 1, 3), *bits(unroll, 1, 0, 3)]
-    lanes = [*bits(4, 4, 1, 3), *bits(8, width, 2, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], [warps * unroll, 16, 8 * width])
+def _layout_of_words(warps, unroll, width, rows):
+    """Lay out words [warps * unroll, 4 * rows, 8 * width]: a thread has `width` words of each of its rows, a warp whole lines."""
+    registers = [*bits(width, 1, 2, 3), *bits(rows, 1, 1, 3), *bits(unroll, 1, 0, 3)]
+    lanes = [*bits(4, rows, 1, 3), *bits(8, width, 2, 3)]
+    shape = [warps * unroll, 4 * rows, 8 * width]
+    return gl.DistributedLinearLayout(registers, lanes, bits(warps, unroll, 0, 3), [], shape)
 
 
 @gluon.constexpr_function
@@ -67,11 +67,16 @@ def _multiply(acc, b, a, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr, UNROL
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
     product: gl.constexpr = acc.type.layout
-    # a byte's row is 4 of threads, 2 of steps of 16, 2 of halves of them; its column 8 of threads, then 16 apart, 8 apart
-    weights = unpack_words(b, pairs, dtype, GROUPS)
-    weights = weights.reshape(WARPS, UNROLL, 4, 2, 2, 8, BLOCK_N // 16, 2, 2).permute(0, 6, 7, 5, 1, 3, 4, 2, 8)
-    weights = weights.reshape(WARPS, BLOCK_N, 2 * UNROLL * ROWS)
-    given = halves_of_words(a, dtype).reshape(WARPS, UNROLL, BLOCK_M, 4, 2, 2, 2).permute(0, 1, 4, 5, 3, 6, 2)
+    # a byte's row is 4 of threads, 2 of steps of 16, 2 of a register; its column 8 of threads, then 16 apart, 8 apart
+    of_words: gl.constexpr = _layout_of_words(WARPS, UNROLL, BLOCK_N // 32, 2)
+    first, second = parted(b.reshape(WARPS * UNROLL, ROWS // 2, 2, BLOCK_N // 4).permute(0, 1, 3, 2))
+    first = gl.convert_layout(first, of_words, assert_trivial=True)
+    second = gl.convert_layout(second, of_words, assert_trivial=True)
+    weights = unpack_words(first, second, pairs, dtype, GROUPS).reshape(WARPS * UNROLL, ROWS // 2, 2 * BLOCK_N)
+    weights = halves_of_words(weights, dtype).reshape(WARPS, UNROLL, 4, 2, 8, BLOCK_N // 32, 2, 2, 2, 2)
+    weights = weights.permute(0, 5, 7, 8, 4, 1, 3, 6, 2, 9).reshape(WARPS, BLOCK_N, 2 * UNROLL * ROWS)
+    given = halves_together(a.reshape(WARPS * UNROLL, BLOCK_M, ROWS // 2, 2)).reshape(WARPS * UNROLL, BLOCK_M, ROWS)
+    given = halves_of_words(given, dtype).reshape(WARPS, UNROLL, BLOCK_M, 4, 2, 2, 2).permute(0, 1, 4, 5, 3, 6, 2)
     given = given.reshape(WARPS, 2 * UNROLL * ROWS, BLOCK_M)
     weights = gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
     given = gl.convert_layout(given, gl.DotOperandLayout(1, product, 2), assert_trivial=True)
@@ -84,19 +89,37 @@ def _store_sums(acc, out_ptr, col, m_len, n_len, stride_om):
     WARPS: gl.constexpr = acc.shape[0]
     BLOCK_N: gl.constexpr = acc.shape[1]
     BLOCK_M: gl.constexpr = acc.shape[2]
-    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-    # a thread has all sums of a result
-    of_results: gl.constexpr = gl.BlockedLayout([WARPS, 1], [1, 32], [1, WARPS], [1, 0])
-    sums = gl.allocate_shared_memory(gl.float32, [WARPS, BLOCK_N * BLOCK_M], shared)
-    sums.store(acc.reshape(WARPS, BLOCK_N * BLOCK_M))
-    total = gl.sum(sums.load(of_results), 0)
+    # a thread has all sums of up to 4 results that lie together
+    EACH: gl.constexpr = min(4, max(1, BLOCK_N * BLOCK_M // (WARPS * 32)))
+    of_results: gl.constexpr = gl.BlockedLayout([WARPS, EACH], [1, 32], [1, WARPS], [1, 0])
+    # columns are 16 apart, 8 apart, then 8 of threads: see `_multiply`
+    acc = acc.reshape(WARPS, BLOCK_N // 16, 2, 8, BLOCK_M).permute(0, 4, 3, 1, 2).reshape(WARPS, BLOCK_M * BLOCK_N)
+    total = gl.sum(gl.convert_layout(acc, of_results), 0)
     index = gl.arange(0, BLOCK_N * BLOCK_M, layout=gl.SliceLayout(0, of_results))
-    line = index % BLOCK_M
-    place = index // BLOCK_M
-    # columns of 8 threads, then 16 apart, 8 apart: see `_multiply`
-    cols = col + place % 8 * (BLOCK_N // 8) + place // 16 * 2 + place // 8 % 2
+    line = index // BLOCK_N
+    cols = col + index % BLOCK_N
     out_ptrs = out_ptr + line.to(gl.int64) * stride_om + cols
     gl.store(out_ptrs, total.to(out_ptr.dtype.element_ty), mask=(cols < n_len) & (line < m_len))
+
+
+@gluon.jit
+def _load_step(step, start, steps, left, a_from, b_from, TURNED: gl.constexpr):
+    """Load a step's pairs of a and words of b; if `TURNED`, steps are counted from `start` on, and go on at the first.
+
+    Behind the last step there are zeros of a.
+    """
+    a_base, a_offsets, a_cols = a_from
+    b_base, b_offsets, b_rows, b_step, in_cols = b_from
+    STEP: gl.constexpr = ROWS * a_cols.shape[0]
+    place = step
+    if TURNED:
+        place += start
+        place = gl.where(place >= steps, place - steps, place)
+    behind = left - place * STEP
+    if TURNED:
+        behind = gl.where(step < steps, behind, 0)
+    a = gl.load(a_base + place * STEP + a_offsets, mask=a_cols < behind, other=0)
+    return a, gl.load(b_base + place * b_step + b_offsets, mask=in_cols & (b_rows < behind))
 
 
 @gluon.jit
@@ -135,12 +158,17 @@ def mixed_mm_few_kernel(
     WIDTH: gl.constexpr = BLOCK_N // 32
     STEP: gl.constexpr = WARPS * UNROLL * ROWS
     dtype: gl.constexpr = a_ptr.dtype.element_ty
-    of_words: gl.constexpr = _layout_of_words(WARPS, UNROLL, WIDTH)
+    of_words: gl.constexpr = _layout_of_words(WARPS, UNROLL, WIDTH, 4)
+    of_twos: gl.constexpr = _layout_of_words(WARPS, UNROLL, WIDTH, 2)
     of_rows: gl.constexpr = _layout_of_rows(WARPS, UNROLL, BLOCK_M)
     of_pairs: gl.constexpr = _layout_of_pairs(WARPS, UNROLL, WIDTH)
     product: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
-    split = gl.program_id(0) % splits
-    col = gl.program_id(0) // splits * BLOCK_N
+    tile = gl.program_id(0)
+    split = tile * 0
+    # a division takes as long as a load
+    if splits > 1:
+        tile, split = divide(tile, splits)
+    col = tile * BLOCK_N
     first, last = part_of(split, splits, gl.cdiv(k_len, 2 * STEP))
     deep = first.to(gl.int64) * STEP
     left = gl.minimum(last * STEP, k_len // 2) - first * STEP
@@ -169,31 +197,34 @@ def mixed_mm_few_kernel(
     # what another part has, infinite scales too, is none of this one's
     depth_end = 2 * (first * STEP + left)
 
+    a_from = (a_base, a_offsets, a_cols)
+    # a thread's rows are all there, or none is; words that are not meet zeros of a
+    b_from = (b_base, b_offsets, b_rows // 4 * 4, STEP // 4 * stride_bk, in_cols)
+    steps = last - first
+    # programs of few columns do little with a: eight sets of them start apart, lest all read the same lines at once
+    TURNED: gl.constexpr = BLOCK_N == 32 and GROUPS == "none"
+    start = tile // 16 % 8 * steps // 8
     acc = gl.zeros([WARPS, BLOCK_N, BLOCK_M], gl.float32, product)
-    b = gl.load(b_base + b_offsets, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first")
-    a = gl.load(a_base + a_offsets, mask=a_cols < left, other=0)
-    for _ in range((last - first + 1) // 2):
+    a, b = _load_step(0, start, steps, left, a_from, b_from, TURNED)
+    for step in range(0, steps, 2):
         # two steps a turn, lest what was loaded ahead move to other registers; of an odd count, the last has zeros of a
-        for _ in gl.static_range(2):
-            left -= STEP
-            b_base += STEP // 4 * stride_bk
-            a_base += STEP
-            following_b = gl.load(
-                b_base + b_offsets, mask=in_cols & (b_rows < left), other=0, eviction_policy="evict_first"
-            )
-            following_a = gl.load(a_base + a_offsets, mask=a_cols < left, other=0)
+        for ahead in gl.static_range(1, 3):
+            next_a, next_b = _load_step(step + ahead, start, steps, left, a_from, b_from, TURNED)
             pairs = ()
             if GROUPS != "none":
                 groups, _ = divide(group_depth, group_size)
                 pairs = _load_pairs(
-                    scales_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_sk, of_pairs, of_words
+                    scales_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_sk, of_pairs, of_twos
                 )
             if GROUPS == "zeros":
                 pairs = pairs + _load_pairs(
-                    zeros_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_zk, of_pairs, of_words
+                    zeros_ptr, groups, group_depth, group_cols, n_len, depth_end, stride_zk, of_pairs, of_twos
                 )
             group_depth += 2 * STEP
             acc = _multiply(acc, b, a, pairs, dtype, GROUPS, UNROLL)
-            a = following_a
-            b = following_b
+            a = next_a
+            b = next_b
+    if dtype != gl.float16:
+        # weights were a quarter of what they are
+        acc *= 4
     _store_sums(acc, out_ptr + split.to(gl.int64) * m_len * width, col, m_len, n_len, stride_om)

@@ -11,7 +11,7 @@ Scales and zeros of a step lie behind its bytes in shared memory: a consumer loa
 
 from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
+from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide_by, reciprocal, worked_out_here
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
@@ -41,8 +41,8 @@ def _pieces(sizes, TILE: gl.constexpr):
 def _piece_at(number, sizes, TILE: gl.constexpr):
     """Say where a piece of work is: which part of the depth, its first column and row, its steps."""
     m_len, n_len, k_len, splits = sizes
-    split, col, row = place_tile(number, n_len, m_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(split, splits, gl.cdiv(k_len, DEPTH))
+    steps = gl.cdiv(k_len, DEPTH)
+    _, split, col, row, first, last = place_piece(number, n_len, m_len, steps, splits, TILE[0], TILE[1], TILE[2])
     return (split, row, col), first, last
 
 

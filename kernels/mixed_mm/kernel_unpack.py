@@ -1,7 +1,8 @@
-"""Weights of 4 bits in registers: bytes to pairs of fp16 or bf16, at six instructions for four weights.
+"""Weights of 4 bits in registers: bytes to pairs of fp16 or bf16.
 
 A nibble is put under an exponent that makes it the last bits of a number, 1024 + q of fp16 or 128 + q of bf16, and that
-exponent's part is taken off again; both steps are exact, and each does two weights at once.
+exponent's part is taken off again; both steps are exact, and each does two weights at once. A high nibble may stay where it is:
+fp16 makes 1024 + 16 * q of it, and bf16, whose exponent it reaches into, a number too small to have one.
 """
 
 from triton.experimental import gluon
@@ -9,49 +10,60 @@ from triton.experimental.gluon import language as gl
 
 
 @gluon.constexpr_function
-def _unpacking(is_half, count, groups):
-    """Write the assembly that unpacks a word of `count` bytes.
+def _unpacking(is_half, together, groups):
+    """Write the assembly that unpacks two bytes of a row, or four of each of two rows `together`.
 
-    Its operands are twice as many weights, the word, and where there are `groups` pairs of scales, and pairs of zeros. Each
-    byte gives q - 8 of its low and of its high nibble, or what its groups make of them: ``"scales"`` multiplies, ``"zeros"``
-    adds 8 - z before.
+    Its operands are the weights, the bytes, and where there are `groups` pairs of scales, and pairs of zeros. A byte gives a
+    pair, of its low and its high nibble; two bytes of two rows give one of low nibbles and one of high ones. They are q - 8, or
+    what their group makes of it: ``"scales"`` multiplies, ``"zeros"`` adds 8 - z before. Of two rows of bf16 they are a quarter
+    of that: no factor makes more of a high nibble.
     """
-    kind, magic, offset, one, eight = (
-        ("f16x2", "0x64006400", "0xe408e408", "0x3c003c00", "0x48004800")
-        if is_half
-        else ("bf16x2", "0x43004300", "0xc308c308", "0x3f803f80", "0x41004100")
-    )
-    word = 2 * count
+    # of low nibbles, then of high ones, what they are put under, by what that is multiplied, and what is added
+    if is_half:
+        kind, one, minus, eight = "f16x2", "0x3c003c00", "0xbc00bc00", "0x48004800"
+        nibbles = [("0x64006400", one, "0xe408e408"), ("0x64006400", "0x2c002c00", "0xd480d480")]
+    elif together:
+        kind, one, minus, eight = "bf16x2", "0x3f803f80", "0xbe80be80", "0x40004000"
+        nibbles = [("0x43004300", "0x3e803e80", "0xc208c208"), ("0", "0x7f007f00", "0xc000c000")]
+    else:
+        kind, one, minus, eight = "bf16x2", "0x3f803f80", "0xbf80bf80", "0x41004100"
+        nibbles = [("0x43004300", one, "0xc308c308")]
+    count, word = (4, 8) if together else (2, 4)
     lines = [
-        ".reg .b32 w, v, x, s, z, one, minus, offset, eight, nothing;",
-        f"mov.b32 one, {one}; mov.b32 offset, {offset}; mov.b32 eight, {eight}; mov.b32 nothing, 0x80008000;",
-        "xor.b32 minus, one, nothing;",
-        f"mov.b32 w, ${word};" if count == 4 else f"cvt.u32.u16 w, ${word};",
-        "shr.u32 v, w, 4;",
+        ".reg .b32 w, v, b, x, s, z, factor, offset, one, minus, eight, nothing;",
+        f"mov.b32 one, {one}; mov.b32 minus, {minus}; mov.b32 eight, {eight}; mov.b32 nothing, 0x80008000;",
+        f"mov.b32 w, ${word}; mov.b32 v, ${word + 1};" if together else f"cvt.u32.u16 w, ${word}; shr.u32 v, w, 4;",
     ]
     for byte in range(count):
         half = "0x3232" if byte % 2 else "0x1010"
-        scale = word + 1 + byte // 2
+        scale = word + 1 + together + byte // 2
         zero = scale + count // 2
-        lines.append(f"prmt.b32 x, w, v, 0x0{4 + byte}0{byte};")
-        lines.append(f"lop3.b32 x, x, 0x000f000f, {magic}, 0xea;")
-        lines.append(f"fma.rn.{kind} x, x, one, offset;")
         if groups == "zeros":
-            lines.append(f"prmt.b32 z, ${zero}, ${zero}, {half};")
-            lines.append(f"fma.rn.{kind} z, z, minus, eight;")
-            lines.append(f"fma.rn.{kind} x, x, one, z;")
+            lines.append(f"prmt.b32 z, ${zero}, ${zero}, {half}; fma.rn.{kind} z, z, minus, eight;")
         if groups != "none":
             lines.append(f"prmt.b32 s, ${scale}, ${scale}, {half};")
-            lines.append(f"fma.rn.{kind} x, x, s, nothing;")
-        lines.append(f"mov.b32 {{${2 * byte}, ${2 * byte + 1}}}, x;")
+        lines.append(f"prmt.b32 b, w, v, 0x0{4 + byte}0{byte};")
+        for high in range(1 + together):
+            exponent, factor, offset = nibbles[high]
+            lines.append(f"mov.b32 factor, {factor}; mov.b32 offset, {offset};")
+            lines.append(f"lop3.b32 x, b, {'0x00f000f0' if high else '0x000f000f'}, {exponent}, 0xea;")
+            lines.append(f"fma.rn.{kind} x, x, factor, offset;")
+            if groups == "zeros":
+                lines.append(f"fma.rn.{kind} x, x, one, z;")
+            if groups != "none":
+                lines.append(f"fma.rn.{kind} x, x, s, nothing;")
+            place = 2 * byte + high
+            lines.append(f"mov.b32 ${place}, x;" if together else f"mov.b32 {{${place}, ${place + 1}}}, x;")
     return "{\n" + "\n".join(lines) + "\n}"
 
 
 @gluon.constexpr_function
-def _constraints(count, groups):
+def _constraints(together, groups):
     """Say which registers the assembly takes."""
+    count = 4 if together else 2
     pairs = {"none": 0, "scales": count // 2, "zeros": count}[groups]
-    return ",".join(["=h"] * (2 * count) + ["r" if count == 4 else "h"] + ["r"] * pairs)
+    given = ["r", "r"] if together else ["h"]
+    return ",".join(["=r" if together else "=h"] * (2 * count) + given + ["r"] * pairs)
 
 
 @gluon.jit
@@ -77,34 +89,48 @@ def parted(pairs):
 
 
 @gluon.jit
-def unpack_words(words, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
-    """Return the weights of int32 words [.., columns / 4], as [.., columns, 2]; the last index is a byte's nibble.
+def unpack_words(first, second, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
+    """Return the weights of int32 words [.., columns / 4] of two rows as pairs of both, [.., columns / 4, 2, 2, 2].
 
+    The last indices are a byte's nibble, and the two bits of its place in the word. Of bf16 they are a quarter of the weights.
     `pairs` are int32 of two scales each, for the first two columns of a word and for the last, then such zeros.
     """
-    ASM: gl.constexpr = _unpacking(dtype == gl.float16, 4, GROUPS)
+    ASM: gl.constexpr = _unpacking(dtype == gl.float16, True, GROUPS)
     l0, h0, l1, h1, l2, h2, l3, h3 = gl.inline_asm_elementwise(
         ASM,
-        _constraints(4, GROUPS),
-        (words,) + pairs,  # noqa: RUF005 - kernels unpack no tuples
-        (gl.int16, gl.int16, gl.int16, gl.int16, gl.int16, gl.int16, gl.int16, gl.int16),
+        _constraints(True, GROUPS),
+        (first, second) + pairs,  # noqa: RUF005 - kernels unpack no tuples
+        (gl.int32, gl.int32, gl.int32, gl.int32, gl.int32, gl.int32, gl.int32, gl.int32),
         is_pure=True,
         pack=1,
     )
     even = gl.join(gl.join(l0, h0), gl.join(l2, h2))
     odd = gl.join(gl.join(l1, h1), gl.join(l3, h3))
-    both = gl.join(even, odd).permute(0, 1, 2, 4, 5, 3)
-    SHAPE: gl.constexpr = words.shape
-    return both.reshape(SHAPE[0], SHAPE[1], SHAPE[2] * 4, 2).to(dtype, bitcast=True)
+    return gl.join(even, odd)
+
+
+@gluon.jit
+def halves_together(words):
+    """Return the first halves of each two words [.., 2] as one word, and their last ones."""
+    first, second = words.split()
+    low, high = gl.inline_asm_elementwise(
+        "prmt.b32 $0, $2, $3, 0x5410; prmt.b32 $1, $2, $3, 0x7632;",
+        "=&r,=r,r,r",
+        (first, second),
+        (gl.int32, gl.int32),
+        is_pure=True,
+        pack=1,
+    )
+    return gl.join(low, high)
 
 
 @gluon.jit
 def unpack_shorts(shorts, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
-    """Return the weights of int16 words [rows, columns / 2], as [rows, columns, 2]; `pairs` as in `unpack_words`."""
-    ASM: gl.constexpr = _unpacking(dtype == gl.float16, 2, GROUPS)
+    """Return the weights of int16 words [rows, columns / 2], as [rows, columns, 2]; `pairs` hold two scales, then two zeros."""
+    ASM: gl.constexpr = _unpacking(dtype == gl.float16, False, GROUPS)
     l0, h0, l1, h1 = gl.inline_asm_elementwise(
         ASM,
-        _constraints(2, GROUPS),
+        _constraints(False, GROUPS),
         (shorts,) + pairs,  # noqa: RUF005 - kernels unpack no tuples
         (gl.int16, gl.int16, gl.int16, gl.int16),
         is_pure=True,

@@ -36,7 +36,7 @@ def mm_plus_mm_kernel(
 
     Grid: cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
-    _, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
+    row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = (rows < m_len)[:, None]

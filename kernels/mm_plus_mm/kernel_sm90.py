@@ -40,7 +40,7 @@ def _produce(
     m_len, n_len, k_len, more_len = sizes
     copied = 0
     for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
-        _, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+        row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
         sources = (0, 0, row, col)
         steps = gl.cdiv(k_len, DEPTH)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS)
@@ -59,7 +59,7 @@ def _consume(
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     used = 0
     for number in range(gl.program_id(0), _tiles(sizes, TILE), gl.num_programs(0)):
-        _, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
+        row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
         acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
         before = gl.to_tensor(-1)
         steps = gl.cdiv(k_len, DEPTH)

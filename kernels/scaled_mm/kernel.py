@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile, spread
+from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
 
 DEEP = tl.constexpr(128)
@@ -83,8 +83,10 @@ def scaled_mm_kernel(
     width]; `scaled_mm_merge_kernel` does the rest. BLOCK_K divides 128.
     Grid: splits * cdiv(m_len, BLOCK_M) * cdiv(n_len, BLOCK_N).
     """
-    split, row, col = place_tile(tl.program_id(0), m_len, n_len, BLOCK_M, BLOCK_N, GROUP)
-    first, last = part_of(split, splits, tl.cdiv(k_len, BLOCK_K))
+    steps = tl.cdiv(k_len, BLOCK_K)
+    _, split, row, col, first, last = place_piece(
+        tl.program_id(0), m_len, n_len, steps, splits, BLOCK_M, BLOCK_N, GROUP
+    )
     rows = row + tl.arange(0, BLOCK_M)
     cols = col + tl.arange(0, BLOCK_N)
     lanes = tl.arange(0, BLOCK_K)

@@ -14,10 +14,10 @@ from nojit.kernels.gemm.kernel_sm90 import (
     lanes_of,
     multiply_steps,
     operands_of,
+    piece_at,
     pieces_of,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_tiles import part_of, place_tile
 from nojit.kernels.kernel_functions import worked_out_here
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -36,13 +36,10 @@ WIDEST = gl.constexpr(128)
 """The most columns whose products a consumer takes apart at once: more, and their sums with them, are too many registers."""
 
 
-@gluon.jit
-def _piece_at(number, sizes, TILE: gl.constexpr, TOGETHER: gl.constexpr):
-    """Say which part of the depth a piece of work is of, its first row and column, and its steps, as `piece_at` does."""
-    _, m_len, n_len, k_len, splits = sizes
-    split, row, col = place_tile(number, m_len, n_len, TILE[0], TILE[1], TILE[2])
-    first, last = part_of(split, splits, gl.cdiv(k_len, DEEP * TOGETHER))
-    return (split, 0, row, col), first * TOGETHER, last * TOGETHER
+@gluon.constexpr_function
+def _of_blocks(scales):
+    """Say whether each block of the depth has scales of its own."""
+    return scales in {"tiles", "rows"}
 
 
 @gluon.jit
@@ -68,10 +65,10 @@ def _column_scales(vectors, col, step, like):
 
 
 @gluon.jit
-def _of_columns(first_ptr, n_len, col, like):
-    """Load numbers of the columns of a tile, which lie next to one another, each once: a consumer's threads pass them on."""
+def _of_columns(first_ptr, n_len, stride, col, like):
+    """Load numbers of the columns of a tile, `stride` apart, 0 or 1, each once: a consumer's threads pass them on."""
     cols = col + gl.arange(0, like.shape[1], layout=gl.BlockedLayout([1], [32], [4], [0]))
-    values = gl.load(first_ptr + cols, mask=cols < n_len, other=0.0)
+    values = gl.load(first_ptr + cols.to(gl.int64) * stride, mask=cols < n_len, other=0.0)
     return gl.convert_layout(values, gl.SliceLayout(0, like.type.layout))[None, :]
 
 
@@ -100,7 +97,8 @@ def _promote_steps(
     WIDTH: gl.constexpr = sums[0].shape[1]
     PARTS: gl.constexpr = TILE[1] // WIDTH
     factors = (1.0,)
-    if SCALES != "ends":
+    BLOCKS: gl.constexpr = _of_blocks(SCALES)
+    if BLOCKS:
         factors = _factors(vectors, row, col, first, sums, SCALES)
     for step in range(first, last, TOGETHER):
         number = used + step - first
@@ -125,7 +123,7 @@ def _promote_steps(
             factor = factors[part if SCALES == "tiles" else 0]
             grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
-        if SCALES != "ends":
+        if BLOCKS:
             factors = _factors(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
     return sums
 
@@ -181,16 +179,12 @@ def _store_scaled(
         vectors, whole = epilogue
         _, _, row, col = place
         scale_ptr, n_len, _, stride_n = vectors[1]
-        # sums of parts of the depth are scaled once they are added up
         if whole:
             if SCALES == "ends":
                 acc = acc * _row_scales(vectors, row, gl.to_tensor(0), acc, False)
-                if stride_n == 0:
-                    acc = acc * gl.load(scale_ptr)
-                else:
-                    acc = acc * _of_columns(scale_ptr, n_len, col + STORED, acc)
+                acc = acc * _of_columns(scale_ptr, n_len, stride_n, col + STORED, acc)
             if vectors[2][1] != 0:
-                acc = acc + _of_columns(vectors[2][0], n_len, col + STORED, acc).to(gl.float32)
+                acc = acc + _of_columns(vectors[2][0], n_len, vectors[2][1], col + STORED, acc).to(gl.float32)
         store_rows(OWN, out_map, out_memory, acc, place, (), STORED, PANEL, False)
 
 
@@ -202,7 +196,7 @@ def _produce(
     sizes = worked_out_here(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = _piece_at(number, sizes, TILE, TOGETHER)
+        place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
         _, _, row, col = place
         copied = copy_steps(
             maps[0], maps[1], memory, barriers, (0, 0, row, col), first, last, copied, TILE, (False, True)
@@ -220,11 +214,16 @@ def _consume(
     """Write the rows of number `OWN` of every tile."""
     WIDTH: gl.constexpr = TILE[1] if FAST or TILE[1] < WIDEST else WIDEST
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
-    epilogue = (vectors, sizes[4] == 1)
+    # sums of parts of the depth are scaled once they are added up
+    whole = sizes[4] == 1
+    scale = 1.0
+    if SCALES == "whole":
+        scale = gl.where(whole, gl.load(vectors[0][0]) * gl.load(vectors[1][0]), 1.0)
     sizes = worked_out_here(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = _piece_at(number, sizes, TILE, TOGETHER)
+        # what only this takes is kept in no register from tile to tile
+        place, first, last = piece_at(number, worked_out_here(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
         if FAST:
@@ -239,7 +238,10 @@ def _consume(
             sums = _promote_steps(OWN, sums, memory, barriers, used, own, first, last, vectors, SCALES, TILE, TOGETHER)
         used += last - first
         for part in gl.static_range(TILE[1] // WIDTH):
-            _store_scaled(OWN, maps[2], memory[2], sums[part], own, epilogue, part * WIDTH, PANEL, SCALES)
+            if SCALES == "whole":
+                store_rows(OWN, maps[2], memory[2], sums[part] * scale, own, (), part * WIDTH, PANEL, False)
+            else:
+                _store_scaled(OWN, maps[2], memory[2], sums[part], own, (vectors, whole), part * WIDTH, PANEL, SCALES)
     tma.store_wait(0)
 
 
@@ -273,14 +275,15 @@ def scaled_mm_sm90_kernel(
 ):
     """Write ``scale_a * scale_b * (a @ b) + bias``: a [m_len, k_len], b [k_len, n_len], fp8; `has_bias` is 1 or 0.
 
-    Scales are fp32. With `SCALES` "ends" they are those of rows and columns, or, with strides of 0, of all of them. Else each
-    128 of the depth have their own, of a for every `a_span` rows; of b for each column with "rows", for 128 of them with
-    "tiles". Scales of columns, and the bias, lie next to one another. `FAST` leaves all sums to wgmma, for "ends" only.
+    Scales are fp32. With `SCALES` "whole" there is one of a and one of b, and no bias. With "ends" they are those of rows and
+    columns, or, with strides of 0, of all of them. Else each 128 of the depth have their own, of a for every `a_span` rows; of
+    b for each column with "rows", for 128 of them with "tiles". Scales of columns, and the bias, lie next to one another.
+    `FAST` leaves all sums to wgmma, for "whole" and "ends".
 
     The maps describe a [1, 1, m_len, k_len] in boxes of [1, 1, ROWS, 128], less than 64 for as few rows, b's transpose in boxes of
-    [1, 1, 64, 128], and the result [splits, 1, m_len,
-    n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits each is the sum of a part of the depth, fp32,
-    without the bias and what "ends" multiplies by. `STAGES` is how many steps shared memory holds. Any grid in x.
+    [1, 1, BLOCK_N, 128], and the result [splits, 1, m_len, n_len] in boxes of [1, 1, 64, PANEL], 128 bytes wide: with several splits
+    each is the sum of a part of the depth, fp32, without the bias and what "whole" and "ends" multiply by. `STAGES` is how
+    many steps shared memory holds. Any grid in x.
     """
     # what adds up parts may start meanwhile: it waits for their end itself
     if PANEL == 32:
@@ -289,7 +292,7 @@ def scaled_mm_sm90_kernel(
     a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
-    coarse: gl.constexpr = SCALES == "ends" and not FAST and out_map.dtype == gl.bfloat16
+    coarse: gl.constexpr = not _of_blocks(SCALES) and not FAST and out_map.dtype == gl.bfloat16
     together: gl.constexpr = 2 if coarse else 1
     fence_async_shared()
     maps = (a_map, b_map, out_map)

@@ -319,6 +319,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     # of Triton itself, what its helpers use that Gluon kernels call
     tl = SimpleNamespace(
         constexpr=gl.constexpr,
+        static_range=range,
         minimum=_minimum,
         where=_where,
         abs=torch.abs,

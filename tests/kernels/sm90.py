@@ -17,6 +17,8 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
 PROGRAMS = 3
 PANEL_BYTES = 128
+WHOLE = frozenset({"scaled_mm_sm90"})
+"""Kernels that copy all that a tile takes of the right operand at once."""
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
@@ -30,9 +32,11 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
     kernel = load(f"{name}_kernel", *(KERNELS / path for path in (*SHARED, f"{family}/kernel_sm90.py")))
 
     def launch(*args: Any, **named: Any) -> None:
-        left, *others = args
+        left, right, *others = args
+        chosen = config()
         # the kernels that let the caller choose how many rows are copied of the left operand name them so
-        kernel(PROGRAMS, _argument(left, named.get("ROWS", 64)), *map(_argument, others), **named, **config())
+        maps = _argument(left, named.get("ROWS", 64)), _argument(right, chosen["BLOCK_N"] if name in WHOLE else 64)
+        kernel(PROGRAMS, *maps, *map(_argument, others), **named, **chosen)
 
     return launch
 

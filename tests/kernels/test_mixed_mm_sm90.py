@@ -25,7 +25,7 @@ from tests.kernels.gluon_stub import Map, Pointer, load
 from tests.kernels.sm90 import KERNELS, SHARED
 from tests.kernels.test_bmm_sm90 import merge
 
-FEW = ("gemm/kernel_layouts.py", "gemm/kernel_tiles.py", "mixed_mm/kernel_few.py")
+FEW = ("gemm/kernel_tiles.py", "mixed_mm/kernel_few.py")
 MANY = (*SHARED, "mixed_mm/kernel_sm90.py")
 PROGRAMS = 3
 # as few stages and warps as work: the more often they are used again, the more is seen
@@ -68,6 +68,20 @@ def unpack(words: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups:
     return weights if groups == "none" else weights * of_columns(pairs[: size // 2])
 
 
+def unpack_together(
+    first: Tensor, second: Tensor, pairs: tuple[Tensor, ...], dtype: torch.dtype, groups: str
+) -> Tensor:
+    """Return the weights of two rows' words as pairs in words, the indices of a byte behind its nibble's; of bf16 a quarter."""
+    both = torch.stack([unpack(words, pairs, dtype, groups) for words in (first, second)], -1)
+    # columns are words, then two bits; behind them are nibbles and rows
+    both = both.unflatten(-3, (-1, 2, 2)).movedim(-2, -4) / (4 if dtype == torch.bfloat16 else 1)
+    return both.contiguous().view(torch.int32)[..., 0]
+
+
+def put_together(words: Tensor) -> Tensor:
+    return words.contiguous().view(torch.int16).unflatten(-1, (2, 2)).mT.contiguous().view(torch.int32)[..., 0]
+
+
 def others(gl: SimpleNamespace) -> dict[str, Any]:
     """Stand in for layouts, for words, and for products of registers."""
     gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
@@ -77,7 +91,8 @@ def others(gl: SimpleNamespace) -> dict[str, Any]:
     gl.float16, gl.int16 = torch.float16, torch.int16
     return {
         "as_words": as_words,
-        "unpack_words": unpack,
+        "unpack_words": unpack_together,
+        "halves_together": put_together,
         "unpack_shorts": unpack,
         "halves_of_words": lambda words, dtype: words.contiguous().view(dtype),
         "parted": lambda pairs: pairs.unbind(-1),
@@ -179,6 +194,14 @@ def test_few_rows_take_any_count_of_steps_and_nothing_from_around(steps, kind, t
         inside = {name: within(words[name], fill) for name, fill in foreign.items() if name in words}
         check(within(a, float("nan")), within(b, 255), words | inside)
     assert set(asked) == {"mixed_mm_few"}
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 8, 11])
+def test_programs_of_few_columns_that_start_apart_take_each_step_once(steps):
+    # 16 tiles start together, and the last sets are not whole
+    a, b, words = operands(3, 32 * 100, 32 * WARPS * steps - 16, torch.bfloat16, "none", None)
+    check(within(a, float("nan")), within(b, 255), words)
+    assert asked == ["mixed_mm_few"]
 
 
 @pytest.mark.parametrize("kind", ["none", "zeros"])

@@ -58,33 +58,42 @@ def execute(assembly: str, given: dict[str, int], count: int) -> list[int]:
         registers[target] = {
             "mov": lambda x: x,
             "cvt": lambda x: x,
-            "xor": lambda x, y: x ^ y,
             "shr": lambda x, y: x >> y,
             "prmt": permute,
             # of three inputs, 0xea is (a & b) | c
             "lop3": lambda x, y, z, table: (x & y | z) if table == 0xEA else None,
             "fma": lambda x, y, z, kind=kind: fused(x, y, z, KINDS[kind]),
         }[operation.partition(".")[0]](*values)
-    assert sorted(outputs) == list(range(2 * count))
-    return [outputs[place] for place in range(2 * count)]
+        if target[0] == "$":
+            place = 2 * int(target[1:])
+            outputs[place], outputs[place + 1] = registers[target] & 0xFFFF, registers[target] >> 16
+    assert sorted(outputs) == list(range(count))
+    return [outputs[place] for place in range(count)]
 
 
-@pytest.mark.parametrize(("kind", "count", "groups"), list(product(KINDS, (2, 4), ("none", "scales", "zeros"))))
-def test_every_byte_in_every_place(kind, count, groups):
-    dtype = KINDS[kind]
-    scales, zeros = (torch.rand(count) + 0.5).to(dtype), torch.tensor([0.0, 7.0, 8.0, 15.0][:count]).to(dtype)
-    assembly = _unpacking(kind == "f16x2", count, groups)
+@pytest.mark.parametrize(
+    ("kind", "together", "groups"), list(product(KINDS, (False, True), ("none", "scales", "zeros")))
+)
+def test_every_byte_in_every_place(kind, together, groups):
+    dtype, columns, rows = KINDS[kind], 4 if together else 2, 2 if together else 1
+    scales, zeros = (torch.rand(columns) + 0.5).to(dtype), torch.tensor([0.0, 7.0, 8.0, 15.0][:columns]).to(dtype)
+    assembly = _unpacking(kind == "f16x2", together, groups)
+    outputs = columns * rows if together else 2 * columns
     # every byte comes in every place
     for byte in range(256):
-        packed = [(byte + 37 * place) % 256 for place in range(count)]
-        words = [int.from_bytes(bytes(packed), "little")]
+        packed = [[(byte + 37 * place + 101 * row) % 256 for place in range(columns)] for row in range(rows)]
+        words = [int.from_bytes(bytes(row), "little") for row in packed]
         if groups != "none":
             words += [whole(pair) for pair in scales.split(2)]
         if groups == "zeros":
             words += [whole(pair) for pair in zeros.split(2)]
-        given = {f"${2 * count + place}": word for place, word in enumerate(words)}
-        assert len(_constraints(count, groups).split(",")) == 2 * count + len(words)
-        got = torch.tensor(execute(assembly, given, count), dtype=torch.uint16).view(dtype).view(count, 2)
-        nibbles = torch.tensor([[value & 15, value >> 4] for value in packed]).to(dtype)
-        right = nibbles - (zeros[:, None] if groups == "zeros" else 8)
-        assert torch.equal(got, right if groups == "none" else right * scales[:, None])
+        given = {f"${outputs + place}": word for place, word in enumerate(words)}
+        assert len(_constraints(together, groups).split(",")) == outputs + len(words)
+        bits = execute(assembly, given, 2 * columns * rows)
+        got = torch.tensor(bits, dtype=torch.uint16).view(dtype).view(columns, 2, rows)
+        nibbles = torch.tensor(
+            [[[row[place] >> shift & 15 for row in packed] for shift in (0, 4)] for place in range(columns)]
+        )
+        right = nibbles.to(dtype) - (zeros[:, None, None] if groups == "zeros" else 8)
+        right = right if groups == "none" else right * scales[:, None, None]
+        assert torch.equal(got, right / 4 if together and kind == "bf16x2" else right)
