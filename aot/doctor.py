@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import os
@@ -317,12 +316,12 @@ def describe() -> dict[str, str]:
     driver = probe_driver()
     found = {name: number or "not installed" for name, number in versions().items()}
     cuda = "none" if driver.version is None else f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}"
-    gpu = f"{_name()}, sm_{driver.devices[0]}" if driver.devices else "none"
+    gpu = f"{_first_name()}, sm_{driver.devices[0]}" if driver.devices else "none"
     return {"gpu": gpu, "driver": cuda, "host": f"{platform.system()} {platform.machine()}", **found}
 
 
-def _name() -> str:
-    library = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
-    name = ctypes.create_string_buffer(128)
-    code = library.cuInit(0) or library.cuDeviceGetName(name, len(name), 0)
-    return "unnamed" if code else name.value.decode(errors="replace")
+def _first_name() -> str:
+    try:
+        return str(importlib.import_module("nojit.runtime._core").device_facts(0)[0])
+    except NojitError:
+        return "unnamed"

@@ -253,10 +253,10 @@ def _error(output: torch.Tensor, expected: torch.Tensor) -> float:
 def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
     """Put rows of the same settings together, the best first, of the point of the matrix that the best of all has."""
     found: dict[str, list[int]] = {}
-    # whose meanings are several where a config chooses a descriptor's block
-    points = [table.meanings[meaning].values for meaning in table.columns["meaning"]]
-    for row in rows:
-        if points[row] == points[rows[0]]:
+    # of several meanings where a config chooses a descriptor's block
+    points = [table.meanings[table.columns["meaning"][row]].values for row in rows]
+    for row, point in zip(rows, points, strict=True):
+        if point == points[0]:
             # two configs of the same settings differ in when they may run, and both may
             found.setdefault(identity_of(table.settings(row)), []).append(row)
     return list(found.values())

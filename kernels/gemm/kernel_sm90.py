@@ -6,8 +6,8 @@ Results go through shared memory, a panel of 128 bytes of columns at a time, fro
 
 Tensor maps have four dimensions, [parts, batch, rows, columns]; they pad with zeros, and leave out what is stored outside.
 
-Boxes are 64 rows of 128 bytes: what their columns count, a step is deep. Matrices of 8 bits are copied as they lie, as wgmma wants
-them: a by rows, b by columns.
+Boxes are rows of 128 bytes, 64 of them, or of b as many as its map says: what their columns count, a step is deep. Matrices of 8 bits
+are copied as they lie, as wgmma wants them: a by rows, b by columns.
 
 Two tuples of constexprs go through all functions: ``TILE``, a config's (BLOCK_M, BLOCK_N, GROUP, STAGES), and ``TRANS``,
 which of both operands are described as their transposes, and lie in shared memory so.
@@ -28,8 +28,6 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 
 OWNED = gl.constexpr(64)
 """The rows of a tile that a consumer owns."""
-BOX = gl.constexpr(64)
-"""The rows of an operand that are copied at once, and of 16 bits the columns."""
 DEPTH = gl.constexpr(64)
 """How deep a step is of 16 bits."""
 

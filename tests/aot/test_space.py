@@ -15,6 +15,7 @@ from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import ROOT
 from tests.aot.entries import spec
+from tests.support.points import point_of
 
 FIELDS: dict[str, Any] = {
     "params": {"x": "*{dtype}", "n": "i32"},
@@ -181,8 +182,7 @@ def test_every_kernel_of_the_library_has_a_space(kernel):
     points: dict[str, int] = {}
     for variant in expand_space(kernel, "sm_90", kernel.name).variants:
         # a problem is measured with every block of a descriptor that configs choose
-        types = [kind.partition("[")[0] for _, kind in variant.signature]
-        point = repr((variant.axes, types, variant.derived))
+        point = point_of(variant)
         points[point] = points.get(point, 0) + 1
     assert min(points.values(), default=0) >= (0 if kernel.tuning is None else FEWER.get(kernel.name, 64))
     assert sum(points.values()) <= 600

@@ -14,6 +14,8 @@ from nojit.aot.space import expand_space
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.runtime.expr import parse
 
+from tests.support.points import point_of
+
 ROOT = Path(__file__).resolve().parents[2]
 ARCHS = ("sm_80", "sm_90", "sm_100", "sm_120")
 MANIFESTS = [load_manifest(path) for path in sorted((ROOT / "manifests").glob("*.toml"))]
@@ -114,8 +116,7 @@ def test_some_config_of_each_meaning_asks_nothing_of_the_batch(name, arch):
         requires = variant.config.requires
         asks = bool(requires) and not parse(requires).names.isdisjoint(spec.batch)
         # one order of configs holds for all blocks of descriptors that they choose from
-        types = tuple(kind.partition("[")[0] for _, kind in variant.signature)
-        asked.setdefault((variant.axes, types), set()).add(asks)
+        asked.setdefault(point_of(variant), set()).add(asks)
     # no more than a tile of rows, always: operators ask others when the batch must not matter
     expected = {True} if name == "mixed_mm_few" else {False}
     assert all(expected <= seen for seen in asked.values())
