@@ -8,6 +8,7 @@ import select
 import signal
 import tempfile
 import threading
+import time
 from concurrent.futures import CancelledError, wait
 from pathlib import Path
 
@@ -19,9 +20,9 @@ from nojit.runtime.errors import CompileError
 
 from tests.aot import pool_jobs
 
-# generous, since a worker's start counts too and the machine may be busy; tests that wait for it choose their own
-TIMEOUT_S = 60
-DEADLINE_MS = 30_000
+# only what hangs takes so long, however busy the machine is; tests that wait for it choose their own
+TIMEOUT_S = 600
+DEADLINE_MS = 300_000
 
 pytestmark = pytest.mark.usefixtures("workers_find_tests")
 
@@ -198,7 +199,12 @@ class TestCrashes:
 
 class TestTimeouts:
     def test_end_the_call_and_what_it_started_and_nothing_else(self, teller):
-        with WorkerPool(2, 4) as pool:
+        started = time.monotonic()
+        with WorkerPool(1, TIMEOUT_S) as pool:
+            pool.submit(pool_jobs.pid).result()
+        # many times what a call takes on this machine now, a worker's start included
+        limit = max(1, round(20 * (time.monotonic() - started)))
+        with WorkerPool(2, limit) as pool:
             hanging = pool.submit(pool_jobs.tell, teller.fifo, "hang")
             teller.hear()
             others = [pool.submit(pool_jobs.add, i, 0) for i in range(5)]
@@ -206,7 +212,7 @@ class TestTimeouts:
             assert not hanging.done()
             error = hanging.exception()
             assert isinstance(error, CompileError)
-            assert str(error) == "expected an answer within 4 s, got none"
+            assert str(error) == f"expected an answer within {limit} s, got none"
             assert teller.all_ended()
             assert pool.submit(pool_jobs.add, 1, 2).result() == 3
 

@@ -1,5 +1,4 @@
 import itertools
-import time
 from array import array
 from dataclasses import replace
 
@@ -27,6 +26,8 @@ from nojit.runtime.table import (
 from nojit.runtime.tuning import Lookup, TuningDecision
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import DType, identity
+
+from tests.support.counting import count_bytecodes
 
 
 def pointer(address, dtype="fp16"):
@@ -762,13 +763,9 @@ def test_ten_thousand_variants(meanings, configs, hints):
     assert len(table) == 10_000
     strides = {f"s{i}": integer(32) for i in range(hints)}
     facts = CallFacts({"x_ptr": pointer(4096), "n": integer(4096), **strides}, {"D": meanings // 2})
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        choose(table, facts)
-        best = min(best, time.perf_counter() - start)
-    # the aim is 5 ms; a loaded machine must not fail the test
-    assert best < 0.05, f"{best * 1e3:.1f} ms"
+    choose(table, facts)
+    # 5 ms at most where these tests were written
+    assert count_bytecodes(lambda: choose(table, facts)) < 100 * len(table)
 
 
 def test_labels_tell_what_is_none():

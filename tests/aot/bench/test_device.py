@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -55,8 +56,12 @@ def results(folder: Path) -> dict[str, dict[str, object]]:
 
 def test_how_each_run_ended(scripted, bundles, capsys, device, monkeypatch):
     monkeypatch.setattr(device, "LEAST_SECONDS", 0.1)
+    started = time.monotonic()
+    scripted({"one": "pass"})
+    # many times what a run takes on this machine now
+    limit = max(1, 20 * (time.monotonic() - started))
     code, began = scripted(
-        {"good": "print('fine')", "bad": FAILS, "slow": "import time; time.sleep(60)"}, "--limit", "11"
+        {"good": "print('fine')", "bad": FAILS, "slow": "import signal; signal.pause()"}, "--limit", str(limit)
     )
     assert (code, began) == (1, ["good", "bad", "slow"])
     runs = results(bundles)

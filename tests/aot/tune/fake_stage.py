@@ -2,7 +2,9 @@
 
 The bundle's path names a JSON file beside it, which says what there is::
 
-    {"problems": 3, "configs": 8, "noise": 0.02, "faults": {"2": "wrong"}, "sleep_s": 0.0, "rules": [""]}
+    {"problems": 3, "configs": 8, "noise": 0.02, "faults": {"2": "wrong"}, "waits": 1, "rules": [""]}
+
+The problem that `waits` is timed until whoever started the process is dead.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class FakeTrial:
         return "ok", ""
 
     def time(self, order: Sequence[int]) -> list[float]:
-        time.sleep(self._stage.said.get("sleep_s", 0.0))
+        while self._problem == self._stage.said.get("waits") and os.getppid() == self._stage.parent:
+            time.sleep(0.01)
         for candidate in order:
             self._stage.log("time", self._problem, candidate)
             if self._stage.fault(candidate) == "late":
@@ -80,6 +83,7 @@ class FakeStage:
             raise NojitError(self.said["refuses"])
         self.rng = random.Random(7)
         self._setup = setup
+        self.parent = os.getppid()
 
     def log(self, *words: object) -> None:
         with Path(f"{self._facts}.log").open("a", encoding="utf-8") as file:
