@@ -23,7 +23,7 @@ from nojit.runtime.table import KEY_COLUMNS, Axis, Config, Derived, KernelTable,
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 
-__all__ = ["FOLDER", "Entry", "arch_for", "blank_table", "entry_of", "source_of", "table_of"]
+__all__ = ["FOLDER", "Entry", "arch_for", "blank_table", "entry_of", "modules", "source_of", "table_of"]
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "manifests"
 _RULES: Final = ("archs", "when", "requires")
@@ -47,6 +47,21 @@ def source_of(kernel: str) -> str | None:
     """Return the place of a kernel's function, ``module:function``; None if no manifest has it."""
     entry = entry_of(kernel)
     return None if entry is None else str(entry.words["source"])
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Return the modules of all functions that the manifests name: of kernels, and of values of constexprs."""
+    places = [place for entry in _entries(FOLDER).values() for place in _places(entry.words)]
+    return frozenset(place.partition(":")[0] for place in places)
+
+
+def _places(words: Mapping[str, Any]) -> Iterator[str]:
+    """List the functions that the entry of a kernel names."""
+    yield str(words["source"])
+    listed = [value for values in words.get("matrix", {}).values() for value in values]
+    listed += [value for config in words["configs"] for value in config.values()]
+    yield from [value["function"] for value in listed if isinstance(value, dict) and "function" in value]
 
 
 @cache

@@ -9,7 +9,8 @@ what such a wheel holds serves kernels that none of the others holds, and one th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -211,13 +212,17 @@ def _in_environment(path: Path) -> list[Found]:
 
 def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:
     origin = f"wheel {provider.distribution}"
-    # beside the entry point, as a wheel is installed, or wherever an editable install has it
-    beside = Path(provider.place, *provider.package.split("."))
     where, what = f"{origin}, package {provider.package}", "expected the package that holds the bundles"
+    parts = provider.package.split(".")
+    # a path would lead out of the folder that the wheel is installed in
+    if not all(map(str.isidentifier, parts)):
+        raise BundleError(f"{what}, named as in `import`", got=repr(provider.package), where=where)
+    # beside the entry point, as a wheel is installed, or wherever an editable install has it
+    beside = Path(provider.place, *parts)
     try:
-        folder = beside if beside.is_dir() else _package_folder(provider.package)
+        folder = beside if beside.is_dir() else _package_folder(parts)
     except Exception as error:
-        # a package above it may do anything when it is imported
+        # what finds modules is not ours
         raise BundleError(what, got=worded(error) or type(error).__name__, where=where) from error
     if folder is None:
         raise BundleError(what, got="none", where=where)
@@ -229,16 +234,30 @@ def _in_checkout(root: Path) -> list[Found]:
     return [Found(file, "checkout") for file in _bundles_of(folder, str(folder))]
 
 
-def _package_folder(package: str) -> Path | None:
-    """Find a package's folder without importing it; its parents, if it has any, are imported."""
-    from importlib.util import find_spec  # noqa: PLC0415 - slow to import
+def _package_folder(parts: Sequence[str]) -> Path | None:
+    """Find a package's folder without importing it or a package above it.
 
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):
-        return None
-    locations = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(locations))) if locations else None
+    `importlib.util.find_spec` imports the packages above. The finders themselves do not.
+    """
+    folders: list[str] | None = None
+    for depth in range(len(parts)):
+        folders = _below(folders, parts[depth]) or _found_by_finders(".".join(parts[: depth + 1]), folders)
+        if not folders:
+            return None
+    return next((Path(folder) for folder in folders or () if Path(folder).is_dir()), None)
+
+
+def _below(folders: Sequence[str] | None, part: str) -> list[str]:
+    return [str(below) for below in (Path(folder, part) for folder in folders or ()) if below.is_dir()]
+
+
+def _found_by_finders(package: str, folders: Sequence[str] | None) -> list[str]:
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find(package, folders)
+        if spec is not None:
+            return list(spec.submodule_search_locations or ())
+    return []
 
 
 def _own_checkout() -> Path | None:

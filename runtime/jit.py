@@ -30,6 +30,7 @@ __all__ = [
     "UnavailableError",
     "function_of",
     "load",
+    "load_named",
     "policy",
     "policy_of",
     "register_source",
@@ -89,6 +90,9 @@ def register_source(kernel: str, source: object, *, bundle: str = "") -> None:
         source: a ``@triton.jit`` or Gluon function, or ``module:function``, which is imported when a call misses.
         bundle: what the bundle is called, where several have a kernel of this name; any if empty.
 
+    A bundle can name a function as the value of a constexpr. It is imported only from the module of a registered source. To
+    allow another one, register it too, under its own name.
+
     Raises:
         ArgumentError: `source` is neither.
     """
@@ -116,6 +120,42 @@ def function_of(kernel: str, bundle: str) -> Any:
     return load(source)
 
 
+def load_named(place: str) -> Any:
+    """Return the function that a bundle names as the value of a constexpr.
+
+    A bundle is data, and must not choose what is imported: only modules count that hold a registered source.
+
+    Raises:
+        UnavailableError: its module holds no registered source, it cannot be imported, or is no function of Triton's.
+    """
+    module = place.partition(":")[0]
+    if module not in _registered_modules() and not _is_the_librarys(module):
+        why = f"the bundle names the function {place}, and no registered source lies in {module}"
+        raise UnavailableError(f"{why}: see runtime.register_source")
+    return load(place)
+
+
+def _registered_modules() -> set[str]:
+    with _lock:
+        sources = [*_sources.values()]
+    return {_module_of(source) for source in sources}
+
+
+def _module_of(source: object) -> str:
+    if isinstance(source, str):
+        return source.partition(":")[0]
+    function: Any = _unwrapped(source)
+    # of the Python function, where Triton wraps one: other objects have the module of their class
+    return str(getattr(getattr(function, "fn", None), "__module__", "") or vars(function).get("__module__", ""))
+
+
+def _is_the_librarys(module: str) -> bool:
+    # whose manifests are read only for a module that can be theirs
+    return module.startswith("nojit.kernels.") and any(
+        module in import_module(known).modules() for known in _KNOWN.values()
+    )
+
+
 @cache
 def load(source: object) -> Any:
     """Return a function by its place, or as it is, taken out of what decorators wrap around it.
@@ -134,8 +174,13 @@ def load(source: object) -> Any:
             raise
         except Exception as error:
             raise UnavailableError(f"{source} cannot be imported: {type(error).__name__}: {error}") from error
-    while type(found).__name__ in _WRAPPERS:
-        found = found.fn
+    found = _unwrapped(found)
     if not hasattr(found, "__getitem__"):
         raise UnavailableError(f"{source} is no @triton.jit function")
+    return found
+
+
+def _unwrapped(found: Any) -> Any:
+    while type(found).__name__ in _WRAPPERS:
+        found = found.fn
     return found

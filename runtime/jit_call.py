@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from nojit.runtime import expr
 from nojit.runtime.call import Argument, CallFacts, accepts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
-from nojit.runtime.jit import MissWarning, UnavailableError, function_of, load, policy
+from nojit.runtime.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
 from nojit.runtime.jit_ways import Way, defaults_of, first_that_runs, kind_of, natural_type, value_of, ways_of
 from nojit.runtime.record import Record
 from nojit.runtime.refusals import check_names
@@ -92,7 +92,9 @@ class StandIn:
         named = _arguments(function, call, handed.given, way)
         # options that are None are Triton's to choose
         named |= {
-            name: _to_triton(value) for name, value in settings.items() if name in constexprs or value is not None
+            name: _to_triton(value, load if name in handed.given else load_named)
+            for name, value in settings.items()
+            if name in constexprs or value is not None
         }
         typed = _typed(function, *_as_built(table, call))
         with _current(handed.device, handed.given.get("stream")):
@@ -187,15 +189,20 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
     return TensorDescriptor(*facts, **extras)
 
 
-def _to_triton(value: Any) -> Any:
-    """Return a constexpr as Triton takes it: what a bundle stores, or what the caller gave."""
+def _to_triton(value: Any, find: Callable[[str], Any]) -> Any:
+    """Return a constexpr as Triton takes it.
+
+    Args:
+        value: what a bundle stores, or what the caller gave.
+        find: returns a function by its place: the caller may name any, a bundle only those of registered sources.
+    """
     if isinstance(value, DType):
         from triton.language import dtype  # noqa: PLC0415 - only here, where Triton is
 
         return dtype(value.name)
     if isinstance(value, FunctionRef):
-        return load(value.name)
-    return tuple(map(_to_triton, value)) if isinstance(value, tuple) else value
+        return find(value.name)
+    return tuple(_to_triton(item, find) for item in value) if isinstance(value, tuple) else value
 
 
 # types

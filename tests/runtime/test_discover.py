@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from typing import NoReturn
 
@@ -140,17 +141,90 @@ def test_wheel_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         _survey("", tmp_path)
 
 
-def test_a_package_that_raises_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where an editable install puts the bundles into a package, the one above it is imported."""
-    (tmp_path / "raising_parent").mkdir()
-    (tmp_path / "raising_parent/__init__.py").write_text("raise RuntimeError('no GPU here')")
-    monkeypatch.syspath_prepend(tmp_path)
-    _install(monkeypatch, ("demo", "raising_parent.bundles"))
+EVIL = "from pathlib import Path; Path(__file__).with_name('ran').touch(); raise RuntimeError('imported')"
+
+
+def _evil_package(folder: Path) -> Path:
+    """Lay out a package that tells when it is imported."""
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(EVIL)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "value", ["evil_package", "evil_package.sub", "evil_package.module", "evil_package.sub.deeper", "evil_package.none"]
+)
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("look", ["survey", "named", "names"])
+def test_no_package_of_an_entry_point_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, beside: bool, look: str
+) -> None:
+    """Neither the one that it names nor one above it, whether it lies beside the entry point or elsewhere on the path."""
+    folders = [_evil_package(tmp_path / "site" / "evil_package")]
+    folders += [_evil_package(folders[0] / "sub"), _evil_package(folders[0] / "module_folder")]
+    (folders[0] / "module.py").write_text(EVIL)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    provider = Provider("evil", value, "evil", str(tmp_path / ("site" if beside else "elsewhere")))
+    monkeypatch.setattr(discover, "providers", lambda: [provider])
+    if look == "survey":
+        discover.survey({}, tmp_path)
+    elif look == "names":
+        discover.names({}, tmp_path)
+    else:
+        with pytest.raises(BundleError, match="evil_package"):
+            discover.named("evil", {}, tmp_path)
+    assert [module for module in sys.modules if module.startswith("evil_package")] == []
+    assert list((tmp_path / "site").rglob("ran")) == []
+
+
+def test_an_editable_install_has_its_bundles_where_its_finder_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a package that another folder holds, as installers map packages to folders of a checkout."""
+    top = _evil_package(tmp_path / "checkout" / "source")
+    (file,) = _touch(tmp_path / "checkout" / "built", "w.nojit")
+    (file.parent / "__init__.py").write_text(EVIL)
+    places = {"evil_mapped": top, "evil_mapped.bundles": file.parent}
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> object:
+            place = places.get(name)
+            return place and spec_from_file_location(name, place / "__init__.py")
+
+    monkeypatch.setattr(sys, "meta_path", [object(), Finder, *sys.meta_path])
+    _install(monkeypatch, ("demo", "evil_mapped.bundles"))
+    assert _found("", tmp_path) == [file]
+    assert [module for module in sys.modules if module.startswith("evil_mapped")] == []
+
+
+def test_a_finder_that_raises_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> NoReturn:
+            raise RuntimeError("no GPU here")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    _install(monkeypatch, ("demo", "no_such_package"))
     _, problems, broken = discover.survey({}, tmp_path)
     assert problems == []
     assert [str(one) for one in broken] == [
-        "expected the package that holds the bundles, got no GPU here - at wheel demo, package raising_parent.bundles"
+        "expected the package that holds the bundles, got no GPU here - at wheel demo, package no_such_package"
     ]
+
+
+@pytest.mark.parametrize(
+    "value", ["{outside}", "..outside", "../outside", ".", "", "a..b", "package/../../outside", "a b"]
+)
+def test_what_is_no_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """A path would have bundles found anywhere."""
+    _touch(tmp_path / "outside", "o.nojit")
+    _touch(tmp_path / "site" / "package", "w.nojit")
+    package = value.format(outside=tmp_path / "outside")
+    monkeypatch.setattr(discover, "providers", lambda: [Provider("demo", package, "demo", str(tmp_path / "site"))])
+    files, _, broken = discover.survey({}, tmp_path)
+    assert files == []
+    assert "expected the package that holds the bundles, named as in `import`, got " in str(broken[0])
 
 
 # by name

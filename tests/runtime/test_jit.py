@@ -478,6 +478,85 @@ def test_what_a_call_means_is_the_callers(
     assert named["KIND"] == tl.bfloat16
 
 
+PARAMS = {"x": "*fp16", "FN": "constexpr", "BLOCK": "constexpr"}
+
+
+@pytest.fixture
+def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that tells when it is imported, by a file."""
+    ran = tmp_path / "ran"
+    (tmp_path / "evil_functions.py").write_text(f"open({str(ran)!r}, 'w').close()\nneg = {{}}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    jit.load.cache_clear()
+    yield ran
+    jit.load.cache_clear()
+    sys.modules.pop("evil_functions", None)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_bundle_names_no_module_to_import(make: Make, tensor: Any, policy: Set, evil: Path, nested: bool) -> None:
+    """A function as the value of a constexpr is a name in a file: who wrote the file must not run code by it."""
+    pytest.importorskip("triton")
+    policy("jit")
+    runtime.register_source("add", Function("x", "FN", "BLOCK"))
+    named = FunctionRef("evil_functions:neg")
+    add = make(PARAMS, configs=[{"BLOCK": 1, "FN": (1, (named,)) if nested else named}])
+    assert refused(add[(1,)], double(tensor)) == (
+        "the bundle names the function evil_functions:neg, and no registered source lies in evil_functions: "
+        "see runtime.register_source"
+    )
+    assert not evil.exists()
+    assert "evil_functions" not in sys.modules
+
+
+@pytest.mark.parametrize("as_place", [True, False])
+def test_a_bundle_may_name_functions_beside_registered_sources(
+    make: Make, tensor: Any, policy: Set, evil: Path, as_place: bool
+) -> None:
+    pytest.importorskip("triton")
+    policy("jit")
+    function = Function("x", "FN", "BLOCK")
+    runtime.register_source("add", function)
+    if as_place:
+        runtime.register_source("helper", "evil_functions:another")
+    else:
+        # as Triton's functions know the one that they are made of
+        helper: Any = Function()
+        helper.fn = SimpleNamespace(__module__="evil_functions")
+        runtime.register_source("helper", helper)
+    add = make(PARAMS, configs=[{"BLOCK": 1, "FN": FunctionRef("evil_functions:neg")}])
+    add[(1,)](double(tensor))
+    ((_, named),) = function.calls
+    assert named["FN"] is sys.modules["evil_functions"].neg
+    assert evil.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "allowed"),
+    [
+        ("nojit.kernels.flex.kernel_mods:listed", True),
+        ("nojit.kernels.pointwise.__main__:main", False),
+        ("nojit.kernels.library:get", False),
+        ("nojit.aot.cli:main", False),
+    ],
+)
+def test_of_the_library_the_modules_of_its_kernels_count(
+    make: Make, tensor: Any, policy: Set, place: str, allowed: bool
+) -> None:
+    pytest.importorskip("triton")
+    policy("jit")
+    function = Function("x", "FN", "BLOCK")
+    runtime.register_source("add", function)
+    add = make(PARAMS, configs=[{"BLOCK": 1, "FN": FunctionRef(place)}])
+    before = set(sys.modules)
+    if allowed:
+        add[(1,)](double(tensor))
+        assert len(function.calls) == 1
+    else:
+        assert refused(add[(1,)], double(tensor)).startswith(f"the bundle names the function {place}")
+        assert place.partition(":")[0] not in set(sys.modules) - before
+
+
 def test_the_nearest_meaning_lends_its_config(make: Make, tensor: Any, policy: Set) -> None:
     """Of the configs that were built, those of the call's own constexprs; an axis of dtypes is as the call spells it."""
     policy("jit")
