@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import triton
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
@@ -101,6 +101,13 @@ def describe(place: SourcePlace) -> KernelSource:
         unaligned=frozenset(param.name for param in function.params if param.do_not_specialize_on_alignment),
         digest=digest,
         gluon=function.is_gluon(),
+        annotations=tuple(
+            (param.name, param.annotation_type)
+            for param in function.params
+            if param.annotation_type and not param.is_constexpr
+        ),
+        constants=frozenset(param.name for param in function.params if param.is_const),
+        debug=bool(function.debug),
     )
 
 
@@ -279,6 +286,8 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
         for function in functions_in(value)
     ]
     functions: list[Json] = [_source_digest(function) for function in given]
+    if (symbol := _chosen_symbol(variant, place)) is not None:
+        functions.append(["symbol", symbol])
     key = _plain_key(variant, source, place, functions)
     if not variant.line_info:
         return key
@@ -287,6 +296,30 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
     _source_digest(function)
     lines = sorted(frozenset().union(*(_lines[id(each)] for each in (function, *given))))
     return hashlib.sha256(f"{key} with line info of {lines}".encode()).hexdigest()
+
+
+def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
+    """Return the symbol that `repr` of the decorator gives a variant; None without one. The digest does not cover that function."""
+    function = _find(place)
+    if function._repr is None:  # noqa: SLF001 - Triton tells it no other way
+        return None
+    source = ast_source(variant, place)
+    constants = {function.arg_names[path[0]]: value for path, value in source.constants.items() if len(path) == 1}
+    try:
+        return str(function.repr(_Specialization(constants, source.signature)))
+    except Exception as error:
+        raise ManifestError(
+            f"expected `repr` of {function.__name__}'s decorator to name the variant",
+            got=f"{type(error).__name__}: {error}",
+            where=f"{place.where}: {variant.label()}",
+        ) from error
+
+
+class _Specialization(NamedTuple):
+    """What Triton hands to `repr`."""
+
+    constants: dict[str, Any]
+    signature: dict[str, Any]
 
 
 def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, functions: list[Json]) -> str:

@@ -64,7 +64,7 @@ OPTIONS: dict[str, Option] = {
     "ptx_options": Option(None, str, optional=True),
     "extern_libs": Option(None, dict, optional=True),
     "sanitize_overflow": Option(True, bool),
-    "debug": Option(False, bool),
+    "debug": Option(None, bool, optional=True),
 }
 
 # what a manifest does not set, and why

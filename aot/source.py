@@ -8,11 +8,14 @@ from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.options import OPTIONS
-from nojit.aot.types import has_layout
+from nojit.aot.types import NONE, has_layout, plain
 from nojit.aot.variant import Variant
+from nojit.aot.ways import implied_hints
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Config, Missing, Param
 from nojit.runtime.tuned import TunedConfig
+from nojit.runtime.type_names import leaves
+from nojit.runtime.values import Value
 
 __all__ = ["KernelSource", "SourcePlace", "fit_tuned", "fit_variant"]
 
@@ -32,6 +35,12 @@ class KernelSource:
     """SHA-256 over the function and everything that it reaches, without line numbers."""
     gluon: bool = False
     """Whether it is written in Gluon, and knows the layouts of descriptors."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Runtime params whose type the function itself fixes, ``base: tl.int64``, each with that type in Triton's spelling."""
+    constants: frozenset[str] = frozenset()
+    """Runtime params annotated as pointers to constants, ``x_ptr: tl.const``."""
+    debug: bool = False
+    """`debug` of its decorator, which holds where the manifest sets none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +59,42 @@ def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:
     """Return a variant as its function takes it, or refuse one that the function cannot be compiled as.
 
     A constexpr that is called as an option has the value of the option: Triton binds a keyword to both. What a config sets
-    it to then tells configs apart as other constexprs do.
+    it to then tells configs apart as other constexprs do. `debug` is the decorator's unless the manifest sets it. Hints that
+    `requires` implies are dropped where Triton would not specialize the param.
 
     Raises:
         ManifestError: a param that is not the kernel's, one without a type or value, a runtime param given as a
-            constexpr or the other way, one with the name of an option, a hint that the function forbids.
+            constexpr or the other way, one with the name of an option, a type or hint that the function forbids.
     """
-    fitted = _with_own_options(variant, source, where)
+    fitted = _with_own_options(_with_debug(variant, source), source, where)
     _check_variant(fitted, source, where)
-    return fitted
+    return _with_allowed_hints(fitted, source, where)
 
 
 def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
-    """Put the settings of a tuned table in the order that `fit_variant` gives those of a variant."""
+    """Give the settings of a tuned table the form that `fit_variant` gives those of a variant."""
     own = {param.name for param in source.params}
-    ranks = {name: 2 - (name in own) if name in OPTIONS else 0 for name, _ in config.settings}
-    return TunedConfig(tuple(sorted(config.settings, key=lambda setting: ranks[setting[0]])), config.requires)
+    settings = _resolve_debug(config.settings, source)
+    ranks = {name: 2 - (name in own) if name in OPTIONS else 0 for name, _ in settings}
+    return TunedConfig(tuple(sorted(settings, key=lambda setting: ranks[setting[0]])), config.requires)
+
+
+def _with_debug(variant: Variant, source: KernelSource) -> Variant:
+    options = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in variant.options)
+    told = _resolve_debug(variant.config.options, source)
+    if (options, told) == (variant.options, variant.config.options):
+        return variant
+    return replace(variant, options=options, config=Config(variant.config.constexprs, told, variant.config.requires))
+
+
+def _resolve_debug(settings: tuple[tuple[str, Value], ...], source: KernelSource) -> tuple[tuple[str, Value], ...]:
+    """Fill in `debug` where it is unset; where the decorator turns it on, bundles show it as an option of every config."""
+    told = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in settings)
+    return (*told, ("debug", True)) if source.debug and "debug" not in dict(told) else told
+
+
+def _is_unset(name: str, value: Value) -> bool:
+    return name == "debug" and value is None
 
 
 def _with_own_options(variant: Variant, source: KernelSource, where: str) -> Variant:
@@ -106,15 +135,61 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     if not source.gluon and (laid_out := [name for name, kind in variant.signature if has_layout(kind)]):
         what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, and Triton chooses it"
         raise ManifestError(what, where=f"{where}.params")
-    for path, hint in variant.hints:
-        param = path.partition(".")[0]
-        for params, listed in (
-            (source.unspecialized, "do_not_specialize"),
-            (source.unaligned if hint == 16 else frozenset(), "do_not_specialize_on_alignment"),
-        ):
-            if param in params:
-                what = f"expected no hint {hint} for {path!r}: {source.name} lists {param!r} in {listed}"
-                raise ManifestError(what, where=f"{where}.hints")
+    _check_types(variant, source, where)
+
+
+def _check_types(variant: Variant, source: KernelSource, where: str) -> None:
+    """Hold types against annotations: Triton takes an annotated param as it is annotated, whatever a call passes."""
+    annotated = dict(source.annotations)
+    for name, kind in variant.signature:
+        place = f"{where}.params.{name}"
+        declared = annotated.get(name)
+        if declared is not None and kind == NONE:
+            what = f"expected {declared!r} for {name!r}, as {source.name} annotates it: Triton passes None as a null pointer there, and never compiles it in"
+            raise ManifestError(what, got="a type that can be None", where=place)
+        if declared is not None and _canonical(kind) != declared:
+            what = f"expected {declared!r} for {name!r}, as {source.name} annotates it"
+            raise ManifestError(what, got=repr(kind), where=place)
+        if name in source.constants and (leaf := _writable_leaf(kind)):
+            what = f"expected {leaf.replace('*', '*k')!r} for {name!r}, which {source.name} annotates as a pointer to constants"
+            raise ManifestError(what, got=repr(kind), where=place)
+
+
+def _canonical(kind: str) -> str:
+    """Spell a type as Triton spells annotations: a bool is `u1`."""
+    return f"{kind[:-2]}u1" if kind in ("i1", "*i1", "*ki1") else kind
+
+
+def _writable_leaf(kind: str) -> str:
+    """Return the first pointer of a type that is none to constants; empty if there is none."""
+    pointers = (leaf for _, leaf in leaves(plain(kind), "") if leaf.startswith("*"))
+    return next((leaf for leaf in pointers if not leaf.startswith("*k")), "")
+
+
+def _with_allowed_hints(variant: Variant, source: KernelSource, where: str) -> Variant:
+    """Drop hints that Triton would not compile in, where `requires` implies them; refuse them where they are written."""
+    forbidden = {pair: why for pair in variant.hints if (why := _forbids(source, *pair))}
+    if not forbidden:
+        return variant
+    implied = implied_hints(variant.config.requires, where)
+    for (path, hint), why in forbidden.items():
+        if (path, hint) not in implied:
+            what = f"expected no hint {hint} for {path!r}: {source.name} {why}"
+            raise ManifestError(what, where=f"{where}.hints")
+    return replace(variant, hints=tuple(pair for pair in variant.hints if pair not in forbidden))
+
+
+def _forbids(source: KernelSource, path: str, hint: int) -> str:
+    """Say why Triton never specializes a param so; empty if it does."""
+    param = path.partition(".")[0]
+    if param in source.unspecialized:
+        return f"lists {param!r} in do_not_specialize"
+    if hint == 16 and param in source.unaligned:
+        return f"lists {param!r} in do_not_specialize_on_alignment"
+    declared = dict(source.annotations).get(param)
+    if hint == 1 and declared is not None:
+        return f"annotates {param!r} as {declared!r}, and Triton compiles no 1 in there"
+    return ""
 
 
 def _known(given: Iterable[str], known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:

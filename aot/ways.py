@@ -16,7 +16,7 @@ from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Config
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Way", "check_ways", "make_way", "parse_rule", "told_options", "way_of"]
+__all__ = ["Way", "check_ways", "implied_hints", "make_way", "parse_rule", "told_options", "way_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,19 @@ def make_way(
 
 
 def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, int], ...]:
+    return tuple(hint for hint in implied_hints(requires, where) if hint[0] in spec.params)
+
+
+def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
+    """List the hints that a `requires` guarantees, which may be empty.
+
+    Raises:
+        ManifestError: it is no expression.
+    """
     if not requires:
         return ()
     hints = map(expr.implied_hint, parse_rule(requires, where).conjuncts())
-    return tuple(hint for hint in hints if hint and hint[0] in spec.params)
+    return tuple(hint for hint in hints if hint)
 
 
 def check_ways(ways: Iterable[Way], where: str) -> None:

@@ -41,7 +41,7 @@ _OPTIONS = {
     "ptx_options": "More options for ptxas.",
     "extern_libs": "Libraries of LLVM bitcode to link, by name, relative to the manifest; `libdevice` replaces Triton's.",
     "sanitize_overflow": "Check integer overflow where `debug` is on.",
-    "debug": "Compile device assertions in.",
+    "debug": "Compile device assertions in. Unset: what `@triton.jit(debug=...)` says.",
 }
 
 
