@@ -48,6 +48,11 @@ _WITHOUT_SIZE: Final = frozenset({_NVAL, _BVAL, _HVAL})
 # attributes of all sections that are read: keeps a hostile image from costing seconds
 _MAX_RECORDS: Final = 262_144
 
+# more than any device has
+_SHARED_BYTES_MAX: Final = 1 << 30
+_SYSTEM_SHARED_BYTES: Final = 1024
+_SYSTEM_SHARED_SINCE: Final = 90
+
 _TENSOR_MAP_ALIGN: Final = 64
 _WARP: Final = 32
 
@@ -73,6 +78,11 @@ class CubinKernel(Record):
     static_shared_bytes: int
     """Of one block; from sm_90 up it can include 1,024 that are the system's."""
     text_bytes: int
+
+    def own_shared_bytes(self, sm: int) -> int:
+        """Return the static shared memory that counts against the driver's limits, in an image for `sm`."""
+        system = _SYSTEM_SHARED_BYTES if sm >= _SYSTEM_SHARED_SINCE else 0
+        return min(max(self.static_shared_bytes - system, 0), _SHARED_BYTES_MAX)
 
 
 class CubinInfo(Record):

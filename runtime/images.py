@@ -91,14 +91,13 @@ class Images:
 
     def _load(self, image: _Image, entry: Entry, device: int) -> _core.Function:
         content = self.file.image(*image)
-        params = _core.check_image(content, *entry, self.file.index.target.image_arch)
-        if params is None:
-            params = self._read(content, image, entry)
+        facts = _core.check_image(content, *entry, self.file.index.target.image_arch)
+        params, shared_bytes = facts or self._read(content, image, entry)
         library = self._libraries.get(image)
         if library is None:
             self._check_driver_version(image)
             library = self._libraries[image] = _core.Library(content, self._where(image))
-        function = library.function(entry[0])
+        function = library.function(entry[0], shared_bytes)
         told = function.params(device)
         if told is not None and told != params:
             raise BundleIntegrityError(
@@ -108,12 +107,13 @@ class Images:
             )
         return function
 
-    def _read(self, content: bytes, image: _Image, entry: Entry) -> list[tuple[int, int]]:
-        """Name what is wrong with an image, or pass one that only Python reads, and return its params."""
+    def _read(self, content: bytes, image: _Image, entry: Entry) -> tuple[list[tuple[int, int]], int]:
+        """Name what is wrong with an image, or pass one that only Python reads: its params, and its bytes of shared memory."""
         from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
 
-        image_arch = self.file.index.target.image_arch
-        return list(check_image(read_cubin(content), *entry, image_arch, self._where(image)).params)
+        info, image_arch = read_cubin(content), self.file.index.target.image_arch
+        kernel = check_image(info, *entry, image_arch, self._where(image))
+        return list(kernel.params), kernel.own_shared_bytes(info.sm)
 
     def _where(self, image: _Image) -> str:
         kernel, number = image

@@ -3,6 +3,8 @@
 #include "cold.h"
 
 #define RECORDS_MAX 262144 /* of all sections */
+#define SHARED_BYTES_MAX (1u << 30) /* more than any device has */
+#define SYSTEM_SHARED_BYTES 1024 /* from sm_90 up these can be in the section of a kernel's static shared memory too */
 
 /* The names are those of cubin.py. */
 enum { NVAL = 1, BVAL = 2, HVAL = 3, SVAL = 4 };
@@ -195,6 +197,15 @@ static int find_kernel(const nj_symbol *kernels, int count, nj_span symbol)
     return -1;
 }
 
+/* The static shared memory that counts against the driver's limits. */
+static uint32_t own_shared(const nj_elf *elf, nj_span symbol, uint32_t sm)
+{
+    const nj_section *section = nj_elf_find(elf, ".nv.shared.", symbol);
+    uint64_t bytes = section == NULL ? 0 : section->size, system = sm >= 90 ? SYSTEM_SHARED_BYTES : 0;
+    uint64_t own = bytes > system ? bytes - system : 0;
+    return own > SHARED_BYTES_MAX ? SHARED_BYTES_MAX : (uint32_t)own;
+}
+
 bool nj_cubin_read(nj_span image, nj_span symbol, nj_cubin *cubin)
 {
     nj_elf elf;
@@ -211,5 +222,6 @@ bool nj_cubin_read(nj_span image, nj_span symbol, nj_cubin *cubin)
             return false;
         }
     }
+    cubin->kernel.shared_bytes = own_shared(&elf, symbol, cubin->sm);
     return true;
 }

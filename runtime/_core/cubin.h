@@ -20,6 +20,7 @@ typedef struct {
     uint32_t bank_bytes;
     uint32_t block[3];   /* in threads; zeros if any block will do */
     uint32_t cluster[3]; /* in CTAs; ones if none was declared */
+    uint32_t shared_bytes; /* static, of a block: the kernel's own */
 } nj_cubin_kernel;
 
 typedef struct {

@@ -92,6 +92,7 @@ static bool read_section(nj_span image, const unsigned char *header, nj_section 
     section->link = nj_u32(header + 40);
     section->info = nj_u32(header + 44);
     section->content = (nj_span){image.at, 0};
+    section->size = nj_u64(header + 32);
     return section->type == NJ_SHT_NOBITS ||
            slice(image, nj_u64(header + 24), nj_u64(header + 32), &section->content);
 }

@@ -13,6 +13,7 @@
 typedef struct {
     nj_span name;
     nj_span content; /* nothing if the section has no bytes in the file */
+    uint64_t size;   /* of one without bytes in the file too */
     uint32_t type;
     uint32_t link;
     uint32_t info;

@@ -116,6 +116,13 @@ static PyObject *list_params(const nj_cubin_kernel *kernel)
     return list;
 }
 
+/* What the caller goes on with: the params, and the bytes of static shared memory. */
+static PyObject *told_of(const nj_cubin_kernel *kernel)
+{
+    PyObject *params = list_params(kernel);
+    return params == NULL ? NULL : Py_BuildValue("(NI)", params, (unsigned int)kernel->shared_bytes);
+}
+
 PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
@@ -132,7 +139,6 @@ PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)
     status = status > 0 ? read_text(arch, &arch_text) : status;
     bool good = status > 0 && read_arch(arch_text, &entry) && nj_cubin_read(bytes, entry.symbol, &cubin) &&
                 agrees(&cubin, &entry);
-    PyObject *params = status < 0 ? NULL : good ? list_params(&cubin.kernel) : Py_NewRef(Py_None);
     PyBuffer_Release(&image);
-    return params;
+    return status < 0 ? NULL : good ? told_of(&cubin.kernel) : Py_NewRef(Py_None);
 }

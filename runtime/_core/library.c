@@ -42,11 +42,16 @@ static void library_dealloc(nj_library *self)
     Py_DECREF(type);
 }
 
-static PyObject *library_function(nj_library *self, PyObject *symbol)
+static PyObject *library_function(nj_library *self, PyObject *args)
 {
-    const char *name = PyUnicode_Check(symbol) ? PyUnicode_AsUTF8(symbol) : NULL;
+    PyObject *symbol;
+    unsigned int shared_bytes;
+    if (!PyArg_ParseTuple(args, "UI:function", &symbol, &shared_bytes)) {
+        return NULL;
+    }
+    const char *name = PyUnicode_AsUTF8(symbol);
     if (name == NULL) {
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected a str");
+        return NULL;
     }
     CUkernel handle;
     if (NJ_CUDA(self->where, cuLibraryGetKernel, &handle, self->handle, name) < 0) {
@@ -56,6 +61,7 @@ static PyObject *library_function(nj_library *self, PyObject *symbol)
     if (function != NULL) {
         function->symbol = Py_NewRef(symbol);
         function->handle = handle;
+        function->shared_bytes = shared_bytes;
     }
     return (PyObject *)function;
 }
@@ -167,7 +173,8 @@ static PyObject *function_load(nj_function *self, PyObject *ordinal)
 }
 
 static PyMethodDef library_methods[] = {
-    {"function", (PyCFunction)library_function, METH_O, PyDoc_STR("Find a kernel by its symbol.")},
+    {"function", (PyCFunction)library_function, METH_VARARGS,
+     PyDoc_STR("Find a kernel by its symbol; it has so many bytes of static shared memory.")},
     {NULL},
 };
 

@@ -17,6 +17,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *symbol;
     CUkernel handle;
+    unsigned int shared_bytes; /* static, of a block */
     nj_limits limits[NJ_DEVICES_MAX]; /* guarded by the GIL or the function's lock */
 } nj_function;
 

@@ -6,7 +6,8 @@
 
 PyTypeObject *nj_plan_type;
 
-#define STATIC_SHARED_BYTES_MAX (48 * 1024)
+/* Of a block, static and dynamic together: a launch that takes more has to ask for it. */
+#define USUAL_SHARED_BYTES (48 * 1024)
 #define PORTABLE_CLUSTER_MAX 8
 
 int nj_program_from_bytes(PyObject *bytes, Py_ssize_t slots, nj_program *program)
@@ -141,7 +142,13 @@ static nj_outcome set_attribute(const nj_plan *plan, int attribute, int value)
     return NJ_TRY(cuKernelSetAttribute, attribute, value, plan->function->handle, plan->device->handle);
 }
 
-/* Dynamic shared memory above 48 KiB must be asked for; the L1 cache then gives up all it can, as Triton has it. */
+/* Whether a launch with so many bytes of dynamic shared memory has to ask for them. */
+static bool is_unusual(const nj_function *function, unsigned int dynamic_bytes)
+{
+    return (uint64_t)dynamic_bytes + function->shared_bytes > USUAL_SHARED_BYTES;
+}
+
+/* Asks for dynamic shared memory; the L1 cache then gives up all it can, as Triton has it. */
 static nj_outcome raise_shared(const nj_plan *plan, int bytes, nj_limits *limits)
 {
     nj_outcome outcome = set_attribute(plan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
@@ -160,7 +167,7 @@ static nj_outcome raise_limits(const nj_plan *plan, bool lost, nj_limits *limits
 {
     nj_outcome outcome = NJ_SUCCESS;
     int bytes = (int)plan->shared_bytes > limits->shared_bytes ? (int)plan->shared_bytes : limits->shared_bytes;
-    if (bytes > STATIC_SHARED_BYTES_MAX && (lost || bytes > limits->shared_bytes)) {
+    if (is_unusual(plan->function, (unsigned int)bytes) && (lost || bytes > limits->shared_bytes)) {
         outcome = raise_shared(plan, bytes, limits);
     }
     bool wide = limits->wide || plan->num_ctas > PORTABLE_CLUSTER_MAX;
@@ -228,7 +235,7 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
         return -1;
     }
     set_attributes(self, cooperative, pdl);
-    self->limited = self->shared_bytes > STATIC_SHARED_BYTES_MAX || self->num_ctas > PORTABLE_CLUSTER_MAX;
+    self->limited = is_unusual(self->function, self->shared_bytes) || self->num_ctas > PORTABLE_CLUSTER_MAX;
     self->device = nj_device_ready(self->ordinal);
     return self->device == NULL ? -1 : nj_check(nj_plan_prepare(self, false), self->device, label);
 }

@@ -12,6 +12,7 @@ enum {
     INFO_FORMAT_SIZED = 4,
     COMPAT_ACCELERATOR_TARGET = 0x09,
     SECTION_BYTES = 64,
+    SYSTEM_SHARED_BYTES = 1024,
 };
 
 struct section {
@@ -119,6 +120,11 @@ static int read_target(const unsigned char *image, struct cubin *out) {
     return out->sm != 0;
 }
 
+static uint32_t own_shared(unsigned sm, uint64_t section_bytes) {
+    uint64_t system = sm >= 90 ? SYSTEM_SHARED_BYTES : 0;
+    return (uint32_t)(section_bytes > system ? section_bytes - system : 0);
+}
+
 int cubin_read(const void *bytes, struct cubin *out) {
     static const unsigned char magic[7] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
     const unsigned char *image = bytes;
@@ -142,7 +148,7 @@ int cubin_read(const void *bytes, struct cubin *out) {
         if (strncmp(section.name, ".nv.info.", 9) == 0 && (kernel = find_kernel(out, section.name + 9)))
             read_info(kernel, section);
         if (strncmp(section.name, ".nv.shared.", 11) == 0 && (kernel = find_kernel(out, section.name + 11)))
-            kernel->static_shared = (uint32_t)section.size;
+            kernel->static_shared = own_shared(out->sm, section.size);
     }
     return out->kernels != 0;
 }

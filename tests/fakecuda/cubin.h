@@ -16,6 +16,7 @@ struct cubin_kernel {
     /* zero where the image does not say */
     uint32_t reqntid[3];
     uint32_t cluster[3];
+    /* of its own: without the system's, which from sm_90 up is in the section too and counts against no limit */
     uint32_t static_shared;
 };
 

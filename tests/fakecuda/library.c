@@ -183,7 +183,7 @@ static CUresult get_attribute(struct fake_kernel *kernel, CUdevice device, int a
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     int raised = fake_raised(kernel, device)->shared_bytes;
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        *value = raised ? raised : 48 << 10;
+        *value = raised ? raised : (48 << 10) - (int)kernel->code->static_shared;
     else if (attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
         *value = (int)kernel->code->static_shared;
     else if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)

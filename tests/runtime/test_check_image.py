@@ -39,15 +39,21 @@ class Entry:
 PLAIN = Entry()
 
 
-def by_python(image: bytes, entry: Entry) -> list[tuple[int, int]] | None:
+Told = tuple[list[tuple[int, int]], int] | None
+"""Offset and size of each param, and the bytes of static shared memory; None of an image that is not passed."""
+
+
+def by_python(image: bytes, entry: Entry) -> Told:
     """Check an image as C does."""
     try:
-        return list(check_image(read_cubin(image), *entry.facts(), "here").params)
+        info = read_cubin(image)
+        kernel = check_image(info, *entry.facts(), "here")
     except (BundleFormatError, BundleIntegrityError):
         return None
+    return list(kernel.params), kernel.own_shared_bytes(info.sm)
 
 
-def by_c(image: bytes, entry: Entry = PLAIN) -> list[tuple[int, int]] | None:
+def by_c(image: bytes, entry: Entry = PLAIN) -> Told:
     return _core.check_image(image, *entry.facts())
 
 
@@ -72,8 +78,28 @@ SIZES = [(), (8,), (8, 8, 4, 8), (1, 2, 1, 4, 1, 8), (8, 128, 4, 128, 4, 4, 8, 8
 def test_what_is_right_passes(sm: int, suffix: str, abi: int, sizes: tuple[int, ...], num_ctas: int) -> None:
     image = build_cubin(CubinSpec("add", sizes, 8, num_ctas), sm=sm, suffix=suffix, abi=abi)
     entry = Entry(sizes=sizes, num_warps=8, num_ctas=num_ctas, image_arch=f"sm_{sm}{suffix}")
-    assert by_c(image, entry) == list(zip(param_offsets(sizes, sm), sizes, strict=True))
+    assert by_c(image, entry) == (list(zip(param_offsets(sizes, sm), sizes, strict=True)), 0)
     assert agree(image, entry)
+
+
+@pytest.mark.parametrize(
+    ("sm", "suffix", "section", "own"),
+    [
+        (80, "", 1024, 1024),
+        (89, "", 2048, 2048),
+        (90, "a", 1024, 0),
+        (90, "a", 0, 0),
+        (90, "a", 1028, 4),
+        (100, "a", 3072, 2048),
+    ],
+)
+def test_static_shared_memory_is_the_kernels_own(sm: int, suffix: str, section: int, own: int) -> None:
+    image = build_cubin(CubinSpec("add", PLAIN.sizes, static_shared_bytes=section), sm=sm, suffix=suffix)
+    entry = Entry(image_arch=f"sm_{sm}{suffix}")
+    assert agree(image, entry)
+    told = by_c(image, entry)
+    assert told is not None
+    assert told[1] == own
 
 
 def test_a_family_image_looks_plain() -> None:

@@ -19,6 +19,7 @@ from nojit.runtime.kernel import Kernel
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
+from tests.support.bundles import target
 from tests.support.tensors import PointerTensor
 
 # launch facts
@@ -37,6 +38,41 @@ def test_shared_memory_is_raised_once_per_device(make: Make, fakecuda: FakeCuda)
         large[(1,)](n)
         assert (fakecuda.last_launch().shared_bytes, fakecuda.last_launch().carveout) == (232448, 100)
     assert fakecuda.calls("cuKernelSetAttribute") == 2, "the limit, and the share of the L1 cache"
+
+
+@pytest.mark.parametrize(
+    ("arch", "static", "dynamic", "raised"),
+    [
+        # from sm_90 up 1,024 bytes of the section are the system's
+        ("sm_90a", 1024, 49152, False),
+        ("sm_90a", 1025, 49152, True),
+        ("sm_90a", 2048, 48128, False),
+        ("sm_90a", 1024, 232448, True),
+        ("sm_80", 1024, 48128, False),
+        ("sm_80", 1024, 48129, True),
+        ("sm_80", 1024, 165888, True),
+    ],
+)
+def test_static_shared_memory_counts_beside_the_dynamic(
+    make: Make, fakecuda: FakeCuda, arch: str, static: int, dynamic: int, *, raised: bool
+) -> None:
+    fakecuda.set_devices(80 if arch == "sm_80" else 90)
+    add = make(
+        {"n": "i32"},
+        launch={"shared_bytes": dynamic},
+        static_shared_bytes=static,
+        on=target(arch),
+        file={"on": target(arch)},
+    )
+    add[(1,)](1)
+    assert fakecuda.last_launch().shared_bytes == dynamic
+    assert (fakecuda.calls("cuKernelSetAttribute") > 0) == raised
+
+
+def test_static_and_dynamic_shared_memory_are_at_most_what_the_device_has(make: Make, fakecuda: FakeCuda) -> None:
+    with pytest.raises(DriverError, match="cuKernelSetAttribute failed"):
+        make({"n": "i32"}, launch={"shared_bytes": 232448}, static_shared_bytes=1025)[(1,)](1)
+    assert fakecuda.launch_count() == 0
 
 
 def test_too_much_shared_memory_is_the_drivers_word(make: Make, fakecuda: FakeCuda) -> None:

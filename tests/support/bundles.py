@@ -103,6 +103,7 @@ def kernel(
     launch: Mapping[str, Any] | None = None,
     tuning: Tuning | None = None,
     batch: Sequence[str] = (),
+    static_shared_bytes: int = 0,
     on: TargetInfo = SM_90,
 ) -> SyntheticKernel:
     """Expand a kernel: every meaning with every config, hint set and truth of the derived constexprs.
@@ -120,6 +121,7 @@ def kernel(
         launch: facts of `Launch` that every variant shares, ``shared_bytes`` say.
         tuning: meanings and configs are numbered as they come.
         batch: params that grow with the batch.
+        static_shared_bytes: of each image, as its section says it.
         on: the target.
     """
     matrix, derived, defaults = matrix or {}, derived or {}, defaults or {}
@@ -144,7 +146,7 @@ def kernel(
         batch=tuple(batch),
     )
     programs = tuple(map(postfix, table.expressions()))
-    return _with_rows(replace(table, programs=programs), dict(launch or {}), on)
+    return _with_rows(replace(table, programs=programs), dict(launch or {}), on, static_shared_bytes)
 
 
 def _meanings(
@@ -169,7 +171,7 @@ def _config(words: Mapping[str, Any]) -> Config:
     return Config(tuple(constexprs.items()), tuple(options.items()), words.get("requires", ""))
 
 
-def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo) -> SyntheticKernel:
+def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo, static_shared_bytes: int) -> SyntheticKernel:
     launches: dict[Launch, int] = {}
     images = []
     pools = (table.meanings, table.configs, table.hint_sets, table.derived_values)
@@ -178,7 +180,7 @@ def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo) -> Syn
         launch = _launch(
             table, table.meanings[meaning], table.configs[config], table.hint_sets[hint_set], facts | {"on": on}
         )
-        images.append(_image(launch, f"{table.kernel} {row}", on))
+        images.append(_image(launch, f"{table.kernel} {row}", on, static_shared_bytes))
         values = (*key, launches.setdefault(launch, len(launches)), row, 32, 0)
         for column, value in zip(COLUMNS, values, strict=True):
             table.columns[column].append(value)
@@ -242,10 +244,11 @@ def _tensor_map(path: str, kind: str) -> TensorMap:
     return TensorMap(path, 3, element_bytes, _MAP_TYPES.get(element, 0), block, fp4_padded=False)
 
 
-def _image(launch: Launch, code: str, on: TargetInfo) -> bytes:
+def _image(launch: Launch, code: str, on: TargetInfo, static_shared_bytes: int) -> bytes:
     arch = parse_image_arch(on.image_arch)
     sizes = tuple(size_of(slot.type) for slot in launch.layout)
-    spec = CubinSpec(launch.symbol, sizes, launch.num_warps, launch.num_ctas, code=code.encode().ljust(64))
+    warps, ctas, machine_code = launch.num_warps, launch.num_ctas, code.encode().ljust(64)
+    spec = CubinSpec(launch.symbol, sizes, warps, ctas, static_shared_bytes, code=machine_code)
     exact = "a" if arch.suffix == "a" else ""
     return build_cubin(spec, sm=arch.number, suffix=exact, abi=7 if arch.number < 90 else 8)
 
