@@ -1,7 +1,8 @@
-"""Images in the driver: read from a bundle, checked against their index entry, loaded once for all devices."""
+"""Images in the driver: read from a bundle, checked against their index entry, loaded once for the process and all devices."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from functools import partial
 from time import perf_counter_ns
@@ -28,10 +29,30 @@ Entry: TypeAlias = tuple[str, tuple[int, ...], int, int]
 """What an image is held against: symbol, bytes of each param, warps of a block, CTAs of a cluster."""
 
 
-class Images:
-    """The images of one bundle file. Safe to use from several threads: each image is loaded once.
+class _Loaded:
+    """The images that the driver holds, by their SHA-256: one library for each content, whichever bundles hold it.
 
     A loaded image stays loaded for the life of the process: to unload one would break a CUDA graph capture under way.
+
+    Attributes:
+        lock: held to look into the rest.
+        libraries: by the SHA-256 of the image.
+        functions: by the SHA-256 and the symbol. One object for each kernel of the driver's, since it keeps what was raised for it.
+    """
+
+    def __init__(self) -> None:
+        # a finalizer that launches may run while this thread holds it
+        self.lock = threading.RLock()
+        self.libraries: dict[bytes, _core.Library] = {}
+        self.functions: dict[tuple[bytes, str], _core.Function] = {}
+
+
+# the process's
+_loaded = _Loaded()
+
+
+class Images:
+    """The images of one bundle file. Safe to use from several threads: each image is loaded once.
 
     Args:
         file: the bundle.
@@ -39,9 +60,7 @@ class Images:
 
     def __init__(self, file: BundleFile) -> None:
         self.file = file
-        # a finalizer that launches may run while this thread holds it
-        self._lock = threading.RLock()
-        self._libraries: dict[_Image, _core.Library] = {}
+        # guarded by the lock of `_loaded`
         self._functions: dict[tuple[_Image, Entry], _core.Function] = {}
 
     def function(self, table: KernelTable, row: int, device: int, entry: Entry | None = None) -> _core.Function:
@@ -61,12 +80,12 @@ class Images:
         # launches that differ in nothing else share the kernel, and with it the limits that were raised for it
         entry = entry or self.entry(table, row)
         began_ns, loaded = perf_counter_ns(), False
-        with self._lock:
+        with _loaded.lock:
             function = self._functions.get((image, entry))
             if function is None:
-                known = len(self._libraries)
+                known = len(_loaded.libraries)
                 function = self._functions[image, entry] = self._load(image, entry, device)
-                loaded = len(self._libraries) > known
+                loaded = len(_loaded.libraries) > known
         if loaded:
             bundle, variant = self.file.id, partial(table.variant_id, row)
             what = f"image={image[1]}"
@@ -93,11 +112,15 @@ class Images:
         content = self.file.image(*image)
         facts = _core.check_image(content, *entry, self.file.index.target.image_arch)
         params, shared_bytes = facts or self._read(content, image, entry)
-        library = self._libraries.get(image)
+        digest = hashlib.sha256(content).digest()
+        known = _loaded.functions.get((digest, entry[0]))
+        if known is not None:
+            return known
+        library = _loaded.libraries.get(digest)
         if library is None:
             self._check_driver_version(image)
-            library = self._libraries[image] = _core.Library(content, self._where(image))
-        function = library.function(entry[0], shared_bytes)
+            library = _loaded.libraries[digest] = _core.Library(content, self._where(image))
+        function: _core.Function = library.function(entry[0], shared_bytes)
         told = function.params(device)
         if told is not None and told != params:
             raise BundleIntegrityError(
@@ -105,6 +128,7 @@ class Images:
                 got=str(told),
                 where=self._where(image),
             )
+        _loaded.functions[digest, entry[0]] = function
         return function
 
     def _read(self, content: bytes, image: _Image, entry: Entry) -> tuple[list[tuple[int, int]], int]:

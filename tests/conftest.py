@@ -31,10 +31,19 @@ def fakecuda_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeC
         yield driver
 
 
+def forget_images() -> None:
+    """Let the runtime load each image anew, as in a process of its own."""
+    from nojit.runtime import images
+
+    images._loaded.libraries.clear()
+    images._loaded.functions.clear()
+
+
 @pytest.fixture
 def fakecuda(fakecuda_library: FakeCuda) -> Iterator[FakeCuda]:
-    """The fake driver with nothing scripted and two sm_90 devices; violations left over fail the test."""
+    """The fake driver with nothing scripted, no image in it and two sm_90 devices; violations left over fail the test."""
     fakecuda_library.reset()
+    forget_images()
     yield fakecuda_library
     violations = fakecuda_library.violations()
     fakecuda_library.reset()

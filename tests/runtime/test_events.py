@@ -145,7 +145,7 @@ def test_counters_count(make: Make) -> None:
 
 
 def test_threads_count_every_event(make: Make, heard: list[Event]) -> None:
-    adds = [make({"n": "i32"}) for _ in range(8)]
+    adds = [make({"n": "i32"}, name=f"add_{number}") for number in range(8)]
     before, barrier = runtime.counters(), threading.Barrier(8)
 
     def run(number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from array import array
 from dataclasses import replace
@@ -178,3 +179,82 @@ def test_a_device_says_what_it_can_do(fakecuda: FakeCuda) -> None:
     for wrong in (2, -1):
         with pytest.raises(runtime.DriverError, match="cuDeviceGet"):
             runtime.device_capability(wrong)
+
+
+# one image, many bundles
+
+
+def rounds_of(path: Path, count: int) -> None:
+    """Load a bundle, launch it and close it, so many times."""
+    for _ in range(count):
+        with loader.load(path) as bundle:
+            bundle.kernel("add")[(1,)](1)
+
+
+def test_an_image_is_loaded_once_for_the_process(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    rounds_of(make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"})), 50)
+    assert fakecuda.launch_count() == 50
+    assert fakecuda.calls("cuLibraryLoadData") == 1
+    assert len({launch.kernel for launch in fakecuda.launches()}) == 1
+
+
+def test_an_image_is_known_by_its_content_wherever_it_lies(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    words: dict[str, Any] = {"params": {"n": "i32"}, "configs": [{"num_warps": 4}, {"num_warps": 8}]}
+    alone = make_bundle(tmp_path / "alone.nojit", kernel("add", **words), group_images=1)
+    together = make_bundle(
+        tmp_path / "together.nojit", kernel("add", **words), group_images=2, name="other", version="2"
+    )
+    for path in (alone, together):
+        bundle = loader.load(path)
+        for warps in (4, 8):
+            bundle.kernel("add")[(1,)](1, num_warps=warps)
+    assert fakecuda.calls("cuLibraryLoadData") == 2, "as many as there are images"
+
+
+def test_what_one_bundle_says_of_an_image_binds_no_other(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    right = kernel("add", {"n": "i32"})
+    rounds_of(make_bundle(tmp_path / "right.nojit", right), 1)
+    wrong = loader.load(make_bundle(tmp_path / "wrong.nojit", lying(right, num_warps=8)))
+    with pytest.raises(BundleIntegrityError, match="blocks of"):
+        wrong.kernel("add")[(1,)](1)
+    assert fakecuda.launch_count() == 1
+
+
+def test_bundles_of_one_image_never_lower_its_limits(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    sizes = (100_000, 60_000)
+    paths = [
+        make_bundle(tmp_path / f"{size}.nojit", kernel("add", {"n": "i32"}, launch={"shared_bytes": size}))
+        for size in sizes
+    ]
+    bundles = [loader.load(path) for path in paths]
+    for _ in range(2):
+        for bundle in bundles:
+            bundle.kernel("add")[(1,)](1)
+        fakecuda.lose_context(0)
+    assert [launch.shared_bytes for launch in fakecuda.launches()] == [*sizes, *sizes]
+
+
+def test_threads_with_bundles_of_their_own_load_an_image_once(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"}))
+    fakecuda.delay("cuLibraryLoadData", 50)
+    threads = [threading.Thread(target=rounds_of, args=(path, 4)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fakecuda.launch_count() == 32
+    assert fakecuda.calls("cuLibraryLoadData") == 1
+
+
+def test_a_closed_bundle_leaves_nothing_but_its_images(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    path = make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"}))
+
+    def left_by(count: int) -> int:
+        rounds_of(path, count)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    left_by(10)
+    # a Python without the GIL counts what it has yet to give back too: a leak is dozens of objects for each round
+    assert left_by(200) - left_by(10) < 1000
+    assert fakecuda.calls("cuLibraryLoadData") == 1
