@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nojit.aot.manifest import KernelSpec
-from nojit.aot.types import axes_in, dims_in
+from nojit.aot.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
+from nojit.runtime.type_names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
 __all__ = ["axes_of", "read_value"]
@@ -66,11 +67,20 @@ def read_value(raw: Any, where: str) -> Value:
     return value
 
 
+def _dtype_name(spelling: str, where: str) -> str:
+    """Return the name that Triton's dtype has: `int32` for `i32`."""
+    name = dtype_name(spelling)
+    if name is None:
+        near = did_you_mean(spelling, ELEMENTS)
+        raise ManifestError("expected a Triton dtype, such as 'fp16'", got=f"{spelling!r}{near}", where=where)
+    return name
+
+
 def _read(raw: Any, where: str) -> Value:
     if isinstance(raw, dict) and len(raw) == 1:
         tag, body = next(iter(raw.items()))
         if tag == "dtype" and isinstance(body, str):
-            return DType(body)
+            return DType(_dtype_name(body, where))
         if tag == "function" and isinstance(body, str):
             return FunctionRef(body)
         if tag == "none" and body is True:

@@ -116,8 +116,14 @@ def _default(param: Any) -> Any:
         return MISSING
     default = param.default
     value = default.value if isinstance(default, constexpr) else default
+    if value is None or isinstance(value, bool):
+        return value
+    # of a member of an enum what it is worth, as Triton compares it
+    for kind, plainly in ((str, str.__str__), (int, int), (float, float)):
+        if isinstance(value, kind):
+            return plainly(value)
     # a default that a manifest cannot say is none that a bundle can carry
-    return value if value is None or isinstance(value, bool | int | float | str) else MISSING
+    return MISSING
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import product
 
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.type_names import NONE, RANK_MAX, members
+from nojit.runtime.type_names import NONE, RANK_MAX, element_name, members
 
 __all__ = [
     "NONE",
@@ -55,6 +55,10 @@ _LAYOUT_VALUES: dict[str, dict[str, int | bool]] = {
     "fp4_padded": {"False": False, "True": True},
 }
 _MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
+
+
+# formats that Triton has no dtype for, and kernels read all the same
+_PACKED = re.compile(r"e8m0|e2m1|e2m3|e3m2|(fp|float)[46](?!\d)|bits")
 
 
 def axes_in(spelling: str) -> tuple[str, ...]:
@@ -98,8 +102,9 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     if spelling.startswith("*"):
         return (_pointer(spelling, where),)
     if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
-        return (spelling,)
-    near = "" if spelling.startswith("(") else did_you_mean(spelling, (*BOOLS, *INTS, *FLOATS))
+        # Triton has two spellings of a bool, and bundles one
+        return ("i1" if spelling == "u1" else spelling,)
+    near = "" if spelling.startswith("(") else _instead(spelling, (*BOOLS, *INTS, *FLOATS))
     raise ManifestError(
         "expected a type in Triton's spelling, such as '*fp16' or 'i32'", got=f"{spelling!r}{near}", where=where
     )
@@ -136,9 +141,19 @@ def _pointer(spelling: str, where: str) -> str:
     # `*k`: to constants
     element = spelling[1:].removeprefix("k")
     if element in ELEMENTS:
-        return spelling
-    near = did_you_mean(element, ELEMENTS)
+        return f"{spelling[:-2]}i1" if element == "u1" else spelling
+    near = _instead(element, ELEMENTS)
     raise ManifestError("expected a pointer to a Triton dtype, such as '*fp16'", got=f"{spelling!r}{near}", where=where)
+
+
+def _instead(element: str, known: tuple[str, ...]) -> str:
+    """Say what to write in place of an element that is none, as the end of a message."""
+    if _PACKED.search(element):
+        return "; Triton reads such values as bytes: write '*u8', and pass tensors viewed as torch.uint8"
+    if element.removeprefix("torch.").startswith("complex"):
+        return "; Triton has no complex numbers: write '*fp32', and pass torch.view_as_real(tensor)"
+    named = element_name(element)
+    return f"; did you mean {named!r}?" if named in known else did_you_mean(element, known)
 
 
 def _descriptor(spelling: str, where: str) -> str:
@@ -149,7 +164,7 @@ def _descriptor(spelling: str, where: str) -> str:
     match = _DESCRIPTOR.match(spelling)
     elements = tuple(element for element in ELEMENTS if element not in BOOLS)
     if match is None or match[1] not in elements:
-        near = did_you_mean(match[1], elements) if match else ""
+        near = _instead(match[1], elements) if match else ""
         what = "expected a tensor descriptor of a Triton dtype but bool, such as 'tensordesc<fp16[64,64]>'"
         raise ManifestError(what, got=f"{spelling!r}{near}", where=where)
     block = list(map(str.strip, match[2].split(",")))

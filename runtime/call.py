@@ -161,8 +161,12 @@ def are_addresses(slot_types: Sequence[str]) -> bool:
 
 
 def pointee(slot_type: str) -> str:
-    """Return what a pointer type points to: ``fp16`` of ``*fp16``, and of ``*kfp16``, a pointer to constants."""
-    return slot_type[1:].removeprefix("k")
+    """Return what a pointer type points to: ``fp16`` of ``*fp16``, and of ``*kfp16``, a pointer to constants.
+
+    A bool is ``i1``, though Triton spells it ``u1`` too.
+    """
+    element = slot_type[1:].removeprefix("k")
+    return "i1" if element == "u1" else element
 
 
 def leaf_of(arguments: Mapping[str, Argument], path: str) -> Argument | None:

@@ -203,6 +203,22 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+_BYTES = "pass its bytes, tensor.view(torch.uint8), to a param of type '*u8'"
+_OTHER_DTYPES = (
+    (("float8_e8m0", "float4", "float6", "bits"), _BYTES),
+    (("complex",), "pass its parts, torch.view_as_real(tensor)"),
+    (("qint", "quint"), "pass its ints, tensor.int_repr()"),
+)
+
+
+def no_dtype(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """Word that Triton has no such dtype, with what to pass instead, or which of `known` is spelled nearest."""
+    # what a framework puts before it is not part of the name
+    bare = name.rpartition(".")[2]
+    advice = next((f"; {what}" for starts, what in _OTHER_DTYPES if bare.startswith(starts)), "")
+    return f"Triton has no dtype {name}{advice or did_you_mean(bare, known)}"
+
+
 def nearest_or_few(word: str, known: tuple[str, ...]) -> str:
     """Say which of `known` is spelled nearest to `word`, or, if none is near, which there are: the first eight; empty if there are none."""
     there = f"; there {'is' if len(known) == 1 else 'are'} {few(known, 8)}" if known else ""

@@ -117,7 +117,10 @@ def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     """
     if value is None or type(value) in (bool, int, float, str, DType, FunctionRef):
         return value  # type: ignore[no-any-return] # its type was just compared
-    for kind in (int, float, str):
+    if isinstance(value, str):
+        # what it holds: `str` of a member of an enum is its name
+        return str.__str__(value)
+    for kind in (int, float):
         if isinstance(value, kind):
             return kind(value)
     if isinstance(value, tuple | list):

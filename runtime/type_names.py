@@ -18,6 +18,8 @@ __all__ = [
     "TENSOR_MAP",
     "TENSOR_MAP_BYTES",
     "descriptor_parts",
+    "dtype_name",
+    "element_name",
     "is_descriptor",
     "is_tuple",
     "is_type",
@@ -39,9 +41,33 @@ TENSOR_MAP_BYTES: Final = 128
 RANK_MAX: Final = 5
 """Dimensions of a tensor that a descriptor describes."""
 
+# what frameworks, and Triton's own dtypes, call elements
+_OTHER_NAMES: Final = {
+    "bool": "i1", "int1": "i1", "uint1": "i1", "u1": "i1", "int": "i32", "half": "fp16", "float16": "fp16", "bfloat16": "bf16",
+    "float": "fp32", "float32": "fp32", "double": "fp64", "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5", "float8e5": "fp8e5",
+    "float8e4b15": "fp8e4b15", "float8_e4m3fnuz": "fp8e4b8", "float8e4b8": "fp8e4b8",
+    "float8_e5m2fnuz": "fp8e5b16", "float8e5b16": "fp8e5b16",
+} | {f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}  # fmt: skip
+
 _DEPTH_MAX: Final = 8
 _DESCRIPTOR: Final = "tensordesc<"
 _BLOCK_MAX: Final = 1 << 20
+
+
+def element_name(name: str) -> str | None:
+    """Return an element in the spelling of types: ``fp16`` of ``fp16``, ``float16`` and ``torch.float16``; None of anything else."""
+    bare = name.removeprefix("torch.").removeprefix("tl.")
+    found = _OTHER_NAMES.get(bare, bare)
+    return found if found in ELEMENTS else None
+
+
+def dtype_name(name: str) -> str | None:
+    """Return the name of Triton's dtype, ``int32`` or ``fp16``, for an element in any spelling that `element_name` knows."""
+    element = element_name(name)
+    if element is None or element[0] not in "iu":
+        return element
+    return f"{'u' * (element[0] == 'u')}int{element[1:]}"
 
 
 def is_tuple(name: str) -> bool:

@@ -9,7 +9,7 @@ static struct {
     PyObject *argument_error;
     PyObject *driver_error;
     PyObject *no_matching_variant_error;
-    PyObject *did_you_mean;
+    PyObject *no_dtype;
 } classes;
 
 int nj_errors_init(void)
@@ -21,10 +21,10 @@ int nj_errors_init(void)
     Py_XSETREF(classes.argument_error, PyObject_GetAttrString(module, "ArgumentError"));
     Py_XSETREF(classes.driver_error, PyObject_GetAttrString(module, "DriverError"));
     Py_XSETREF(classes.no_matching_variant_error, PyObject_GetAttrString(module, "NoMatchingVariantError"));
-    Py_XSETREF(classes.did_you_mean, PyObject_GetAttrString(module, "did_you_mean"));
+    Py_XSETREF(classes.no_dtype, PyObject_GetAttrString(module, "no_dtype"));
     Py_DECREF(module);
     return classes.argument_error != NULL && classes.driver_error != NULL &&
-                   classes.no_matching_variant_error != NULL && classes.did_you_mean != NULL
+                   classes.no_matching_variant_error != NULL && classes.no_dtype != NULL
                ? 0
                : -1;
 }
@@ -129,20 +129,13 @@ static PyObject *dtype_spellings(void)
 void nj_refuse_dtype(PyObject *dtype)
 {
     PyObject *text = PyObject_Str(dtype), *spellings = text == NULL ? NULL : dtype_spellings();
-    PyObject *dot = spellings == NULL ? NULL : PyUnicode_FromString(".");
-    /* what a framework puts before it is not part of the name */
-    PyObject *parts = dot == NULL ? NULL : PyUnicode_RPartition(text, dot);
-    PyObject *near = parts == NULL ? NULL
-                                   : PyObject_CallFunctionObjArgs(classes.did_you_mean, PyTuple_GET_ITEM(parts, 2),
-                                                                  spellings, NULL);
-    if (near != NULL) {
-        PyErr_Format(PyExc_TypeError, "Triton has no dtype %U%U", text, near);
+    PyObject *what = spellings == NULL ? NULL : PyObject_CallFunctionObjArgs(classes.no_dtype, text, spellings, NULL);
+    if (what != NULL) {
+        PyErr_SetObject(PyExc_TypeError, what);
     }
     Py_XDECREF(text);
     Py_XDECREF(spellings);
-    Py_XDECREF(dot);
-    Py_XDECREF(parts);
-    Py_XDECREF(near);
+    Py_XDECREF(what);
 }
 
 void nj_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)

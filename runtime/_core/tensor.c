@@ -131,6 +131,26 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
     return 0;
 }
 
+/* Raises for a tensor of a dtype that Triton has not, by the name that its framework has for it. */
+static __attribute__((noinline)) void refuse_type(DLDataType type, PyObject *object, PyObject *kernel, PyObject *argument)
+{
+    static const char what[] = "expected a tensor of a dtype that Triton has";
+    PyObject *dtype = nj_optional_attribute(object, names.dtype);
+    PyObject *text = dtype == NULL ? NULL : PyObject_Str(dtype);
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    if (utf8 != NULL && nj_dtype_parse(utf8) == NJ_DTYPE_COUNT) {
+        nj_refuse_dtype(dtype);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(dtype);
+    if (PyErr_Occurred()) {
+        nj_refuse_pending(kernel, argument, what);
+        return;
+    }
+    PyObject *got = PyUnicode_FromFormat("DLPack type code %d, %d bits, %d lanes", type.code, type.bits, type.lanes);
+    nj_refuse(kernel, argument, got, what);
+}
+
 static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kernel, PyObject *argument,
                           nj_tensor *tensor)
 {
@@ -144,9 +164,7 @@ static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kerne
     }
     nj_dtype dtype = dtype_of(raw.dtype);
     if (dtype == NJ_DTYPE_COUNT) {
-        PyObject *got = PyUnicode_FromFormat("DLPack type code %d, %d bits, %d lanes", raw.dtype.code, raw.dtype.bits,
-                                             raw.dtype.lanes);
-        nj_refuse(kernel, argument, got, "expected a tensor of a dtype that Triton has");
+        refuse_type(raw.dtype, object, kernel, argument);
         return -1;
     }
     tensor->value = (nj_value){

@@ -5,7 +5,8 @@
 
 nj_dtype nj_pointee(const char *text)
 {
-    return *text == '*' ? nj_dtype_parse(text + 1 + (text[1] == 'k')) : NJ_DTYPE_COUNT;
+    nj_dtype dtype = *text == '*' ? nj_dtype_parse(text + 1 + (text[1] == 'k')) : NJ_DTYPE_COUNT;
+    return dtype == NJ_U1 ? NJ_I1 : dtype; /* Triton's two spellings of a bool */
 }
 
 static nj_type int_type(nj_dtype dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -183,7 +184,8 @@ def test_a_variant_is_what_tritons_binder_makes_of_a_call(tmp_path):
         ours = compiler.ast_source(variant, kernel.place)
         arguments = {name: case.argument for name, case in one.cases.items()}
         options, signature, constexprs, attrs = bound_by_triton(ours.fn, arguments, {})
-        spelled = {name: {"i1": "u1", "*i1": "*u1"}.get(kind, kind) for name, kind in ours.signature.items()}
+        # two spellings of a bool
+        spelled = {name: re.sub(r"^(\*k?)?i1$", r"\1u1", kind) for name, kind in ours.signature.items()}
         assert spelled == signature, one
         assert ours.constants == constexprs, one
         assert ours.attrs == {place: told for place, told in attrs.items() if told}, one
@@ -347,3 +349,44 @@ def test_a_repr_that_fails_is_a_mistake_of_the_kernel(plan):
     )
     with pytest.raises(ManifestError, match="expected `repr` of k's decorator to name the variant, got KeyError"):
         compiler.variant_key(kernel.variants[0], kernel.source, kernel.place)
+
+
+ENUMS = """
+    import enum
+
+
+    class Activation(str, enum.Enum):
+        SILU = "silu"
+
+
+    class Size(enum.IntEnum):
+        SMALL = 128
+
+
+    @triton.jit
+    def k(x_ptr, ACTIVATION: tl.constexpr = Activation.SILU, BLOCK: tl.constexpr = Size.SMALL):
+        if ACTIVATION == "silu":
+            tl.store(x_ptr + tl.arange(0, BLOCK), 1)
+"""
+
+
+def test_a_member_of_an_enum_as_a_default_is_what_it_is_worth(plan):
+    kernel = plan(ENUMS, '[kernel.params]\nx_ptr = "*i32"\n[kernel.matrix]\nACTIVATION = ["silu", "relu"]\n')
+    defaults = [param.default for param in kernel.source.params[1:]]
+    assert [(type(default), default) for default in defaults] == [(str, "silu"), (int, 128)]
+    assert ["tt.store" in ttir_of(kernel, variant) for variant in kernel.variants] == [True, False]
+    (variant,) = plan(ENUMS, '[kernel.params]\nx_ptr = "*i32"\n').variants
+    assert "tt.store" in ttir_of(kernel, variant)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("i32", "int32"), ("int32", "int32"), ("u8", "uint8"), ("bfloat16", "bf16"), ("torch.float8_e5m2", "fp8e5"), ("bool", "int1")],
+)  # fmt: skip
+def test_a_dtype_as_a_constexpr_may_be_spelled_as_a_framework_does(plan, spelling, name):
+    source = "@triton.jit\ndef k(x_ptr, D: tl.constexpr): tl.store(x_ptr, tl.load(x_ptr).to(D).to(tl.float32))\n"
+    kernel = plan(source, f'[kernel.params]\nx_ptr = "*fp32"\n[kernel.matrix]\nD = [{{ dtype = "{spelling}" }}]\n')
+    (variant,) = kernel.variants
+    assert compiler.ast_source(variant, kernel.place).constants[1,].name == name
+    with pytest.raises(ManifestError, match="expected a Triton dtype, such as 'fp16', got 'float8_e8m0fnu'"):
+        plan(source, '[kernel.params]\nx_ptr = "*fp32"\n[kernel.matrix]\nD = [{ dtype = "float8_e8m0fnu" }]\n')

@@ -9,7 +9,7 @@ from nojit.runtime.type_names import is_type
 @pytest.mark.parametrize("element", ELEMENTS)
 @pytest.mark.parametrize("star", ["*", "*k"])
 def test_a_pointer_to_every_element(star, element):
-    assert types_of(f"{star}{element}", "here") == (f"{star}{element}",)
+    assert types_of(f"{star}{element}", "here") == (f"{star}{'i1' if element == 'u1' else element}",)
 
 
 @pytest.mark.parametrize("element", [element for element in ELEMENTS if element not in {"i1", "u1"}])
@@ -20,7 +20,9 @@ def test_a_descriptor_of_every_element_but_bools(element):
 @pytest.mark.parametrize(
     ("spelling", "types"),
     [
-        *((kind, (kind,)) for kind in ("i1", "u1", "i8", "i64", "u64", "fp16", "bf16", "fp32", "fp64", "none")),
+        *((kind, (kind,)) for kind in ("i1", "i8", "i64", "u64", "fp16", "bf16", "fp32", "fp64", "none")),
+        ("u1", ("i1",)),
+        ("(*ku1?, u1)", ("(*ki1,i1)", "(none,i1)")),
         ("*fp16?", ("*fp16", "none")),
         ("(*fp16,i32)", ("(*fp16,i32)",)),
         ("( *fp16, i32 )", ("(*fp16,i32)",)),
@@ -58,6 +60,17 @@ def test_what_a_spelling_comes_to(spelling, types):
     ("spelling", "message"),
     [
         ("*f16", "expected a pointer to a Triton dtype, such as '*fp16', got '*f16'; did you mean 'fp16'? - at here"),
+        ("*float16", "did you mean 'fp16'?"),
+        ("*torch.bfloat16", "did you mean 'bf16'?"),
+        ("*kfloat8_e5m2", "did you mean 'fp8e5'?"),
+        ("float64", "did you mean 'fp64'?"),
+        ("*float8_e8m0fnu", "Triton reads such values as bytes: write '*u8', and pass tensors viewed as torch.uint8"),
+        ("*fp8e8m0", "write '*u8'"),
+        ("*e2m1", "write '*u8'"),
+        ("*fp4", "write '*u8'"),
+        ("*float4_e2m1fn_x2", "write '*u8'"),
+        ("tensordesc<float8_e8m0fnu[16,16]>", "write '*u8'"),
+        ("*complex64", "write '*fp32', and pass torch.view_as_real(tensor)"),
         ("*fp8e4m3", "got '*fp8e4m3'; did you mean 'fp8e4nv'?"),
         ("**fp16", "got '**fp16'"),
         ("*", "got '*'"),

@@ -227,6 +227,28 @@ def test_constexprs_of_other_makes_are_taken_for_what_they_stand_for(make: Make,
         add[(1,)](5, BLOCK=object())
 
 
+def test_a_member_of_an_enum_is_the_text_or_number_that_it_is_worth(make: Make, fakecuda: FakeCuda) -> None:
+    import enum
+
+    class Activation(str, enum.Enum):  # noqa: UP042 - what older programs have
+        SILU = "silu"
+        RELU = "relu"
+
+    class Size(enum.IntEnum):
+        FAST = 64
+
+    add = make({"n": "i32", "MODE": "constexpr"}, matrix={"MODE": ["silu", "relu", 64, ("silu", 64)]})
+    for _ in range(2):  # the second time from the plans
+        kernels = []
+        for given, plain in [(Activation.SILU, "silu"), (Activation.RELU, "relu"), (Size.FAST, 64),
+                             ((Activation.SILU, Size.FAST), ("silu", 64))]:  # fmt: skip
+            add[(1,)](5, MODE=plain)
+            kernels.append(fakecuda.last_launch().kernel)
+            add[(1,)](5, MODE=given)
+            assert fakecuda.last_launch().kernel == kernels[-1]
+        assert len(set(kernels)) == 4
+
+
 def test_requires_and_derived_decide_anew_for_each_value(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
     add = make(
         {"x": "*{dtype}", "k": "i32", "MODE": "constexpr", "BLOCK": "constexpr", "EVEN": "constexpr"},

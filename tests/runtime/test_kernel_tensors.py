@@ -110,6 +110,40 @@ def test_a_dtype_that_is_unknown_names_the_nearest(make: Make, dtype: str, near:
         make({"x": "*fp16"}).explain(PointerTensor(0x1000, dtype), arch="sm_90")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "advice"),
+    [
+        ("float8_e8m0fnu", r"pass its bytes, tensor\.view\(torch\.uint8\), to a param of type '\*u8'"),
+        ("float4_e2m1fn_x2", r"pass its bytes, tensor\.view\(torch\.uint8\)"),
+        ("complex64", r"pass its parts, torch\.view_as_real\(tensor\)"),
+    ],
+)
+def test_a_dtype_that_triton_has_not_is_named_with_what_to_pass(make: Make, dtype: str, advice: str) -> None:
+    torch = pytest.importorskip("torch")
+    named = rf"Triton has no dtype torch\.{dtype}; {advice}"
+    add = make({"x": "*u8"})
+    for argument in (PointerTensor(0x1000, f"torch.{dtype}"), torch.empty(4, dtype=getattr(torch, dtype))):
+        for call in (add[(1,)], add.explain):
+            with pytest.raises(ArgumentError, match=named):
+                call(argument)
+
+
+@pytest.mark.parametrize("spelling", ["i1", "u1"])
+def test_tritons_spellings_of_a_bool_take_bools_alone(
+    make: Make, tensor: Any, fakecuda: FakeCuda, spelling: str
+) -> None:
+    add = make({"x": f"*{spelling}", "y": f"(*k{spelling},i32)", "n": "i32"}, hints=[{"x": 16}])
+    for _ in range(2):  # the second time from the plans
+        for address in (0x1000, 0x1001):
+            x = tensor(address, "bool")
+            add[(1,)](x, (PointerTensor(0x2000, "torch.bool"), 3), 4)
+            assert fakecuda.last_launch().ints()[:4] == (address, 0x2000, 3, 4)
+    assert add.explain(x, (tensor(0x2000, "bool"), 3), 4).chosen
+    for other in ("uint8", "int8"):
+        with pytest.raises(NoMatchingVariantError):
+            add[(1,)](tensor(0x1000, other), (x, 3), 4)
+
+
 @pytest.mark.parametrize("device", ["cuda:-1", "cuda:", "cuda:x", "cuda:1x", "cuda:4294967296", "cuda: 1"])
 def test_a_device_that_is_none_is_refused(make: Make, fakecuda: FakeCuda, device: str) -> None:
     add = make({"x": "*fp16"})
