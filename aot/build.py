@@ -123,9 +123,11 @@ def inputs_of(plan: Plan, compiler: Compiler) -> str:
 
 def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
     return tuple(
-        Job(variant, kernel.place, compiler.variant_key(variant, kernel.source, kernel.place))
+        Job(variant, kernel.place, key)
         for kernel in plan.kernels
-        for variant in kernel.variants
+        for variant, key in zip(
+            kernel.variants, compiler.variant_keys(kernel.variants, kernel.source, kernel.place), strict=True
+        )
     )
 
 

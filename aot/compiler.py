@@ -9,24 +9,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib
-import importlib.util
 import inspect
 import io
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import triton
+from nojit.aot import importing
+from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
+from nojit.aot.patches import Baseline
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
 from nojit.aot.types import NONE, layout_in, plain
@@ -50,7 +49,17 @@ from triton.runtime.driver import driver as active_driver
 from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-__all__ = ["ast_source", "compile_variant", "describe", "gpu_target", "min_driver", "toolchain", "variant_key"]
+__all__ = [
+    "ast_source",
+    "begin",
+    "compile_variant",
+    "describe",
+    "gpu_target",
+    "min_driver",
+    "toolchain",
+    "variant_key",
+    "variant_keys",
+]
 
 # before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
@@ -80,7 +89,17 @@ def min_driver(arch: str) -> int:
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
-def describe(place: SourcePlace) -> KernelSource:
+_baselines: list[Baseline] = []
+
+
+def begin(place: SourcePlace, arch: str) -> None:
+    """Make this process the one of a source and an arch, before anything of the source is imported."""
+    importing.begin(place)
+    active_driver.set_active(_Ahead(gpu_target(arch)))
+    _baselines.append(Baseline())
+
+
+def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG001 - `begin` was told
     """Find a kernel function and say what it takes and what it depends on.
 
     Raises:
@@ -128,15 +147,13 @@ def _default(param: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _find(place: SourcePlace) -> JITFunction[Any]:
-    where = place.where
-    module_name, _, name = place.spelling.rpartition(":")
-    in_file = module_name.endswith(".py")
-    module = _load_file(place.folder, module_name, where) if in_file else _load_module(module_name, where)
+    where, name = place.where, place.name
+    module = import_source(place)
     found = getattr(module, name, None)
     if found is None:
         functions = tuple(key for key, value in vars(module).items() if hasattr(value, "fn"))
         raise ManifestError(
-            f"expected a function of {module_name}", got=f"{name!r}{did_you_mean(name, functions)}", where=where
+            f"expected a function of {place.module}", got=f"{name!r}{did_you_mean(name, functions)}", where=where
         )
     # autotuners and heuristics wrap the function that they decorate
     while not isinstance(found, JITFunction) and hasattr(found, "fn"):
@@ -146,50 +163,6 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
             "expected a @triton.jit function", got=f"{type(found).__name__} {place.spelling}", where=where
         )
     return found
-
-
-_files: dict[tuple[Path, str], ModuleType] = {}
-
-
-def _load_module(name: str, where: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    # a script that ends itself would end the build
-    except (Exception, SystemExit) as error:
-        raise ManifestError(
-            f"expected to import {name}", got=f"{type(error).__name__}: {error}", where=where
-        ) from error
-
-
-def _load_file(folder: Path, spelling: str, where: str) -> ModuleType:
-    path = folder / spelling
-    if not path.is_file():
-        raise ManifestError("expected a source file", got=f"no file {path}", where=where)
-    place = (path.resolve(), spelling)
-    if place in _files:
-        return _files[place]
-    # functions that are not inlined take the name into the image, so it must not depend on where the manifest lies
-    name = f"nojit_source_{hashlib.sha256(spelling.encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ManifestError("expected a Python source file", got=str(path), where=where)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    # files beside the kernel's can be imported, as when it is run as a script
-    sys.path.insert(0, str(path.parent))
-    try:
-        spec.loader.exec_module(module)
-    # a script that ends itself would end the build
-    except (Exception, SystemExit) as error:
-        raise ManifestError(
-            f"expected to import {path}", got=f"{type(error).__name__}: {error}", where=where
-        ) from error
-    finally:
-        sys.path.remove(str(path.parent))
-        # files of other manifests may be spelled alike
-        del sys.modules[name]
-    _files[place] = module
-    return module
 
 
 _Lines: TypeAlias = tuple[str, int, int]
@@ -326,6 +299,17 @@ class _Specialization(NamedTuple):
 
     constants: dict[str, Any]
     signature: dict[str, Any]
+
+
+def variant_keys(variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
+    """Return the key of each variant, of a source that may have patched Triton when it was imported.
+
+    Raises:
+        ManifestError: as `variant_key`.
+    """
+    keys = tuple(variant_key(variant, source, place) for variant in variants)
+    patches = _baselines[-1].digest() if _baselines else ""
+    return tuple(hashlib.sha256(f"{key} {patches}".encode()).hexdigest() for key in keys) if patches else keys
 
 
 def _plain_key(variant: Variant, source: KernelSource, place: SourcePlace, functions: list[Json]) -> str:
@@ -500,7 +484,7 @@ def _to_triton(value: Value, place: SourcePlace) -> Any:
 
 
 def _function_place(function: FunctionRef, place: SourcePlace) -> SourcePlace:
-    return SourcePlace(function.name, place.folder, place.where)
+    return dataclasses.replace(place, spelling=function.name)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
 from nojit.aot.report import Pruned
-from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant
+from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
@@ -29,20 +30,24 @@ __all__ = ["Absence", "Compiler", "Plan", "PlannedKernel", "absent_kernels", "ma
 class Compiler(Protocol):
     """What a build needs of a compiler; `nojit.aot.compiler` is one."""
 
-    def describe(self, place: SourcePlace) -> KernelSource:
-        """Find a kernel's source."""
-
-    def variant_key(self, variant: Variant, source: KernelSource, place: SourcePlace) -> str:
-        """Name a variant's machine code before it exists."""
-
-    def compile_variant(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
+    @property
+    def compile_variant(self) -> Callable[[Variant, SourcePlace], CompiledVariant]:
         """Make a variant's machine code."""
+
+    def describe(self, place: SourcePlace, arch: str) -> KernelSource:
+        """Find a kernel's source, as it is for an arch."""
+
+    def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
+        """Name the machine code of variants of one arch before it exists."""
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         """Name the tools that make it."""
 
     def min_driver(self, arch: str) -> int:
         """Return the least CUDA version whose driver loads it."""
+
+    def session(self, timeout_s: float, tell: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Allow the rest to be asked; the import of a source may take so long, and what it prints is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ def make_plans(
     *,
     tuning: bool = False,
     tuned: bool = True,
+    project: Path = Path(),
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
 
@@ -109,6 +115,7 @@ def make_plans(
         kernels: keep only kernels of these names; empty for all.
         tuning: plan tuning bundles instead, of the kernels that have a space.
         tuned: build by the tuned tables that lie beside the manifests.
+        project: folder in which sources' imports look, beside the manifest's.
 
     Raises:
         ManifestError: anything that cannot be built as written.
@@ -116,7 +123,7 @@ def make_plans(
     """
     for arch in archs:
         check_arch(arch, "--arch")
-    bundles = _merge(manifests, tuned=tuned and not tuning)
+    bundles = _merge(manifests, project, tuned=tuned and not tuning)
     entries = [entry for _, found in bundles.values() for entry in found]
     for name in kernels:
         _check_kernel(name, entries, tuning=tuning)
@@ -125,7 +132,7 @@ def make_plans(
         wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
         for arch in dict.fromkeys(archs or bundle.archs):
             expanded = [_expand(entry, arch, profile, tuning=tuning) for entry in wanted]
-            planned = _planned(expanded, compiler)
+            planned = _planned(expanded, arch, compiler)
             files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
             names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
             absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
@@ -157,7 +164,7 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
 
 
-def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
+def _merge(manifests: Sequence[Path], project: Path, *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
     bundles: dict[str, tuple[BundleSpec, list[_Entry]]] = {}
     owners: dict[tuple[str, str], Path] = {}
     for path in manifests:
@@ -178,17 +185,37 @@ def _merge(manifests: Sequence[Path], *, tuned: bool) -> dict[str, tuple[BundleS
                     got=f"it in {other} too",
                     where=str(path),
                 )
-            place = SourcePlace(spec.source, path.parent, f"{path} kernel {spec.name}")
+            where = f"{path} kernel {spec.name}"
+            # absolute, for a source may change the folder of the process that imports it
+            folders = path.parent.absolute(), project.absolute()
+            place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
             entries.append(_Entry(spec, place, path))
     if tuned:
         _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests)
     return bundles
 
 
+def _modules_of(spec: KernelSpec) -> Iterator[str]:
+    """List what must be imported for a kernel: its own module, then those of functions that constexprs name."""
+    own = module_of(spec.source)
+    yield own
+    spaces = spec.tuning.space if spec.tuning else []
+    yield from sorted({module_of(name) for name in _functions_named([spec.matrix, spec.configs, spaces])} - {own})
+
+
+def _functions_named(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(function := value.get("function"), str):
+            yield function
+        value = [*value.values()]
+    for item in value if isinstance(value, list) else ():
+        yield from _functions_named(item)
+
+
 def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path]) -> None:
     """Read the tuned tables beside the manifests, and give each to its kernel's entry."""
     for folder in dict.fromkeys(path.parent for path in manifests):
-        here = {entry.spec.name: entry for entry in entries if entry.place.folder == folder}
+        here = {entry.spec.name: entry for entry in entries if entry.manifest.parent == folder}
         whole = {path.resolve() for path in folder.glob("*.toml")} <= {path.resolve() for path in manifests}
         for table in read_folder(folder):
             entry = here.get(table.kernel)
@@ -221,17 +248,17 @@ def _expand(entry: _Entry, arch: str, profile: str, *, tuning: bool) -> _Expande
     return _Expanded(entry, expand_kernel(spec, arch, where, profile))
 
 
-def _planned(expanded: Sequence[_Expanded], compiler: Compiler) -> tuple[PlannedKernel, ...]:
+def _planned(expanded: Sequence[_Expanded], arch: str, compiler: Compiler) -> tuple[PlannedKernel, ...]:
     ordered = sorted(expanded, key=lambda each: each.entry.spec.name)
-    return tuple(_plan_kernel(each, compiler) for each in ordered if each.expansion.variants)
+    return tuple(_plan_kernel(each, arch, compiler) for each in ordered if each.expansion.variants)
 
 
-def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
+def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedKernel:
     spec, place = expanded.entry.spec, expanded.entry.place
-    source = compiler.describe(place)
+    source = compiler.describe(place, arch)
     variants = tuple(fit_variant(variant, source, place.where) for variant in expanded.expansion.variants)
     _check_names(spec, source, place.where)
-    _check_functions(variants, place, compiler)
+    _check_functions(variants, place, arch, compiler)
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             _check_text(config.requires, spec, source, f"{table.path} $.config[{number}].requires")
@@ -248,11 +275,11 @@ def _plan_kernel(expanded: _Expanded, compiler: Compiler) -> PlannedKernel:
     )
 
 
-def _check_functions(variants: Sequence[Variant], place: SourcePlace, compiler: Compiler) -> None:
+def _check_functions(variants: Sequence[Variant], place: SourcePlace, arch: str, compiler: Compiler) -> None:
     """Require that functions which constexprs name are there."""
     names = {(name, one) for each in variants for name, value in each.constexprs for one in functions_in(value)}
     for name, function in sorted(names, key=str):
-        compiler.describe(replace(place, spelling=function.name, where=f"{place.where} {name}"))
+        compiler.describe(replace(place, spelling=function.name, where=f"{place.where} {name}"), arch)
 
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:

@@ -2,30 +2,89 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import queue
-import select
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from nojit.aot.worker import read_message, write_message
+from nojit.aot.process import EndedError, Process, SilentError
 from nojit.runtime.errors import CompileError
 
-__all__ = ["WorkerPool"]
+__all__ = ["Home", "WorkerPool"]
 
 T = TypeVar("T")
-# what a worker may take to end once it has nothing to do
-_ENDING_S = 5
-_Job = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
+
+
+class Home(Protocol):
+    """Where a call runs: in copies of a process that has imported what the call needs."""
+
+    key: Hashable
+    """Calls of one key share workers; other calls never run in them."""
+    call: Callable[..., Any] | str
+    """What to call in the worker in place of the function that was submitted, as `Process.call` takes it."""
+
+    def open(self, words: Path, environment: Mapping[str, str]) -> Process:
+        """Start a worker."""
+
+    def kill(self) -> None:
+        """Give up starting one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    future: Future[Any]
+    call: Callable[..., Any] | str
+    args: tuple[Any, ...]
+    home: Home | None
+
+    @property
+    def key(self) -> Hashable:
+        """What its worker must be a copy of; None for a worker that has imported nothing."""
+        return None if self.home is None else self.home.key
+
+
+class _Jobs:
+    """What is queued, by key. A keeper stays with its worker's key while there is work for it, then helps where most waits."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, deque[_Job]] = {}
+        self._served: dict[Hashable, int] = {}
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, job: _Job) -> None:
+        with self._changed:
+            self._waiting.setdefault(job.key, deque()).append(job)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Let keepers go once nothing waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self, last: _Job | None) -> _Job | None:
+        """Wait for a job, of the last one's key if there is any; None if there is none and will be none."""
+        with self._changed:
+            if last is not None:
+                self._served[last.key] -= 1
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            if not self._waiting:
+                return None
+            key = last.key if last is not None and last.key in self._waiting else max(self._waiting, key=self._need)
+            queue = self._waiting[key]
+            job = queue.popleft()
+            if not queue:
+                del self._waiting[key]
+            self._served[key] = self._served.get(key, 0) + 1
+            return job
+
+    def _need(self, key: Hashable) -> float:
+        return len(self._waiting[key]) / (1 + self._served.get(key, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +93,7 @@ class _Shared:
 
     timeout_s: float
     folder: Path
-    jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
+    jobs: _Jobs = field(default_factory=_Jobs)
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
@@ -42,7 +101,8 @@ class WorkerPool(Executor):
     """Runs picklable calls in `workers` processes.
 
     A call that ends its process, or that runs past `timeout_s`, fails with `CompileError`; the process is replaced and
-    the other calls go on. Leaving the ``with`` block by an exception, Ctrl-C included, ends the processes at once.
+    the other calls go on. Leaving the ``with`` block by an exception, Ctrl-C included, ends the processes at once. A
+    function with a method ``home`` is asked for the `Home` of each call; other calls run in processes that imported nothing.
 
     Args:
         workers: how many processes.
@@ -63,7 +123,8 @@ class WorkerPool(Executor):
         if self._shared.stopping.is_set():
             raise RuntimeError("cannot submit to a pool that was shut down")
         future: Future[T] = Future()
-        self._shared.jobs.put((future, fn, args))
+        home: Home | None = fn.home(*args) if hasattr(fn, "home") else None
+        self._shared.jobs.put(_Job(future, fn if home is None else home.call, args, home))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -72,8 +133,7 @@ class WorkerPool(Executor):
             self._shared.stopping.set()
             for keeper in self._keepers:
                 keeper.kill()
-        for _ in self._keepers:
-            self._shared.jobs.put(None)
+        self._shared.jobs.close()
         if wait:
             for keeper in self._keepers:
                 keeper.thread.join()
@@ -93,102 +153,68 @@ class _Keeper:
         self._words = shared.folder / f"worker-{number}.log"
         self._scratch = shared.folder / f"worker-{number}"
         self._scratch.mkdir()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
+        self._key: Hashable = None
+        """What the process is a copy of."""
+        self._opening: Home | None = None
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._serve, name=f"nojit-worker-{number}", daemon=True)
 
     def kill(self) -> None:
         """End the process, whatever it is doing, and what it started."""
+        opening = self._opening
+        if opening is not None:
+            opening.kill()
         with self._lock:
-            # until it is waited for, its number is nobody else's, even if it is dead
-            if self._process is not None and self._process.returncode is None:
-                # the group: ptxas is a child of the worker
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait()
+            if self._process is not None:
+                self._process.kill()
 
     def _serve(self) -> None:
-        while (job := self._shared.jobs.get()) is not None:
-            future, call, args = job
-            if self._shared.stopping.is_set() or not future.set_running_or_notify_cancel():
-                future.cancel()
+        job: _Job | None = None
+        while (job := self._shared.jobs.take(job)) is not None:
+            if self._shared.stopping.is_set() or not job.future.set_running_or_notify_cancel():
+                job.future.cancel()
                 continue
             try:
-                ok, answer = self._ask(call, args)
+                answer = self._ask(job)
             except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the future
-                future.set_exception(error)
+                job.future.set_exception(error)
             else:
-                future.set_result(answer) if ok else future.set_exception(answer)
-        self._end()
+                job.future.set_result(answer)
+        if self._process is not None:
+            self._process.close()
 
-    def _ask(self, call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
-        process = self._running()
-        stdin, stdout = _pipe(process.stdin), _pipe(process.stdout)
+    def _ask(self, job: _Job) -> Any:
+        process = self._running(job)
         try:
-            write_message(stdin, (call, args))
-            if not select.select([stdout], [], [], self._shared.timeout_s)[0]:
-                self.kill()
-                raise CompileError(
-                    f"expected an answer within {self._shared.timeout_s:g} s", got="none", log=self._last_words()
-                )
-            return _answer(read_message(stdout))
-        except (EOFError, BrokenPipeError):
-            code = self._bury(process)
-            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise CompileError("expected the compiler to live", got=how, log=self._last_words()) from None
+            return process.call(job.call, *job.args, timeout_s=self._shared.timeout_s)
+        except SilentError:
+            self.kill()
+            raise CompileError(
+                f"expected an answer within {self._shared.timeout_s:g} s", got="none", log=process.last_words()
+            ) from None
+        except EndedError as error:
+            raise CompileError("expected the compiler to live", got=str(error), log=process.last_words()) from None
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self, job: _Job) -> Process:
+        # before the event is looked at, which is set before `kill` looks here
+        self._opening = job.home
+        try:
+            return self._open(job)
+        finally:
+            self._opening = None
+
+    def _open(self, job: _Job) -> Process:
         with self._lock:
             if self._shared.stopping.is_set():
                 # `kill` has come and gone: nothing would end a process that started now
                 raise CancelledError
-            if self._process is None or self._process.poll() is not None:
-                self._close_pipes()
-                with self._words.open("wb") as words:
-                    self._process = subprocess.Popen(
-                        [sys.executable, "-m", "nojit.aot.worker"],
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=words,
-                        env=os.environ | {"TMPDIR": str(self._scratch)},
-                        start_new_session=True,
-                    )
+            if self._process is not None and not (self._process.is_alive() and self._key == job.key):
+                self._process.close()
+                self._process = None
+            if self._process is None:
+                environment = {"TMPDIR": str(self._scratch)}
+                opened = Process.start if job.home is None else job.home.open
+                self._process = opened(self._words, environment)
+                self._key = job.key
             return self._process
-
-    def _last_words(self) -> str:
-        return self._words.read_text(encoding="utf-8", errors="replace")[-8000:]
-
-    def _end(self) -> None:
-        process = self._process
-        if process is None:
-            return
-        self._close_pipes()
-        self._bury(process)
-
-    def _bury(self, process: subprocess.Popen[bytes]) -> int:
-        """Give a process that is ending a moment to do so, end what it left behind, and return its exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(process.pid)
-            try:
-                select.select([descriptor], [], [], _ENDING_S)
-            finally:
-                os.close(descriptor)
-        self.kill()
-        return process.wait()
-
-    def _close_pipes(self) -> None:
-        if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(BrokenPipeError):
-                    _pipe(pipe).close()
-
-
-def _answer(message: Any) -> tuple[bool, Any]:
-    ok, answer = message
-    return ok, answer
-
-
-def _pipe(pipe: Any) -> BinaryIO:
-    if pipe is None:
-        raise RuntimeError("worker started without pipes")
-    return pipe  # type: ignore[no-any-return]

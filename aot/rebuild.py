@@ -96,6 +96,7 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         recipe.kernels,
         tuning=recipe.tuning,
         tuned=recipe.tuned,
+        project=sources,
     )
     if recipe.line_info:
         plans = [twin_plan(plan, inputs_of(plan, compiler)) for plan in plans]

@@ -17,7 +17,7 @@ from nojit.runtime.tuned import TunedConfig
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import Value
 
-__all__ = ["KernelSource", "SourcePlace", "fit_tuned", "fit_variant"]
+__all__ = ["KernelSource", "SourcePlace", "fit_tuned", "fit_variant", "module_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,32 @@ class SourcePlace:
     """Where the manifest lies."""
     where: str
     """The manifest entry, for messages."""
+    project: Path = Path()
+    """Where imports look beside `folder`: the folder in which the build runs."""
+    together: tuple[str, ...] = ()
+    """Modules and files that one process imports for this entry: its own first, then those of functions that constexprs
+    name; empty for its own alone."""
+
+    @property
+    def module(self) -> str:
+        """The module, or the file: it ends with ``.py``."""
+        return module_of(self.spelling)
+
+    @property
+    def name(self) -> str:
+        """What to look for in the module."""
+        return self.spelling[len(self.module) + 1 :]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All that one process imports for this entry."""
+        return self.together or (self.module,)
+
+
+def module_of(spelling: str) -> str:
+    """Return the module, or the file, of the spelling of a source."""
+    path, python, _ = spelling.partition(".py:")
+    return f"{path}.py" if python else spelling.partition(":")[0]
 
 
 def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         NojitError,
         NoMatchingVariantError,
         SettingError,
-        StreamWarning,
         TuningError,
     )
     from nojit.runtime.events import Counters, counters
@@ -53,7 +52,6 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "SettingError",
-    "StreamWarning",
     "TensorDescriptor",
     "TuningError",
     "Warmed",

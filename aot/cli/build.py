@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 import click
 from nojit.aot.build import BuildResult
@@ -35,6 +32,7 @@ from nojit.aot.outcome import failure_of
 from nojit.aot.plan import Absence, Compiler, Plan, absent_kernels, make_plans
 from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
+from nojit.aot.sources import SourceCompiler
 from nojit.aot.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.target import ARCHS
 from nojit.aot.twins import FOLDER as TWINS
@@ -183,12 +181,16 @@ def command(  # noqa: PLR0917 - click passes each by name
     )
     failures = Failures(out)
     started, clock = time.monotonic(), datetime.now(UTC)
-    # kernel sources are imported, and what they print has no place between our lines
-    with pin(min_driver, ptxas), contextlib.redirect_stdout(sys.stderr), follow_build(out) as view:
-        plans, absent = _plan(request, view)
-        result = None if dry_run else _build(request, plans, request.folder, view, failures)
+    compiler = load_compiler()
+    with (
+        pin(min_driver, ptxas),
+        follow_build(out) as view,
+        compiler.session(request.timeout_s, view.note),
+    ):
+        plans, absent = _plan(request, compiler, view)
+        result = None if dry_run else _build(request, compiler, plans, request.folder, view, failures=failures)
         twins = (
-            _build_twins(request, plans, result, view, failures=failures, started=clock)
+            _build_twins(request, compiler, plans, result, view, failures=failures, started=clock)
             if result and request.twins
             else None
         )
@@ -208,20 +210,18 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def load_compiler() -> Compiler:
-    """Import the compiler, and with it Triton."""
-    from nojit.aot import compiler  # noqa: PLC0415 - slow to import; `nojit build -h` needs none
-
-    return cast("Compiler", compiler)
+    """Return the compiler, which imports Triton and sources in processes of its own."""
+    return SourceCompiler()
 
 
-def _plan(request: _Request, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
+def _plan(request: _Request, compiler: Compiler, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
     unique = {path.resolve(): path for path in find_manifests(request.places)}
     where = ", ".join(map(str, unique.values()))
     planned = make_plans(
         list(unique.values()),
         request.archs,
         request.profile,
-        load_compiler(),
+        compiler,
         request.kernels,
         tuning=request.tuning,
         tuned=request.tuned,
@@ -238,6 +238,7 @@ def _plan(request: _Request, view: View) -> tuple[list[Plan], tuple[Absence, ...
 
 def _build_twins(
     request: _Request,
+    compiler: Compiler,
     plans: Sequence[Plan],
     result: BuildResult,
     view: View,
@@ -246,12 +247,16 @@ def _build_twins(
     started: datetime,
 ) -> BuildResult:
     twins = twin_plans(plans, result, request.folder)
-    built = compare_twins(plans, _build(request, twins, request.folder / TWINS, view, failures), request.folder)
+    built = compare_twins(
+        plans, _build(request, compiler, twins, request.folder / TWINS, view, failures=failures), request.folder
+    )
     _attest(request, twins, built, request.folder / TWINS, started)
     return built
 
 
-def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View, failures: Failures) -> BuildResult:
+def _build(
+    request: _Request, compiler: Compiler, plans: Sequence[Plan], folder: Path, view: View, *, failures: Failures
+) -> BuildResult:
     counts = Counts()
 
     def on_event(finished: Finished) -> None:
@@ -265,7 +270,7 @@ def _build(request: _Request, plans: Sequence[Plan], folder: Path, view: View, f
         return build_bundles(
             plans,
             folder,
-            load_compiler(),
+            compiler,
             Cache(request.cache_folder),
             lambda: CountedPool(request.jobs, request.timeout_s, counts),
             keep_going=request.keep_going,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -67,7 +66,9 @@ def command(  # noqa: PLR0917 - click passes each by name
         if given is not None and not rebuild:
             raise click.UsageError(f"expected --rebuild with {option}")
     trusted = _trusted(key, keys)
-    again = (lambda bundle, signed: _rebuild(bundle, signed, sources or Path(), jobs, ptxas)) if rebuild else None
+    again = None
+    if rebuild:
+        again = partial(_rebuild, sources=sources or Path(), jobs=jobs, ptxas=ptxas, tell=out.note)
     results, codes = [], {0}
     for result, code in (each for place in places for each in _verify_at(place, trusted, again)):
         codes.add(code)
@@ -92,18 +93,25 @@ def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
     return None if keys is None else read_trusted_keys(str(keys))
 
 
-def _rebuild(bundle: BundleFile, signed: Statement | None, sources: Path, jobs: int | None, ptxas: Path | None) -> None:
+def _rebuild(
+    bundle: BundleFile,
+    signed: Statement | None,
+    *,
+    sources: Path,
+    jobs: int | None,
+    ptxas: Path | None,
+    tell: Callable[[str], None],
+) -> None:
     # these need Triton and msgspec, and nothing else of this command does
     from nojit.aot.cli.build import load_compiler  # noqa: PLC0415
     from nojit.aot.pool import WorkerPool  # noqa: PLC0415
     from nojit.aot.ptxas import pin  # noqa: PLC0415
     from nojit.aot.rebuild import rebuild  # noqa: PLC0415
 
-    workers = jobs or len(os.sched_getaffinity(0))
-    # kernel sources are imported, and what they print has no place between our lines
-    # and what was built for an older driver was assembled by another ptxas than usual
-    with contextlib.redirect_stdout(sys.stderr), pin(bundle.index.min_driver, ptxas):
-        rebuild(bundle, sources, load_compiler(), lambda: WorkerPool(workers, _TIMEOUT_S), signed)
+    workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
+    # what was built for an older driver was assembled by another ptxas than usual
+    with pin(bundle.index.min_driver, ptxas), compiler.session(_TIMEOUT_S, tell):
+        rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 
 def _verify_at(

@@ -10,7 +10,8 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class FakeCompiler:
     version: str = "1.0"
     first_line: int = 1
 
-    def describe(self, place: SourcePlace) -> KernelSource:
+    def describe(self, place: SourcePlace, arch: str = "") -> KernelSource:
         source = self.sources.get(place.spelling)
         if source is None:
             raise ManifestError("expected a function", got=repr(place.spelling), where=place.where)
@@ -88,6 +89,9 @@ class FakeCompiler:
         if variant.line_info:
             facts.append(["line info", self.first_line])
         return hashlib.sha256(canonical_json(facts)).hexdigest()
+
+    def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
+        return tuple(self.variant_key(variant, source, place) for variant in variants)
 
     def compile_variant(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
         label = variant.label()
@@ -126,6 +130,9 @@ class FakeCompiler:
 
     def min_driver(self, arch: str) -> int:
         return 12000
+
+    def session(self, timeout_s: float, tell: Callable[[str], None]) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def compiled(self) -> list[str]:
         """Return the label of each variant that was compiled, in any order, once per call."""

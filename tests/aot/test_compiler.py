@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot import compiler
+from nojit.aot import compiler, importing
 from nojit.aot.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.expand import expand_kernel
 from nojit.aot.options import OPTIONS, Option
@@ -860,7 +860,7 @@ class TestLineInfo:
         before = variant_key(named, describe(where), where)
         path = where.folder / "source.py"
         path.write_text(SOURCE.replace("@triton.jit\ndef scale", "@triton.jit\n\ndef scale"), encoding="utf-8")
-        compiler._files.clear()
+        importing.forget_files()
         compiler._find.cache_clear()
         assert variant_key(named, describe(where), where) != before
 

@@ -254,10 +254,10 @@ class TestLeaving:
         at_the_door, killed = threading.Event(), threading.Event()
         running, kill = pool_module._Keeper._running, pool_module._Keeper.kill
 
-        def wait_at_the_door(self):
+        def wait_at_the_door(self, *job):
             at_the_door.set()
             assert killed.wait(DEADLINE_MS / 1000)
-            return running(self)
+            return running(self, *job)
 
         def kill_and_tell(self):
             kill(self)

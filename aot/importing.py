@@ -1,0 +1,120 @@
+"""Imports kernel sources: modules by their names, files as what they are: modules of the packages that they lie in, or scripts.
+
+`begin` makes a process the one of a source: from then on imports look where the project is. Elsewhere they do so while a
+source is imported, and no longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+from nojit.aot.source import SourcePlace
+from nojit.runtime.errors import ManifestError
+
+__all__ = ["begin", "forget_files", "import_source"]
+
+_INSTALLED = ("site-packages", "dist-packages")
+# by place and spelling: the name of a module that is in no package follows from its spelling
+_files: dict[tuple[Path, str], ModuleType] = {}
+_begun: list[SourcePlace] = []
+
+
+def begin(place: SourcePlace) -> None:
+    """Make this process the one of a source: what is imported later, while a kernel is compiled, is found as well."""
+    _begun.append(place)
+
+
+def forget_files() -> None:
+    """Import files anew that are asked for again."""
+    _files.clear()
+
+
+def import_source(place: SourcePlace) -> ModuleType:
+    """Import the module that a place names, or the file.
+
+    Raises:
+        ManifestError: there is none, or it cannot be imported.
+    """
+    if not place.module.endswith(".py"):
+        with _project_on_path(place):
+            return _imported(lambda: importlib.import_module(place.module), place.module, place.where)
+    path = (place.folder / place.module).absolute()
+    if not path.is_file():
+        raise ManifestError("expected a source file", got=f"no file {path}", where=place.where)
+    key = (path.resolve(), place.module)
+    if key not in _files:
+        _files[key] = _import_file(path, place)
+    return _files[key]
+
+
+def _import_file(path: Path, place: SourcePlace) -> ModuleType:
+    package = _package_of(path)
+    # files beside a script can be imported, and the package that a module lies in
+    with _project_on_path(place, path.parents[len(package)]):
+        if not package:
+            return _imported(lambda: _run(path, place.module), str(path), place.where)
+        name = ".".join(package if path.name == "__init__.py" else (*package, path.stem))
+        module = _imported(lambda: importlib.import_module(name), f"{path} as {name}", place.where)
+    # another package of that name may have been imported before
+    file = getattr(module, "__file__", None)
+    if file is None or not path.samefile(file):
+        raise ManifestError(f"expected {path} to be the module {name}", got=str(file), where=place.where)
+    return module
+
+
+def _package_of(path: Path) -> tuple[str, ...]:
+    """Return the names of the packages that a file lies in, the outermost first; none if no `__init__.py` is beside it."""
+    folder = path.parent
+    if not (folder / "__init__.py").is_file():
+        return ()
+    return (*_package_of(folder), folder.name)
+
+
+def _run(path: Path, spelling: str) -> ModuleType:
+    # functions that are not inlined take the name into the image, so it must not depend on where the manifest lies
+    name = f"nojit_source_{hashlib.sha256(spelling.encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("no Python source file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _imported(run: Callable[[], ModuleType], name: str, where: str) -> ModuleType:
+    try:
+        return run()
+    # a script that ends itself would end the build
+    except (Exception, SystemExit) as error:
+        raise ManifestError(
+            f"expected to import {name}", got=f"{type(error).__name__}: {error}", where=where
+        ) from error
+
+
+@contextlib.contextmanager
+def _project_on_path(place: SourcePlace, *first: Path) -> Iterator[None]:
+    """Look in `first` before anything else, and in the project's folders before what is installed."""
+    before = list(sys.path)
+    new = dict.fromkeys(str(folder.absolute()) for folder in (place.folder, place.project))
+    own = [folder for folder in new if folder not in before]
+    installed = [number for number, entry in enumerate(before) if entry.rstrip("/").endswith(_INSTALLED)]
+    at = installed[0] if installed else len(before)
+    ahead = [str(folder) for folder in first if str(folder) != before[0]]
+    sys.path[:] = [*ahead, *before[:at], *own, *before[at:]]
+    try:
+        yield
+    finally:
+        if not _begun:
+            sys.path[:] = before

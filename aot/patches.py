@@ -1,0 +1,73 @@
+"""Notices what a source patches in Triton: the keys of its variants must tell them from those of sources that do not.
+
+What a patch does cannot be seen in the kernel, so whoever patches Triton has keys that follow from every file that its import
+reached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["Baseline"]
+
+_PATCHED = "triton"
+
+
+class Baseline:
+    """What was imported before a source was, and what Triton looked like."""
+
+    def __init__(self) -> None:
+        self._modules = frozenset(sys.modules)
+        self._names = dict(_names())
+
+    def patched(self) -> list[str]:
+        """Name what differs in the modules of Triton that were imported then; submodules that came since do not count."""
+        now = dict(_names())
+        gone = self._names.keys() - now.keys()
+        known = {module for module, *_ in self._names}
+        other = {
+            place
+            for place, value in now.items()
+            if place[0] in known
+            and not isinstance(value, ModuleType)
+            and (place not in self._names or self._names[place] is not value)
+        }
+        return sorted(".".join(place) for place in gone | other)
+
+    def reached(self) -> list[tuple[str, Path]]:
+        """List the modules that were imported since, sorted, each with its file."""
+        found = []
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if name not in self._modules and isinstance(file, str):
+                found.append((name, Path(file)))
+        return sorted(found)
+
+    def digest(self) -> str:
+        """Return a digest of what shapes a source's patches of Triton, wherever it lies; empty if it patches nothing."""
+        patched = self.patched()
+        if not patched:
+            return ""
+        files = [(name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in self.reached()]
+        return hashlib.sha256(repr((patched, files)).encode()).hexdigest()
+
+
+def _names() -> Iterator[tuple[tuple[str, ...], object]]:
+    """List what Triton's modules, the classes in them and its settings hold."""
+    for name, module in list(sys.modules.items()):
+        if (name == _PATCHED or name.startswith(f"{_PATCHED}.")) and isinstance(module, ModuleType):
+            for key, value in list(vars(module).items()):
+                yield (name, key), value
+                if _is_own(value):
+                    yield from (((name, key, member), item) for member, item in list(vars(value).items()))
+
+
+def _is_own(value: object) -> bool:
+    """Say whether something is a class of Triton's, or a group of its settings."""
+    if isinstance(value, type):
+        return value.__module__.partition(".")[0] == _PATCHED
+    return type(value).__module__ == f"{_PATCHED}.knobs" and hasattr(value, "__dict__")

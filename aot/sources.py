@@ -1,0 +1,368 @@
+"""The compiler as a build uses it: Triton and kernel sources in processes of their own, one for each source and arch.
+
+A first process imports Triton, and no source. A copy of it becomes the process of one source for one arch, which imports the
+source, describes its kernels and names their variants. Copies of that one compile. So a source is imported once for each arch,
+and what it patches (Triton, torch, `os.environ`, `sys.modules`) no other source sees. The build imports neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from nojit.aot.process import EndedError, Process, SilentError
+from nojit.aot.source import KernelSource, SourcePlace
+from nojit.aot.variant import CompiledVariant, Variant
+from nojit.runtime.errors import CompileError, ManifestError
+
+__all__ = ["SourceCompiler"]
+
+_COMPILER: Final = "nojit.aot.compiler"
+# what Triton may take to be imported, and to ask its tools
+_START_S = 300.0
+# of the machine's memory, what processes may keep that wait for their sources to be compiled
+_MEMORY_SHARE = 8
+
+_Key: TypeAlias = tuple[Path, Path, tuple[str, ...], str]
+"""Whose process it is: what is imported, from where, and the arch."""
+
+
+def _key_of(place: SourcePlace, arch: str) -> _Key:
+    return place.folder.absolute(), place.project.absolute(), place.modules, arch
+
+
+class SourceCompiler:
+    """Implements `nojit.aot.plan.Compiler`, within a `session`. Safe to use from several threads.
+
+    Attributes:
+        compile_variant: compiles a variant in a process of its source; a `nojit.aot.pool.WorkerPool` keeps these processes.
+    """
+
+    def __init__(self) -> None:
+        self.compile_variant = _Compile(self)
+        self._first: _First | None = None
+        self._sources: OrderedDict[_Key, _Source] = OrderedDict()
+        self._described: dict[tuple[_Key, str], KernelSource] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def session(self, timeout_s: float, tell: Callable[[str], None]) -> Iterator[None]:
+        """Allow processes to be started, which end with the block.
+
+        Args:
+            timeout_s: how long the import of a source may take, in seconds.
+            tell: takes what sources print while they are imported.
+        """
+        with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
+            self._first = _First(Path(folder), timeout_s, tell)
+            try:
+                yield
+            finally:
+                for source in self._sources.values():
+                    source.end()
+                self._first.end()
+                self._sources.clear()
+                self._described.clear()
+                self._first = None
+
+    def describe(self, place: SourcePlace, arch: str) -> KernelSource:
+        """Find a kernel function, as its source defines it for `arch`, and say what it takes and depends on.
+
+        Raises:
+            ManifestError: as `nojit.aot.compiler.describe`; or the import does not end, or ends its process.
+        """
+        known = self._described.get((_key_of(place, arch), place.spelling))
+        if known is None:
+            known = self.source(place, arch).describe(place)
+            self._described[_key_of(place, arch), place.spelling] = known
+            self._save_memory()
+        return known
+
+    def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
+        """Return the identities of the machine code of variants, all of one arch; see `nojit.aot.compiler.variant_key`.
+
+        Raises:
+            ManifestError: likewise.
+        """
+        if not variants:
+            return ()
+        return self.source(place, variants[0].arch).variant_keys(variants, source, place)
+
+    def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
+        """Name the tools that shape an image for `arch`, with their versions."""
+        tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
+        return tools
+
+    def min_driver(self, arch: str) -> int:
+        """Return the least CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
+        version: int = self._opened().call("min_driver", arch)
+        return version
+
+    def source(self, place: SourcePlace, arch: str) -> _Source:
+        """Return the process of a source and an arch; it starts when it is first asked something."""
+        first, key = self._opened(), _key_of(place, arch)
+        with self._lock:
+            source = self._sources.get(key)
+            if source is None or source.is_stopped:
+                source = self._sources[key] = _Source(first, place, arch)
+            self._sources.move_to_end(key)
+            return source
+
+    def _opened(self) -> _First:
+        if self._first is None:
+            raise RuntimeError("expected a session that is open")
+        return self._first
+
+    def _save_memory(self) -> None:
+        """End the processes that were asked nothing for longest, if all together hold too much; they start again when asked."""
+        limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
+        with self._lock:
+            *others, last = self._sources.values()
+            total = last.private_bytes + sum(source.private_bytes for source in others)
+            for source in others:
+                if total > limit:
+                    total -= source.private_bytes
+                    source.rest()
+
+
+class _First:
+    """The process that has imported Triton and no source; all others are copies of it."""
+
+    def __init__(self, folder: Path, timeout_s: float, tell: Callable[[str], None]) -> None:
+        self.timeout_s = timeout_s
+        self.tell = tell
+        self._folder = folder
+        self._count = 0
+        self._process: Process | None = None
+        self._answers: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def call(self, name: str, arch: str) -> Any:
+        """Ask the compiler something of an arch that no source has a say in."""
+        with self._lock:
+            if (name, arch) not in self._answers:
+                self._answers[name, arch] = self._try(
+                    lambda first: first.call(f"{_COMPILER}:{name}", arch, timeout_s=_START_S)
+                )
+            return self._answers[name, arch]
+
+    def copy(self, arch: str, words: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
+        """Start a copy; by default what it prints goes to a file of its own, and it has a temporary folder of its own."""
+        # asked here, copies need not ask
+        self.call("toolchain", arch)
+        with self._lock:
+            self._count += 1
+            scratch = self._folder / f"source-{self._count}"
+            if environment is None:
+                scratch.mkdir()
+            place, variables = words or scratch.with_suffix(".log"), environment or {"TMPDIR": str(scratch)}
+            copy: Process | None = self._try(lambda first: first.fork(place, variables))
+        if copy is None:
+            raise CompileError("expected Triton to start no threads when it is imported", got="some")
+        return copy
+
+    def end(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.close()
+
+    def _try(self, ask: Callable[[Process], Any]) -> Any:
+        if self._process is None or not self._process.is_alive():
+            self.end()
+            self._process = Process.start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
+        try:
+            return ask(self._process)
+        except (EndedError, SilentError) as error:
+            self._process.kill()
+            got = str(error) or f"no answer within {_START_S:g} s"
+            raise CompileError("expected to import Triton", got=got, log=self._process.last_words()) from None
+
+
+class _Source:
+    """The process of one source and one arch."""
+
+    def __init__(self, first: _First, place: SourcePlace, arch: str) -> None:
+        self.private_bytes = 0
+        """How much memory the process had for itself when it was last looked at."""
+        self._first = first
+        self._place = place
+        self._arch = arch
+        self._process: Process | None = None
+        self._imported: set[str] = set()
+        """Kernels that the process has described, and so imported the modules of."""
+        self._told_bytes = 0
+        self._copies: list[Process] = []
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def describe(self, place: SourcePlace) -> KernelSource:
+        """See `SourceCompiler.describe`."""
+        with self._lock:
+            return self._described(place)
+
+    def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
+        """See `SourceCompiler.variant_keys`."""
+        with self._lock:
+            keys: tuple[str, ...] = self._call(place, "variant_keys", variants, source, place)
+            return keys
+
+    def copy(self, place: SourcePlace, words: Path, environment: Mapping[str, str]) -> Process:
+        """Start a process that compiles variants of a kernel.
+
+        Args:
+            place: of the kernel.
+            words: file for what it prints.
+            environment: variables to set.
+
+        Raises:
+            ManifestError: the source has to be imported anew, and cannot be.
+        """
+        with self._lock:
+            for retry in (True, False):
+                if place.spelling not in self._imported or not self._lives():
+                    self._described(place)
+                process = self._running()
+                try:
+                    copy = process.fork(words, environment)
+                except EndedError as error:
+                    if retry:
+                        continue
+                    raise CompileError("expected the compiler to live", got=str(error), where=place.where) from None
+                break
+            if copy is None:
+                # a copy lacks the threads that the source started: it imports the source itself
+                copy = self._first.copy(self._arch, words, environment)
+                self._begin(copy)
+            self._copies = [*(each for each in self._copies if each.is_alive()), copy]
+            return copy
+
+    def rest(self) -> None:
+        """End the process if nothing needs it now."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._process is not None and not any(copy.is_alive() for copy in self._copies):
+                    self._process.close()
+                    self._process = None
+                    self.private_bytes = 0
+            finally:
+                self._lock.release()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was killed."""
+        return self._stopped
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing, and start no other."""
+        self._stopped = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def end(self) -> None:
+        """End the process, once nobody asks it anything any more."""
+        self.kill()
+        if self._process is not None:
+            self._process.close()
+
+    def _lives(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def _running(self) -> Process:
+        process = self._process
+        if process is None or not process.is_alive():
+            if process is not None:
+                process.close()
+            process = self._process = self._first.copy(self._arch)
+            self._imported.clear()
+            self._told_bytes = 0
+            if self._stopped:
+                # `kill` may have come before there was a process to end
+                process.kill()
+                raise CancelledError
+            self._begin(process)
+        return process
+
+    def _begin(self, process: Process) -> None:
+        process.call(f"{_COMPILER}:begin", self._place, self._arch, timeout_s=_START_S)
+
+    def _described(self, place: SourcePlace) -> KernelSource:
+        source: KernelSource = self._call(place, "describe", place, self._arch)
+        self._imported.add(place.spelling)
+        self.private_bytes = self._running().private_bytes()
+        return source
+
+    def _call(self, place: SourcePlace, name: str, *args: Any) -> Any:
+        process = self._running()
+        module = place.modules[0]
+        try:
+            return process.call(f"{_COMPILER}:{name}", *args, timeout_s=self._first.timeout_s)
+        except SilentError:
+            process.kill()
+            what = (
+                f"expected the import of {module} to end within {self._first.timeout_s:g} s; --timeout S allows longer"
+            )
+            raise ManifestError(what, where=place.where) from None
+        except EndedError as error:
+            words = process.last_words().splitlines()[-1:]
+            got = ": ".join([f"{error} of its process", *words])
+            raise ManifestError(f"expected to import {module}", got=got, where=place.where) from None
+        finally:
+            self._relay(process)
+
+    def _relay(self, process: Process) -> None:
+        text = process.words.read_bytes()[self._told_bytes :]
+        self._told_bytes += len(text)
+        for line in text.decode(errors="replace").splitlines():
+            self._first.tell(line)
+
+
+class _Home:
+    """Where variants of one kernel are compiled; see `nojit.aot.pool.Home`."""
+
+    def __init__(self, source: _Source, place: SourcePlace, key: _Key) -> None:
+        self.key = key
+        self.call = f"{_COMPILER}:compile_variant"
+        self._source = source
+        self._place = place
+
+    def open(self, words: Path, environment: Mapping[str, str]) -> Process:
+        """Start a worker."""
+        return self._source.copy(self._place, words, environment)
+
+    def kill(self) -> None:
+        """Give up starting one."""
+        self._source.kill()
+
+
+class _Compile:
+    """Compiles a variant, in a new process, unless a pool asks where and keeps the processes."""
+
+    def __init__(self, compiler: SourceCompiler) -> None:
+        self._compiler = compiler
+
+    def home(self, variant: Variant, place: SourcePlace) -> _Home:
+        """Say in which process a variant is compiled."""
+        return _Home(self._compiler.source(place, variant.arch), place, _key_of(place, variant.arch))
+
+    def __call__(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
+        """Compile a variant."""
+        home = self.home(variant, place)
+        with tempfile.TemporaryDirectory(prefix="nojit-compile-") as folder:
+            process = home.open(Path(folder) / "words.log", {"TMPDIR": folder})
+            try:
+                compiled: CompiledVariant = process.call(home.call, variant, place, timeout_s=1e6)
+            except EndedError as error:
+                raise CompileError("expected the compiler to live", got=str(error), log=process.last_words()) from None
+            finally:
+                process.kill()
+                process.close()
+        return compiled

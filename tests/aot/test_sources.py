@@ -1,0 +1,205 @@
+"""How a build treats the sources of kernels: each in processes of its own, whatever they do when they are imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from nojit.runtime.bundle import BundleFile
+
+pytestmark = pytest.mark.triton
+
+HEADER = """
+schema = 1
+
+[bundle]
+name = "demo"
+version = "1.0"
+archs = ["sm_80"]
+"""
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k(out_ptr, V: tl.constexpr):
+    tl.store(out_ptr, tl.exp(tl.load(out_ptr)) + V)
+"""
+
+
+def entry(name: str, source: str, more: str = "") -> str:
+    """A kernel's entry."""
+    return f"""
+[[kernel]]
+name = "{name}"
+source = '{source}'
+params = {{ out_ptr = "*fp32" }}
+configs = [{{ V = 1 }}]
+{more}
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of a build."""
+
+    code: int
+    stdout: str
+    stderr: str
+    out: Path
+
+    def images(self, arch: str = "sm_80") -> dict[str, list[bytes]]:
+        """The images of each kernel."""
+        with BundleFile(self.out / f"demo-1.0-{arch}.nojit") as bundle:
+            return {
+                name: [bundle.image(name, number) for number in range(bundle.entry(name).images)]
+                for name in bundle.kernels
+            }
+
+
+class Project:
+    """A folder with a manifest and sources."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+
+    def write(self, **files: str) -> Project:
+        """Write files: ``mypkg__kernels_py`` is ``mypkg/kernels.py``."""
+        for name, text in files.items():
+            path = self.folder / name.replace("__", "/").replace("_py", ".py").replace("_toml", ".toml")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return self
+
+    def build(self, *entries: str, words: tuple[str, ...] = (), cwd: Path | None = None, **environment: str) -> Built:
+        """Build the entries, in a process of its own."""
+        (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
+        out = self.folder / "out"
+        places = [self.folder / "demo.toml", "--out", out, "--cache-dir", self.folder / "cache"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "nojit", "build", *places, "-j", "2", *words],
+            cwd=cwd or self.folder.parent,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return Built(ran.returncode, ran.stdout, ran.stderr, out)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[[], Project]:
+    """Make a project in a new folder."""
+    numbers = iter(range(1000))
+    return lambda: Project(tmp_path / f"project{next(numbers)}")
+
+
+# what a source may do to its process, and what another source must not see then
+PATCHES = {
+    "triton": ("import triton.language as tl\ntl.exp = tl.exp2\n", "tl.exp is tl.exp2"),
+    "environment": ("import os\nos.environ['DISABLE_LLVM_OPT'] = '1'\n", "'DISABLE_LLVM_OPT' in os.environ"),
+    "settings": ("import triton\ntriton.knobs.nvidia.disable_ptxas_opt = True\n", "triton.knobs.nvidia.disable_ptxas_opt"),
+    "modules": ("import sys\nsys.modules['colorsys'] = 'mine'\n", "'colorsys' in sys.modules"),
+    "path": ("import sys\nsys.path.insert(0, '/nowhere/of/mine')\n", "'/nowhere/of/mine' in sys.path"),
+    "builtins": ("import builtins\nbuiltins.mine = 1\n", "hasattr(builtins, 'mine')"),
+}  # fmt: skip
+
+
+def test_no_source_sees_what_another_patches(project: Callable[[], Project]) -> None:
+    seen = " or ".join(f"({seen})" for _, seen in PATCHES.values())
+    witness = f"{KERNEL}\nimport builtins, os, sys\nif {seen}:\n    raise RuntimeError('patched')\n"
+    files = {f"{name}_py": text + KERNEL for name, (text, _) in PATCHES.items()}
+    # a witness before all others and one behind, whatever the order of imports is
+    entries = [entry(name, f"{name}.py:k") for name in PATCHES]
+    entries += [entry("a", "first.py:k"), entry("z", "last.py:k")]
+    built = project().write(first_py=witness, last_py=witness, **files).build(*entries)
+    assert built.code == 0, built.stderr
+    images = built.images()
+    alone = project().write(first_py=KERNEL).build(entry("a", "first.py:k"))
+    assert images["a"] == images["z"] == alone.images()["a"]
+    assert images["triton"] != images["a"] != images["settings"]
+
+
+def test_a_source_is_compiled_with_what_it_patches(project: Callable[[], Project]) -> None:
+    patched = project().write(a_py=PATCHES["triton"][0] + KERNEL).build(entry("a", "a.py:k"))
+    plain = project().write(a_py=KERNEL.replace("tl.exp(", "tl.exp2(")).build(entry("a", "a.py:k"))
+    assert patched.code == plain.code == 0, patched.stderr
+    assert patched.images() == plain.images()
+
+
+def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(project: Callable[[], Project]) -> None:
+    kernel = KERNEL.replace("+ V)", "+ V(1))") + "\nimport os\nassert 'MINE' not in os.environ\n"
+    one = "import os\nos.environ['MINE'] = '1'\nimport triton\n\n\n@triton.jit\ndef one(x):\n    return x\n"
+    two = one.replace("os.environ['MINE'] = '1'", "assert 'MINE' not in os.environ").replace("def one", "def two")
+    files = project().write(k_py=kernel, one_py=one, two_py=two)
+    entries = [
+        entry("a", "k.py:k").replace("V = 1", "V = { function = 'one.py:one' }"),
+        entry("b", "k.py:k").replace("V = 1", "V = { function = 'two.py:two' }"),
+    ]
+    built = files.build(*entries)
+    assert built.code == 0, built.stderr
+
+
+def test_the_build_imports_neither_triton_nor_a_source(project: Callable[[], Project], tmp_path: Path) -> None:
+    # written at the end of each process that imported Triton: a module that Python imports when it starts
+    sites = tmp_path / "sites"
+    sites.mkdir()
+    (sites / "sitecustomize.py").write_text(
+        "import atexit, os, sys\n"
+        f"said = {str(tmp_path / 'said')!r}\n"
+        "atexit.register(lambda: 'nojit' in ' '.join(sys.orig_argv) and 'build' in sys.argv and open(said, 'a').write("
+        "f\"{'triton' in sys.modules} {any('nojit_source' in name for name in sys.modules)}\\n\"))\n",
+        encoding="utf-8",
+    )
+    built = project().write(a_py=KERNEL).build(entry("a", "a.py:k"), PYTHONPATH=str(sites))
+    assert built.code == 0, built.stderr
+    assert (tmp_path / "said").read_text(encoding="utf-8") == "False False\n"
+
+
+def test_what_a_source_prints_stays_off_standard_output(project: Callable[[], Project]) -> None:
+    loud = "import os, sys\nprint('printed')\nos.write(1, b'written\\n')\nsys.stderr.write('warned\\n')\n" + KERNEL
+    built = project().write(a_py=loud).build(entry("a", "a.py:k"), words=("--json",))
+    assert built.code == 0, built.stderr
+    assert json.loads(built.stdout)["command"] == "build"
+    assert {"printed", "written", "warned"} <= set(built.stderr.splitlines())
+
+
+def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project: Callable[[], Project]) -> None:
+    text = (
+        "import os, sys, threading\nassert sys.stdin.read() == ''\nos.chdir('/')\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    built = project().write(a_py=text + KERNEL).build(entry("a", "a.py:k"), entry("b", "a.py:k"))
+    assert built.code == 0, built.stderr
+    assert built.images() == project().write(a_py=KERNEL).build(entry("a", "a.py:k"), entry("b", "a.py:k")).images()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("while True:\n    pass\n", "expected the import of a.py to end within 1 s; --timeout S allows longer - at {manifest} kernel a"),
+        ("import os\nos.write(2, b'gone\\n')\nos._exit(3)\n", "expected to import a.py, got exit code 3 of its process: gone - at {manifest} kernel a"),
+        ("import os, signal\nsignal.signal(11, signal.SIG_DFL)\nos.kill(os.getpid(), 11)\n", "expected to import a.py, got SIGSEGV of its process - at {manifest} kernel a"),
+        ("import sys\nsys.exit(3)\n", "expected to import {folder}/a.py, got SystemExit: 3 - at {manifest} kernel a"),
+        ("import triton\n@triton.jit\ndef k(out_ptr, V):\n    plain(out_ptr)\ndef plain(x):\n    pass\n", "expected a function that Triton can read, got RuntimeError: Unsupported function referenced"),
+    ],
+    ids=["no end", "exit", "crash", "SystemExit", "plain function"],
+)  # fmt: skip
+def test_an_import_that_fails_is_told_and_ends_the_build(
+    project: Callable[[], Project], source: str, message: str
+) -> None:
+    made = project().write(a_py=source)
+    built = made.build(entry("a", "a.py:k"), words=("--timeout", "1"))
+    assert built.code == 1
+    assert built.stdout == ""
+    expected = message.format(manifest=made.folder / "demo.toml", folder=made.folder)
+    assert any(expected in line for line in built.stderr.splitlines()), built.stderr
