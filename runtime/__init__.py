@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         NojitError,
         NoMatchingVariantError,
         SettingError,
+        StreamWarning,
         TuningError,
     )
     from nojit.runtime.events import Counters, counters
@@ -52,6 +53,7 @@ __all__ = [
     "NoMatchingVariantError",
     "NojitError",
     "SettingError",
+    "StreamWarning",
     "TensorDescriptor",
     "TuningError",
     "Warmed",

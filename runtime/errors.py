@@ -40,6 +40,7 @@ __all__ = [
     "NojitError",
     "PackageError",
     "SettingError",
+    "StreamWarning",
     "TuningError",
     "did_you_mean",
     "few",
@@ -193,6 +194,10 @@ class DriverError(NojitError, RuntimeError):
         self.call = call
         self.code = code
         self.name = name
+
+
+class StreamWarning(UserWarning):
+    """A kernel is launched on the default stream, since nothing in the call says which stream is current."""
 
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:

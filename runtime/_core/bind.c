@@ -1,7 +1,6 @@
-/* Binding: which object of a call belongs to which param, and on which stream to run. */
+/* Binding: which object of a call belongs to which param. */
 #include "call.h"
 #include "errors.h"
-#include "tensor.h"
 
 /* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the
  * function and write interned names, so that the first look from `start` on finds it. */
@@ -104,42 +103,4 @@ int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixe
         return -1;
     }
     return fill_defaults(signature, call);
-}
-
-static int as_stream(PyObject *number, void **stream)
-{
-    unsigned long long handle = PyLong_AsUnsignedLongLong(number);
-    *stream = (void *)(uintptr_t)handle;
-    return handle == (unsigned long long)-1 && PyErr_Occurred() ? -1 : 0;
-}
-
-/* `stream.cuda_stream` (torch, cupy's `ptr` aside), else the second of `stream.__cuda_stream__()`. */
-static int read_stream(PyObject *object, void **stream)
-{
-    PyObject *handle = PyObject_GetAttrString(object, "cuda_stream");
-    if (handle == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        PyObject *pair = PyObject_CallMethod(object, "__cuda_stream__", NULL);
-        handle = pair == NULL ? NULL : PySequence_GetItem(pair, 1);
-        Py_XDECREF(pair);
-    }
-    int status = handle == NULL ? -1 : as_stream(handle, stream);
-    Py_XDECREF(handle);
-    return status;
-}
-
-int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream)
-{
-    PyObject *given = call->objects[NJ_ARGUMENTS_MAX];
-    *stream = call->stream;
-    if (given == NULL || given == Py_None) {
-        return call->api == NULL ? 0 : call->api->current_work_stream(kDLCUDA, call->device, stream);
-    }
-    bool number = PyLong_Check(given) && !PyBool_Check(given);
-    if ((number ? as_stream(given, stream) : read_stream(given, stream)) < 0) {
-        nj_refuse_pending(signature->kernel, signature->names[signature->count],
-                          "expected a stream: an int, or an object with cuda_stream or __cuda_stream__");
-        return -1;
-    }
-    return 0;
 }

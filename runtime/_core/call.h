@@ -59,6 +59,7 @@ typedef struct {
     Py_ssize_t device_from; /* the param that said so */
     const DLPackExchangeAPI *api; /* of the first tensor that has one */
     void *stream; /* of the first array that says one; NULL if none does */
+    uint8_t origins; /* of all tensors that have no exchange API of their own: bits of nj_origin */
 } nj_call;
 
 /* A tuple's value: where its entries start in `leaves`, how many there are, and how many of them are its own members. */
@@ -102,9 +103,6 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
 
 /* Reads constexprs and options anew: their values may have been interned since. */
 int nj_classify_constexprs(const nj_signature *signature, PyObject *owner, nj_call *call);
-
-/* The stream to launch on: the one given, the framework's current one, an array's own, or the legacy default stream. */
-int nj_find_stream(const nj_signature *signature, const nj_call *call, void **stream);
 
 /* (arguments, constexprs, options): what the call says, as the slow path takes it. NULL with an exception raised. */
 PyObject *nj_call_facts(const nj_signature *signature, const nj_call *call);

@@ -32,8 +32,9 @@ static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *o
     if (call->api == NULL) {
         call->api = tensor->api;
     }
-    if (tensor->kind == NJ_KIND_OTHER && call->stream == NULL) {
-        call->stream = tensor->stream;
+    if (tensor->kind == NJ_KIND_OTHER) {
+        call->stream = call->stream == NULL ? tensor->stream : call->stream;
+        call->origins |= tensor->origins;
     }
     if (tensor->device == NJ_DEVICE_ANY || (tensor->device == NJ_DEVICE_HOST && host_too)) {
         return 0;
@@ -245,6 +246,7 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
     call->device_from = -1;
     call->api = NULL;
     call->stream = NULL;
+    call->origins = 0;
     call->leaf_count = 0;
     call->descriptor_count = 0;
     for (Py_ssize_t i = 0; i < signature->count; i++) {

@@ -2,6 +2,7 @@
 #include "errors.h"
 #include "hooks.h"
 #include "scratch.h"
+#include "stream.h"
 
 #define GRID_X_MAX INT64_C(0x7fffffff)
 #define GRID_YZ_MAX INT64_C(65535)

@@ -2,6 +2,7 @@
 
 #include "driver.h"
 #include "errors.h"
+#include "stream.h"
 #include "sync.h"
 
 /* Set once by `nj_tensor_init` under the import lock. */
@@ -16,6 +17,7 @@ static struct {
     PyObject *shape;
     PyObject *mask;
     PyObject *stream;
+    PyObject *base;
 } names;
 
 int nj_tensor_init(void)
@@ -37,6 +39,7 @@ int nj_tensor_init(void)
         {&names.shape, "shape"},
         {&names.mask, "mask"},
         {&names.stream, "stream"},
+        {&names.base, "base"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
@@ -217,20 +220,33 @@ static bool has_elements(PyObject *shape)
     return some;
 }
 
+/* Reads the stream that an interface names, since version 3: 1 for the legacy default stream, 2 for the thread's, a handle, or
+ * None where the data is ready for any; 0 would leave open which default stream is meant. */
+static void read_interface_stream(PyObject *interface, nj_tensor *tensor)
+{
+    PyObject *stream = nj_dict_get(interface, names.stream);
+    unsigned long long handle = stream == NULL || stream == Py_None ? 0 : PyLong_AsUnsignedLongLong(stream);
+    if (stream != NULL && stream != Py_None && handle == 0) {
+        PyErr_SetString(PyExc_ValueError, "expected a stream of None, 1 (legacy default), 2 (per-thread default) or a handle, got 0");
+    }
+    tensor->stream = (void *)(uintptr_t)handle;
+    tensor->origins |= stream == NULL ? 0 : NJ_SAYS_STREAM;
+    Py_XDECREF(stream);
+}
+
 /* Reads what an interface says of how its data may be used: 1, or -1 with an exception. */
 static int read_terms(PyObject *interface, nj_tensor *tensor)
 {
-    PyObject *mask = entry_of(interface, names.mask), *stream = entry_of(interface, names.stream);
+    PyObject *mask = entry_of(interface, names.mask);
     PyObject *shape = tensor->value.bits == 0 ? entry_of(interface, names.shape) : NULL;
-    unsigned long long handle = stream == NULL ? 0 : PyLong_AsUnsignedLongLong(stream);
     if (mask != NULL) {
         PyErr_SetString(PyExc_ValueError, "expected an array without a mask");
     } else if (has_elements(shape)) {
         PyErr_SetString(PyExc_ValueError, "expected an array with memory, got address 0");
+    } else {
+        read_interface_stream(interface, tensor);
     }
-    tensor->stream = (void *)(uintptr_t)handle;
     Py_XDECREF(mask);
-    Py_XDECREF(stream);
     Py_XDECREF(shape);
     return PyErr_Occurred() ? -1 : 1;
 }
@@ -338,6 +354,41 @@ static int read_data_ptr(PyObject *object, nj_tensor *tensor)
     return status == 1 ? read_device(object, tensor) : -1;
 }
 
+/* Looks into what wraps another tensor, as Triton's TensorWrapper does: that one's framework says which stream is current. 0, or
+ * -1 with an exception. */
+static int read_base(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *base = nj_optional_attribute(object, names.base);
+    if (base == NULL || base == Py_None) {
+        Py_XDECREF(base);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    nj_kind kind;
+    int status = nj_kind_of(base, &kind, &tensor->api);
+    if (status == 0 && tensor->api == NULL) {
+        status = nj_is_torch(base);
+        tensor->origins |= status > 0 ? NJ_OF_TORCH : 0;
+    }
+    Py_DECREF(base);
+    return status < 0 ? -1 : 0;
+}
+
+/* Reads a tensor of another make: as `read_array_interface`. */
+static int read_parts(PyObject *object, nj_tensor *tensor)
+{
+    int torch = nj_is_torch(object);
+    if (torch != 0) { /* before 2.10; of its two ways the one that says the device */
+        tensor->origins = NJ_OF_TORCH;
+        return torch < 0 ? -1 : read_data_ptr(object, tensor);
+    }
+    int status = read_array_interface(object, tensor);
+    if (status == 0) {
+        status = read_data_ptr(object, tensor);
+        status = status > 0 && read_base(object, tensor) < 0 ? -1 : status;
+    }
+    return status;
+}
+
 /* Asks the driver where an address lies. */
 static int find_device(PyObject *kernel, PyObject *argument, nj_tensor *tensor)
 {
@@ -378,15 +429,13 @@ static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kern
 {
     tensor->value = (nj_value){0};
     tensor->stream = NULL;
+    tensor->origins = 0;
     int status = look_again(object, NJ_KIND_DESCRIPTOR, &tensor->kind);
     if (status == 0 && tensor->kind == NJ_KIND_DESCRIPTOR) {
         return 0;
     }
     if (status == 0) {
-        status = read_array_interface(object, tensor);
-    }
-    if (status == 0) {
-        status = read_data_ptr(object, tensor);
+        status = read_parts(object, tensor);
     }
     if (status == 0) {
         status = look_again(object, NJ_KIND_OTHER, &tensor->kind);

@@ -21,12 +21,19 @@ typedef enum {
     NJ_KIND_DESCRIPTOR,
 } nj_kind;
 
+/* What a tensor without an exchange API of its own says of streams. */
+typedef enum {
+    NJ_OF_TORCH = 1,    /* torch made it, or what it wraps: torch's current stream counts */
+    NJ_SAYS_STREAM = 2, /* it has a word on its stream, be it that there is none to wait for */
+} nj_origin;
+
 typedef struct {
     nj_value value;
     int device; /* an ordinal, or one of the above */
     nj_kind kind; /* set for what is no tensor too */
-    const DLPackExchangeAPI *api; /* of the framework; NULL if it has none */
-    void *stream; /* of what has none: the stream that it says its data is in use on, or NULL */
+    const DLPackExchangeAPI *api; /* of the framework, its own or that of the tensor it wraps; NULL if there is none */
+    void *stream; /* of what has no API of its own: the stream that it says its data is in use on, or NULL */
+    uint8_t origins; /* of what has none: bits of nj_origin */
 } nj_tensor;
 
 /* Tensors that were read a moment ago, by whom a call is made with them: what holds of them need not be asked again. */

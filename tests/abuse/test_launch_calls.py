@@ -171,7 +171,7 @@ def test_a_right_call_works_after_every_wrong_one(add: Kernel, fakecuda: FakeCud
     for call, _, _, _ in WRONG_CALLS.values():
         with pytest.raises(NojitError):
             call(add)
-    add[(1,)](X, X, 1, 1.0)
+    add[(1,)](X, X, 1, 1.0, stream=0)
     assert fakecuda.launch_count() == 1
 
 

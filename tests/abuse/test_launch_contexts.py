@@ -206,7 +206,7 @@ def test_mixed_devices_are_refused_whatever_tensors_are_made_of(make: Make, tens
         with pytest.raises(ArgumentError, match="expected cuda:0, where x lies, got cuda:1 - at argument y") as caught:
             add[(1,)](tensor(0x1000), other)
         assert caught.value.argument == "y"
-        add[(1,)](other, other)
+        add[(1,)](other, other, stream=0)
         assert fakecuda.last_launch().device == 1
     assert fakecuda.launch_count() == len(others)
 

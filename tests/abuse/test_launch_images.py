@@ -96,7 +96,7 @@ def test_an_image_that_is_cut_never_reaches_the_driver(tmp_path: Path, fakecuda:
 
 
 def test_the_image_itself_is_launched(tmp_path: Path, fakecuda: FakeCuda) -> None:
-    loader.load(with_image(tmp_path / "right.nojit", Image().build())).kernel("add")[(1,)](0x1000, 1, 2)
+    loader.load(with_image(tmp_path / "right.nojit", Image().build())).kernel("add")[(1,)](0x1000, 1, 2, stream=0)
     assert fakecuda.last_launch().ints() == (0x1000, 1, 2, 0, 0)
 
 

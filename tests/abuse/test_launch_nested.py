@@ -41,9 +41,9 @@ def by_grid(add: Kernel, _: Any) -> None:
 
 
 def by_hook(add: Kernel, _: Any) -> None:
-    handle = hooks.add(lambda _: add[(1,)](0x1000))
+    handle = hooks.add(lambda _: add[(1,)](0x1000, stream=0))
     try:
-        add[(1,)](0x1000)
+        add[(1,)](0x1000, stream=0)
     finally:
         hooks.remove(handle)
 

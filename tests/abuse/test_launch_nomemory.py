@@ -70,11 +70,11 @@ def spellings(add: Any, wide: Any, faketorch: ModuleType, fakecuda: FakeCuda) ->
     slow, newer = faketorch.SlowTensor(0x1000), faketorch.NewerTensor(0x1000)
     large, real, index = 2**40, Real(2.0), Index()
     return {
-        "data_ptr": lambda: add[grid](other, None, large, real, True, MODE="fast"),
-        "array interface": lambda: add[grid](interface, None, large, 1.0, True, MODE="fast"),
+        "data_ptr": lambda: add[grid](other, None, large, real, True, MODE="fast", stream=0),
+        "array interface": lambda: add[grid](interface, None, large, 1.0, True, MODE="fast", stream=0),
         "slow exchange": lambda: add[grid](slow, newer, large, 1.0, True, MODE="fast"),
         "index": lambda: add[grid](x, None, index, 1.0, True, MODE="fast"),
-        "address": lambda: add[grid](0x1000, 0x2000, large, flag=True, MODE="fast"),
+        "address": lambda: add[grid](0x1000, 0x2000, large, flag=True, MODE="fast", stream=0),
         "tuple for a constexpr": lambda: add[grid](x, x, large, 1.0, False, MODE=(1, 2)),
         "names": lambda: add[grid](flag=False, n=large, y=None, x=x, MODE="fast", scale=1.0, num_warps=4),
         "a list for a grid": lambda: add[[2, 3]](x, x, large, 1.0, False, MODE="fast"),

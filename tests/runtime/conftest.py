@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +14,7 @@ from nojit.runtime.kernel import Kernel
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle
+from tests.support.tensors import OldTorch
 
 Make = Callable[..., Kernel]
 
@@ -42,6 +44,20 @@ def make(fakecuda: FakeCuda, tmp_path: Path) -> Iterator[Make]:
     yield build
     for bundle in open_bundles:
         bundle.close()
+
+
+@pytest.fixture
+def old_torch(monkeypatch: pytest.MonkeyPatch) -> OldTorch:
+    """A torch without the exchange API, as the one that the process has imported."""
+    made = OldTorch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no torch be imported."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_scratch_needs_a_framework_and_its_current_stream(
 ) -> None:
     add = make({"x": "*fp16"}, launch={"global_scratch_bytes": 8})
     with pytest.raises(ArgumentError, match="needs scratch memory: expected tensors of a framework with the DLPack C"):
-        add[(1,)](PointerTensor(0x1000))
+        add[(1,)](PointerTensor(0x1000), stream=0)
     stream = fakecuda.stream()
     with pytest.raises(ArgumentError, match="the framework's current stream: expected that one, or an allocator"):
         add[(1,)](tensor(0x1000), stream=stream)
