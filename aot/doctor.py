@@ -17,7 +17,7 @@ from typing import NoReturn
 from nojit.aot.choice import BundleState, driver_for, taken
 from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile
-from nojit.runtime.discover import Found, named, names
+from nojit.runtime.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
 from nojit.runtime.installed import normalized
 from nojit.runtime.invariance import is_batch_invariant
@@ -176,8 +176,10 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 kernels=bundle.kernels,
                 foreign=found.foreign,
             )
-        if accept is not None:
-            BundleFile(found.path, accept).close()
+            bundle.authorize(accept)
+            if found.foreign and accept is not None:
+                # operators pass over what it may not serve
+                state = replace(state, kernels=tuple(serving(bundle)[0]))
     except BundleTrustError as error:
         return replace(state, problem=str(error), untrusted=True)
     except (BundleError, OSError) as error:
@@ -239,8 +241,9 @@ def _failing_names(environment: Mapping[str, str]) -> Iterator[Failure]:
     for name in names(environment):
         paths: tuple[str, ...] = ()
         try:
-            paths = tuple([str(found.path) for found in named(name, environment)])
-            Bundle(paths, first_wins=True).close()
+            found = named(name, environment)
+            paths = tuple([str(one.path) for one in found])
+            Bundle([one.file or one.path for one in found], first_wins=True, names=asked_names(name)).close()
         except (NojitError, OSError) as error:
             yield Failure(f"runtime.load({name!r}) raises", error, bundles=paths)
 
@@ -251,15 +254,18 @@ def examine_operators(bundles: Sequence[BundleState]) -> tuple[Failure, ...]:
     Args:
         bundles: what was found, first come first.
     """
-    kernels: dict[tuple[str, ...], list[str]] = {}
+    policy = trust_policy()
+    kernels: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for kernel, held in taken(bundles).items():
-        kernels.setdefault(tuple(one.path for one in held.values()), []).append(kernel)
-    return tuple(failure for paths, alike in kernels.items() for failure in _failing_operators(paths, alike))
+        names = () if policy is None else operators_ask(kernel, [one.name for one in held.values()])
+        kernels.setdefault((tuple(one.path for one in held.values()), names), []).append(kernel)
+    failing = (_failing_operators(paths, names, alike) for (paths, names), alike in kernels.items())
+    return tuple(failure for failures in failing for failure in failures)
 
 
-def _failing_operators(paths: Sequence[str], kernels: Sequence[str]) -> Iterator[Failure]:
+def _failing_operators(paths: Sequence[str], names: Sequence[str], kernels: Sequence[str]) -> Iterator[Failure]:
     try:
-        Bundle(paths).close()
+        Bundle(paths, names=names).close()
     except (NojitError, OSError) as error:
         yield Failure(f"operators raise that launch {few(kernels, _TOLD)}", error, kernels=tuple(kernels))
 

@@ -16,7 +16,8 @@ from nojit.aot.pack import write_file
 from nojit.aot.signed import check_file, only_key
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
-from nojit.runtime.errors import PackageError, worded
+from nojit.runtime.errors import BundleTrustError, PackageError, worded
+from nojit.runtime.key_files import read_key_file
 from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, encode_envelope, signed_path
 from nojit.runtime.trusted_keys import key_id
 
@@ -115,7 +116,7 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
         password: that it is encrypted with.
 
     Raises:
-        PackageError: it cannot be read, or is no Ed25519 key.
+        PackageError: it cannot be read, others could have written it, or it is no Ed25519 key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - likewise
@@ -123,9 +124,11 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - likewise
 
     try:
-        key = load_pem_private_key(path.read_bytes(), password)
-    except OSError as error:
-        raise PackageError("expected a private key", got=worded(error), where=str(path)) from None
+        pem = read_key_file(str(path), "a private key", pipes=True)
+    except BundleTrustError as error:
+        raise PackageError(error.what, got=error.got, where=error.where) from None
+    try:
+        key = load_pem_private_key(pem, password)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # a wrong password, none, or one too many: the library says which
         got = (str(error).splitlines() or [""])[0]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from nojit.aot.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleTrustError, worded
+from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.key_files import read_key_file
 from nojit.runtime.trust import (
     Claim,
     check_envelope,
@@ -45,14 +46,9 @@ def read_only_key(path: Path) -> TrustedKeys:
     """Trust the public key in a PEM file, for bundles of any name and number.
 
     Raises:
-        BundleTrustError: it is none, or cannot be read.
+        BundleTrustError: it is none, cannot be read, or others could have written it.
     """
-    try:
-        pem = path.read_bytes()
-    except OSError as error:
-        got = worded(error)
-        raise BundleTrustError("expected a public key", got=got, where=str(path), reason="policy") from None
-    return only_key(read_public_key(pem, str(path)), str(path))
+    return only_key(read_public_key(read_key_file(str(path), "a public key"), str(path)), str(path))
 
 
 def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:

@@ -8,16 +8,16 @@ provider for the whole process (not for a thread: autograd calls backward kernel
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nojit.runtime.errors import BundleError, KernelNotFoundError, told
 
 if TYPE_CHECKING:
+    from nojit.runtime.bundle import Accept, BundleFile
     from nojit.runtime.discover import Found
     from nojit.runtime.loader import Bundle
 
@@ -67,7 +67,7 @@ class Source:
 def _from_bundles(name: str) -> Kernel:
     """Give the kernel `name` from the bundles at hand; for each arch, the first bundle that holds it."""
     # opening bundles waits for the first launch, and a process that overrides the provider needs none of it
-    from nojit.runtime.discover import LIBRARY, remedy, survey  # noqa: PLC0415
+    from nojit.runtime.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
 
     found, problems, broken = survey(os.environ)
     if problems:
@@ -75,9 +75,15 @@ def _from_bundles(name: str) -> Kernel:
     policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
     # a file that was built anew is another
     files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
-    held, passed_over = _holders(files, tuple(map(str, broken)), policy)
+    held, passed_over, accept = _holders(files, tuple(map(str, broken)), policy)
     if name in held:
-        return _open(tuple(held[name].values())).kernel(name)
+        holding = tuple(held[name].values())
+        names: tuple[str, ...] = ()
+        if accept is not None:
+            for file in holding:
+                file.authorize(accept)
+            names = operators_ask(name, [file.index.name for file in holding])
+        return _open(holding, names).kernel(name)
     what = "expected a bundle that holds the kernel: set NOJIT_BUNDLES, install a bundle wheel, or run nojit build"
     what += "".join(f"; passed over: {one}" for one in passed_over)
     if all(one.foreign for one in found):
@@ -100,40 +106,44 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
         raise KernelNotFoundError(what, got=error.got) from why
 
 
-@cache
+@lru_cache(maxsize=4)
 def _holders(
     files: tuple[tuple[Found, int], ...], broken: tuple[str, ...], _policy: tuple[str | None, ...]
-) -> tuple[dict[str, dict[str, Path]], tuple[str, ...]]:
-    """Say for each kernel which bundle files hold it by arch, and which foreign ones are passed over and why, `broken` first.
+) -> tuple[dict[str, dict[str, BundleFile]], tuple[str, ...], Accept | None]:
+    """Say for each kernel which bundles hold it by arch, which foreign ones are passed over and why, `broken` first, and the policy.
 
     What operators ask for by name must be whole, and is refused, if it is, when it is loaded. A foreign one that is damaged or
-    refused stands in nobody's way.
+    refused stands in nobody's way. The bundles stay open: what is launched is what was looked at.
     """
-    from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - as above
-    from nojit.runtime.discover import holders  # noqa: PLC0415 - likewise
+    from nojit.runtime.discover import holders, serving  # noqa: PLC0415 - as above
     from nojit.runtime.events import log  # noqa: PLC0415 - likewise
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
     for one, _ in files:
         try:
-            with BundleFile(one.path, accept if one.foreign else None) as file:
-                bundles.append((one.path, one.foreign, file.index.target.image_arch, file.kernels))
+            file = one.opened()
+            kernels: Iterable[str] = file.kernels
+            if one.foreign and accept is not None:
+                file.authorize(accept)
+                kernels, refused = serving(file)
+                passed_over += [f"{told(error)}, of {one.origin}" for error in refused]
+            bundles.append((file, one.foreign, file.index.target.image_arch, kernels))
         except (BundleError, OSError) as error:
             if not one.foreign:
                 raise
             passed_over.append(f"{told(error)}, of {one.origin}")
     for said in passed_over:
         log(30, f"passed over: {said}")
-    return holders(bundles), tuple(passed_over)
+    return holders(bundles), tuple(passed_over), accept
 
 
 @cache
-def _open(paths: tuple[Path, ...]) -> Bundle:
-    """Open bundle files of different archs as one bundle, once."""
+def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
+    """Open bundles of different archs as one, once."""
     from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the C core
 
-    return Bundle(paths)
+    return Bundle([file.duplicate() for file in files], names=names)
 
 
 class _Current:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Self, TypeAlias
 
@@ -25,10 +25,14 @@ from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
 
-__all__ = ["Accept", "BundleFile"]
+__all__ = ["Accept", "Allow", "BundleFile"]
 
-Accept: TypeAlias = Callable[[str, str], Callable[[BundleIndex], None]]
-"""Raises if a bundle is not to be used, by its path and its digest; what it returns does by what the bundle calls itself."""
+Allow: TypeAlias = Callable[[BundleIndex, Sequence[str]], None]
+"""Raises if a bundle is not to be used, by what it calls itself and by the names that it may be used under; no names are any."""
+Accept: TypeAlias = Callable[[str, str], Allow]
+"""Raises if a bundle is not to be used, by its path and its digest, and returns what judges its index."""
+
+_CHUNK_BYTES = 1 << 20
 
 # the first that a process makes is slow to make
 _HASHER = hashlib.sha256()
@@ -52,6 +56,9 @@ class BundleFile:
 
     Attributes:
         path: the file, as it was given.
+        digest: SHA-256 of the index, in hex.
+        index: what the bundle says of itself.
+        size_bytes: length of the file.
 
     Args:
         path: the bundle.
@@ -64,6 +71,7 @@ class BundleFile:
     """
 
     _fd = -1
+    _allow: Allow | None = None
 
     def __init__(self, path: str | os.PathLike[str], accept: Accept | None = None) -> None:
         self.path = os.fsdecode(path)
@@ -89,13 +97,56 @@ class BundleFile:
         packed = self._read(HEADER_BYTES, header.index_bytes, where, size)
         _check_digest(packed, header.index_sha256, f"{where} index")
         self.digest = header.index_sha256.hex()
-        check = None if accept is None else accept(where, self.digest)
+        allow = None if accept is None else accept(where, self.digest)
         raw = decompress(packed, header.index_raw_bytes, where)
         self.index: BundleIndex = decode_index(raw, f"{where} index")
-        if check is not None:
-            check(self.index)
+        if allow is not None:
+            self._allow_by(allow)
         self._header = header
         self._place_kernels(size)
+
+    def _allow_by(self, allow: Allow) -> None:
+        allow(self.index, ())
+        self._allow = allow
+
+    def authorize(self, accept: Accept | None) -> None:
+        """Refuse a bundle that was opened without a policy, as opening it under this one would have.
+
+        The digest that is judged is that of the index which was read, and pins all that is read later. So nothing is opened a
+        second time between a look-up and the use of what it found.
+
+        Raises:
+            BundleError: `accept` refuses it.
+        """
+        if accept is not None and self._allow is None:
+            self._allow_by(accept(self.path, self.digest))
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Require that the bundle may be used under one of some names. Without a policy it may be under any.
+
+        Raises:
+            BundleError: the policy that it was opened under refuses that.
+        """
+        if self._allow is not None:
+            self._allow(self.index, names)
+
+    def duplicate(self) -> BundleFile:
+        """Return another handle on the same open file, to be closed by itself."""
+        other = BundleFile.__new__(BundleFile)
+        with self._lock:
+            facts = dict(vars(self))
+            facts["_fd"] = os.dup(self._open_fd(self.path))
+        other.__dict__.update(facts, _lock=threading.RLock(), _parts=dict(self._parts))
+        return other
+
+    def stream(self) -> Iterator[bytes]:
+        """Read the whole file, first byte to last. Nothing of it is checked but its length.
+
+        Raises:
+            BundleIntegrityError: it is shorter than it was.
+        """
+        for start in range(0, self.size_bytes, _CHUNK_BYTES):
+            yield self._read(start, min(_CHUNK_BYTES, self.size_bytes - start), self.path)
 
     def _place_kernels(self, size: int) -> None:
         kernels, start = self.index.kernels, HEADER_BYTES + self._header.index_bytes
@@ -106,6 +157,7 @@ class BundleFile:
         expected = self._payload_starts[-1]
         if size != expected:
             raise BundleIntegrityError(f"expected a file of {expected} bytes", got=str(size), where=self.path)
+        self.size_bytes = size
         self._numbers = {entry.name: number for number, entry in enumerate(kernels)}
 
     @property
@@ -260,16 +312,20 @@ class BundleFile:
         return raw
 
     def _read(self, start: int, length: int, where: str, size: int | None = None) -> bytes:
-        if self._fd < 0:
-            raise ValueError(f"bundle is closed - at {where}")
+        descriptor = self._open_fd(where)
         if size is not None and start + length > size:
             raise BundleFormatError(
                 f"expected at least {start + length} bytes", got=str(size), where=where, rule="truncated"
             )
-        data = os.pread(self._fd, length, start)
+        data = os.pread(descriptor, length, start)
         if len(data) != length:
             raise BundleIntegrityError(f"expected {length} bytes at {start}", got=str(len(data)), where=where)
         return data
+
+    def _open_fd(self, where: str) -> int:
+        if self._fd < 0:
+            raise ValueError(f"bundle is closed - at {where}")
+        return self._fd
 
 
 def _check_digest(packed: bytes, expected: bytes, where: str) -> None:

@@ -1,6 +1,7 @@
 """Where bundles are found: the environment, installed wheels, a checkout's build output; in this order.
 
-No installed package is imported. Bundles are opened only to read what they are called, where a name is looked for.
+No installed package is imported. Bundles are opened only to read what they are called, where a name is looked for, and stay open
+for whoever uses them: what is loaded is what was found.
 
 Operators ask for the environment's bundles, the library's and the checkout's. Wheels of other names are *foreign* to them:
 what such a wheel holds serves kernels that none of the others holds, and one that is broken is passed over.
@@ -9,18 +10,34 @@ what such a wheel holds serves kernels that none of the others holds, and one th
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nojit.runtime.errors import BundleError, did_you_mean, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
 
-__all__ = ["LIBRARY", "VARIABLE", "Found", "holders", "named", "names", "remedy", "survey"]
+if TYPE_CHECKING:
+    from nojit.runtime.bundle import BundleFile
+
+__all__ = [
+    "LIBRARY",
+    "VARIABLE",
+    "Found",
+    "asked_names",
+    "holders",
+    "named",
+    "names",
+    "operators_ask",
+    "remedy",
+    "serving",
+    "survey",
+]
 
 T = TypeVar("T")
 
@@ -38,6 +55,17 @@ class Found(Record):
     """``NOJIT_BUNDLES``, ``wheel <distribution>`` or ``checkout``."""
     foreign: bool = False
     """Whether operators take from it only what no other bundle holds."""
+    file: BundleFile | None = None
+    """The bundle, if it was opened to read its name; it is the caller's to close."""
+
+    def opened(self) -> BundleFile:
+        """Return the bundle, opened now or to find it; no policy has judged it.
+
+        Raises:
+            BundleError: it is no whole bundle.
+            OSError: it cannot be read.
+        """
+        return self.file or _open(self.path)
 
 
 class _Place(Record):
@@ -90,6 +118,41 @@ def holders(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, 
     return foreign | asked
 
 
+def operators_ask(kernel: str, called: Iterable[str]) -> tuple[str, ...]:
+    """Return the name that operators ask for when they take a kernel from bundles: the library's, if the kernel is.
+
+    Operators of other packages, made of specs of their own, have kernels in bundles of any name: they ask for none.
+
+    Args:
+        kernel: its name.
+        called: what the bundles call themselves that hold it.
+    """
+    # the library's manifests take a while to read: only where a bundle of another name would serve
+    unclear = any(normalized(name) != LIBRARY for name in called)
+    return () if unclear and not _is_the_librarys(kernel) else (LIBRARY,)
+
+
+def _is_the_librarys(kernel: str) -> bool:
+    from importlib import import_module  # noqa: PLC0415 - as said
+
+    # not by an import statement: the runtime stands below the library
+    return import_module("nojit.kernels.manifests").entry_of(kernel) is not None
+
+
+def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:
+    """Say which of its kernels a bundle that a policy has judged may serve to operators, and why not the others, each reason once."""
+    kernels: list[str] = []
+    refused: dict[str, BundleError] = {}
+    for kernel in file.kernels:
+        try:
+            file.expect(operators_ask(kernel, [file.index.name]))
+        except BundleError as error:
+            refused.setdefault(str(error), error)
+        else:
+            kernels.append(kernel)
+    return kernels, list(refused.values())
+
+
 def names(environment: Mapping[str, str], checkout: Path | None = None) -> list[str]:
     """List what can be looked for by `named`, each once however it is spelled.
 
@@ -109,7 +172,8 @@ def _own_names(place: _Place) -> Iterator[str]:
         return
     for found in files:
         try:
-            yield _own_name(found.path)
+            with _open(found.path) as bundle:
+                yield bundle.index.name
         except (BundleError, OSError):
             continue
 
@@ -126,26 +190,59 @@ def named(name: str, environment: Mapping[str, str], checkout: Path | None = Non
         environment: as for `survey`.
         checkout: likewise.
 
+    Returns:
+        The files; those whose own name was read are open.
+
     Raises:
         BundleError: a place that the environment names, or a wheel of that name, is missing or without bundles.
         FileNotFoundError: there is no bundle of that name; the message says which there are.
     """
-    wanted = normalized(name)
     files: list[Found] = []
     known: list[str] = []
-    for place in _places(environment, checkout):
-        if not place.names:
-            called = [(found, _own_name(found.path)) for found in place.look()]
-            files += [found for found, own in called if normalized(own) == wanted]
-            known += [own for _, own in called]
-            continue
+    try:
+        for place in _places(environment, checkout):
+            _look_for(name, place, files, known)
+    except BaseException:
+        _close(files)
+        raise
+    if not files:
+        raise FileNotFoundError(_none_such(name, known))
+    unique = _each_once(files)
+    _close(found for found in files if all(found is not one for one in unique))
+    return unique
+
+
+def _look_for(name: str, place: _Place, files: list[Found], known: list[str]) -> None:
+    """Add the bundles of a place that have a name, and every name there."""
+    wanted = normalized(name)
+    if place.names:
         # a wheel of another name may be broken: it is not asked for
         if wanted in map(normalized, place.names):
             files += place.look()
         known += place.names
-    if not files:
-        raise FileNotFoundError(_none_such(name, known))
-    return _each_once(files)
+        return
+    for found in place.look():
+        bundle = _open(found.path)
+        known.append(bundle.index.name)
+        if normalized(bundle.index.name) == wanted:
+            files.append(Found(found.path, found.origin, found.foreign, bundle))
+        else:
+            bundle.close()
+
+
+def _close(files: Iterable[Found]) -> None:
+    for found in files:
+        if found.file is not None:
+            found.file.close()
+
+
+def asked_names(name: str) -> tuple[str, ...]:
+    """Return the names of bundles that a program may mean by a name: itself, and what ``acme-kernels-sm90`` provides.
+
+    Entry points say what is found, and anybody's can say anything: what may be used follows from what was asked for alone.
+    """
+    provided = re.fullmatch(r"(.+)-sm[0-9]+[a-z]?", normalized(name))
+    return (name, provided[1]) if provided else (name,)
 
 
 def _none_such(name: str, known: Iterable[str]) -> str:
@@ -169,11 +266,10 @@ def remedy(name: str) -> str:
     return f"; the distribution {name} is installed without a bundle{brings}"
 
 
-def _own_name(path: Path) -> str:
+def _open(path: Path) -> BundleFile:
     from nojit.runtime.bundle import BundleFile  # noqa: PLC0415 - to list files needs none
 
-    with BundleFile(path) as bundle:
-        return bundle.index.name
+    return BundleFile(path)
 
 
 def _each_once(files: Iterable[Found]) -> list[Found]:

@@ -30,7 +30,7 @@ def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
     """
-    said = (os.environ if environment is None else environment).get(_VARIABLE) or "0"
+    said = (os.environ if environment is None else environment).get(_VARIABLE, "0")
     if said not in {"0", "1"}:
         raise SettingError("expected 0 or 1", got=repr(said), where=_VARIABLE)
     return said == "1"

@@ -73,7 +73,7 @@ def policy_of(environment: Mapping[str, str]) -> str:
     Raises:
         SettingError: ``NOJIT_MISS`` names none.
     """
-    named = environment.get(VARIABLE) or POLICIES[0]
+    named = environment.get(VARIABLE, POLICIES[0])
     if named not in POLICIES:
         what = f"expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
         raise SettingError(what, got=f"{named!r}{did_you_mean(named, POLICIES)}", where=VARIABLE)

@@ -27,36 +27,57 @@ if TYPE_CHECKING:
 __all__ = ["Bundle", "load", "process_policy"]
 
 
-def load(path: str | os.PathLike[str]) -> Bundle:
+def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
     """Open a bundle file, every ``*.nojit`` in a folder, or the bundles of a name.
 
     Args:
         path: a folder may hold the bundles of several archs, and of several sets of kernels. A string that is no path to
             anything is a name: of what ``NOJIT_BUNDLES`` names, wheels hold, and a checkout has built, each kernel is
             taken for each arch from the bundle that comes first (`nojit.runtime.discover.named`).
+        name: what each bundle must call itself, where a path does not say that. Case counts for nothing, and ``-``, ``_`` and ``.``
+            are one. None is anything.
 
     Raises:
         FileNotFoundError: nothing is there, or the folder holds no bundle, or none has this name.
-        BundleError: a file is no whole, unaltered bundle, or two of a folder hold the same kernel for one arch.
+        BundleError: a file is no whole, unaltered bundle, or is not called `name`, or two of a folder hold the same kernel for one
+            arch.
         BundleTrustError: ``NOJIT_TRUST`` asks for a signature, and a file has none, or not a right one.
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
         TuningError: what ``NOJIT_TUNING`` names is no tuned table, or one that names what its kernel here lacks.
     """
+    bundle = _load(path, () if name is None else (name,))
+    if name is not None:
+        _expect_called(bundle, name)
+    return bundle
+
+
+def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
     place = os.fsdecode(path)
     # not by pathlib: to import it takes longer than to open a bundle
     try:
-        names = os.listdir(place)  # noqa: PTH208
+        files = os.listdir(place)  # noqa: PTH208
     except NotADirectoryError:
-        return Bundle([place])
+        return Bundle([place], names=names)
     except FileNotFoundError:
         if not _may_be_name(path):
             raise
         return _load_named(place)
-    paths = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118
+    paths = [os.path.join(place, file) for file in sorted(files) if file.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
         hides = f"; {place} names that folder, and no installed bundle" if _may_be_name(path) else ""
         raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none{hides}")
-    return Bundle(paths)
+    return Bundle(paths, names=names)
+
+
+def _expect_called(bundle: Bundle, name: str) -> None:
+    """Require bundles of one name, or their twins."""
+    from nojit.runtime.installed import normalized  # noqa: PLC0415 - seldom asked for
+
+    wanted = normalized(name)
+    for file in bundle.files:
+        if normalized(file.index.name) not in (wanted, f"{wanted}-debug"):
+            bundle.close()
+            raise BundleError(f"expected bundle {name}", got=file.index.name, where=file.path)
 
 
 def _may_be_name(path: str | os.PathLike[str]) -> bool:
@@ -64,9 +85,11 @@ def _may_be_name(path: str | os.PathLike[str]) -> bool:
 
 
 def _load_named(name: str) -> Bundle:
-    from nojit.runtime.discover import named  # noqa: PLC0415 - what is loaded by its path needs no metadata of packages
+    # what is loaded by its path needs no metadata of packages
+    from nojit.runtime.discover import asked_names, named  # noqa: PLC0415
 
-    return Bundle([found.path for found in named(name, os.environ)], first_wins=True)
+    found = named(name, os.environ)
+    return Bundle([one.file or one.path for one in found], first_wins=True, names=asked_names(name))
 
 
 class Bundle:
@@ -77,27 +100,39 @@ class Bundle:
         passed_over: of what is not used because an earlier file has it too, the file and the reason.
 
     Args:
-        paths: the files.
+        paths: the files, by their paths or opened to find them; the opened ones become this object's to close.
         first_wins: of several files that hold the same kernel for one arch, use the first; otherwise they are refused.
+        names: one of them is what the files are asked for by; ``NOJIT_TRUST=signed`` holds keys against it. None is any.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], *, first_wins: bool = False) -> None:
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str] | BundleFile],
+        *,
+        first_wins: bool = False,
+        names: Sequence[str] = (),
+    ) -> None:
         self.files: tuple[BundleFile, ...] = ()
-        accept = process_policy()
+        given = [*paths]
         try:
-            for path in paths:
-                self.files += (_open(path, accept),)
+            accept = process_policy()
+            for one in given:
+                self.files += (_open(one, accept),)
+                self.files[-1].expect(names)
             twins = os.environ.get("NOJIT_DEBUG_INFO")
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
             self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
             for file, reason in self.passed_over:
                 log(10, f"passed over {file}: {reason}")
-            self._batch_invariant = bool(os.environ.get("NOJIT_BATCH_INVARIANT")) and _batch_invariant()
+            self._batch_invariant = os.environ.get("NOJIT_BATCH_INVARIANT") is not None and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
         except BaseException:
             self.close()
+            for one in given:
+                if isinstance(one, BundleFile):
+                    one.close()
             raise
         # dozens of look-ups in a large library, which a first launch would wait for
         _core.find_driver()
@@ -187,9 +222,13 @@ class Bundle:
         return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
 
 
-def _open(path: str | os.PathLike[str], accept: Accept | None) -> BundleFile:
+def _open(place: str | os.PathLike[str] | BundleFile, accept: Accept | None) -> BundleFile:
     began_ns = perf_counter_ns()
-    file = BundleFile(path, accept)
+    if isinstance(place, BundleFile):
+        file = place
+        file.authorize(accept)
+    else:
+        file = BundleFile(place, accept)
     emit("open", began_ns, bundle=file.id, detail=file.path)
     return file
 
@@ -201,7 +240,7 @@ def process_policy() -> Accept | None:
         BundleTrustError: it is set up wrongly.
     """
     policy = os.environ.get("NOJIT_TRUST")
-    if not policy or policy == "any":
+    if policy is None or policy == "any":
         return None
     from nojit.runtime.trust import accept_of  # noqa: PLC0415 - seldom set
 

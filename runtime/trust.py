@@ -20,12 +20,14 @@ from nojit.runtime.installed import normalized
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, load_json
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
+from nojit.runtime.twins import TWIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from nojit.runtime.bundle import Accept
+    from nojit.runtime.bundle import Accept, Allow
     from nojit.runtime.format import BundleIndex
+    from nojit.runtime.trusted_keys import TrustedKey
 
 __all__ = [
     "INDEX_DIGEST",
@@ -36,6 +38,7 @@ __all__ = [
     "check_envelope",
     "check_named",
     "check_signed",
+    "check_use",
     "encode_envelope",
     "pre_authentication",
     "read_beside",
@@ -58,9 +61,12 @@ REASONS: Final = {
     "statement": "what was signed is no provenance statement of a bundle",
     "other-bundle": "the statement is of other bytes, or of another name: the bundle was changed, or the statement is another's",
     "key-scope": "the key may not sign bundles of this name",
+    "other-name": "the bundle is another than the file's name, the program or an operator asks for",
     "rolled-back": "the bundle is older than the least build number that is trusted",
 }
 
+# as builds and wheels call bundle files
+_FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?)" + re.escape(SUFFIX))
 _STATEMENT_BYTES_MAX: Final = 4 << 20
 _BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _ENVELOPE: Final = re.compile(
@@ -96,17 +102,18 @@ def accept_of(policy: str, keys_path: str | None) -> Accept | None:
     if policy == "any":
         return None
     if policy != "signed":
+        # an empty value too: whoever sets the variable wants it to say something
         _refuse("policy", "expected any or signed", got=repr(policy), where="NOJIT_TRUST")
     if not keys_path:
         what = "expected the file of trusted keys, which NOJIT_TRUST=signed needs"
-        _refuse("policy", what, got="none", where="NOJIT_TRUSTED_KEYS")
+        _refuse("policy", what, got="none" if keys_path is None else "''", where="NOJIT_TRUSTED_KEYS")
     trusted = read_trusted_keys(keys_path)
     return lambda path, digest: _accept(path, digest, trusted)
 
 
-def _accept(path: str, digest: str, trusted: TrustedKeys) -> Callable[[BundleIndex], None]:
+def _accept(path: str, digest: str, trusted: TrustedKeys) -> Allow:
     claim = check_signed(path, digest, trusted)
-    return lambda index: check_named(claim, index, signed_path(path))
+    return lambda index, names: check_use(claim, index, trusted, path, names)
 
 
 def signed_path(bundle: str) -> str:
@@ -143,15 +150,66 @@ def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) ->
     if claim.digest != digest:
         what = f"expected a statement of bundle {digest[:12]}"
         _refuse("other-bundle", what, got=f"one of {claim.digest[:12]}", where=where)
-    name = normalized(claim.name)
-    if key.bundles is not None and name not in key.bundles:
-        what = f"expected key {key.name!r} to sign only {', '.join(key.bundles) or 'nothing'}"
-        _refuse("key-scope", what, got=claim.name, where=where)
-    least = trusted.minimum.get(name, 0)
-    if claim.build_number < least:
-        what = f"expected build {least} of {claim.name} or a later one, as {trusted.path} says"
-        _refuse("rolled-back", what, got=f"build {claim.build_number}", where=where)
+    _check_name(claim, key, claim.name, trusted, where)
     return claim
+
+
+def _check_name(claim: Claim, key: TrustedKey, name: str, trusted: TrustedKeys, where: str) -> None:
+    """Require that a key may sign bundles of a name, and that the build is none of those that were taken back."""
+    if key.bundles is not None and normalized(name) not in key.bundles:
+        what = f"expected key {key.name!r} to sign only {', '.join(key.bundles) or 'nothing'}"
+        _refuse("key-scope", what, got=name, where=where)
+    least = trusted.minimum.get(normalized(name), 0)
+    if claim.build_number < least:
+        what = f"expected build {least} of {name} or a later one, as {trusted.path} says"
+        _refuse("rolled-back", what, got=f"build {claim.build_number}", where=where)
+
+
+def check_use(claim: Claim, index: BundleIndex, trusted: TrustedKeys, path: str, names: Sequence[str] = ()) -> None:
+    """Require that a bundle may be used where it lies, and under one of some names.
+
+    A bundle serves under its own name, and its twin in its place. Under another name it serves only if the key that signed it
+    is trusted for both names by name: otherwise whoever may write files could put one signed bundle in place of another.
+
+    Args:
+        claim: what its statement says, as `check_signed` returns it.
+        index: what the bundle says of itself.
+        trusted: whose word counts.
+        path: the bundle's. A file that is called ``<name>-<version>-<arch>.nojit`` must hold that bundle.
+        names: one of them is what a program or an operator asks for; none is any.
+
+    Raises:
+        BundleTrustError: it may not.
+    """
+    where = signed_path(path)
+    check_named(claim, index, where)
+    _check_file_name(index, path)
+    refused: BundleTrustError | None = None
+    for name in names:
+        try:
+            _check_asked(claim, name, trusted, where)
+        except BundleTrustError as error:
+            refused = refused or error
+        else:
+            return
+    if refused is not None:
+        raise refused
+
+
+def _check_file_name(index: BundleIndex, path: str) -> None:
+    said = _FILE_NAME.fullmatch(os.path.basename(path))  # noqa: PTH119 - pathlib is slow to import
+    facts = index.name, index.version, index.target.arch
+    if said is not None and (normalized(said[1]), said[2], said[3]) != (normalized(index.name), *facts[1:]):
+        what = "expected the bundle that the file is named after; call the file " + "-".join(facts) + SUFFIX
+        _refuse("other-name", what, got=f"{index.name} {index.version} for {index.target.arch}", where=path)
+
+
+def _check_asked(claim: Claim, name: str, trusted: TrustedKeys, where: str) -> None:
+    key, own, asked = trusted.keys[claim.key_id], normalized(claim.name), normalized(name)
+    if own not in (asked, asked + TWIN) and not {own, asked} <= {*(key.bundles or ())}:
+        what = f"expected bundle {name}, or a key whose `bundles` in {trusted.path} list both {name} and {claim.name}"
+        _refuse("other-name", what, got=f"{claim.name}, signed by key {key.name!r}", where=where)
+    _check_name(claim, key, name, trusted, where)
 
 
 def check_named(claim: Claim, index: BundleIndex, where: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
 from nojit.runtime.installed import normalized
+from nojit.runtime.key_files import read_key_file
 from nojit.runtime.record import Record
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TrustedKey", "TrustedKeys", "key_id", "read_public_key", "read_trusted_keys"]
 
-_BYTES_MAX: Final = 1 << 20
 _PEM: Final = re.compile(rb"\s*-----BEGIN PUBLIC KEY-----\s([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*")
 # RFC 8410: SubjectPublicKeyInfo of an Ed25519 key, before its 32 bytes
 _DER_HEAD: Final = bytes.fromhex("302a300506032b6570032100")
@@ -52,22 +52,16 @@ def read_trusted_keys(path: str) -> TrustedKeys:
     """Read a file of trusted keys.
 
     Raises:
-        BundleTrustError: it cannot be read, or says something wrong.
+        BundleTrustError: it cannot be read, says something wrong, or others could have written it.
     """
     import tomllib  # noqa: PLC0415 - slow to import
 
+    what = "a TOML file of trusted keys"
+    raw = read_key_file(path, what)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib is slow to import
-            raw = file.read(_BYTES_MAX + 1)
-        # what a cut would leave out may be what somebody must not do
-        if len(raw) > _BYTES_MAX:
-            _refuse(f"expected at most {_BYTES_MAX} bytes", got="more", where=path)
         document = tomllib.loads(raw.decode())
-    except BundleTrustError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        got = worded(error)
-        _refuse("expected a TOML file of trusted keys", got=got, where=path)
+    except (ValueError, RecursionError) as error:
+        _refuse(f"expected {what}", got=worded(error), where=path)
     _only(document, ("schema", "key", "minimum"), path)
     if type(document.get("schema")) is not int or document["schema"] != 1:
         _refuse("expected schema = 1", got=repr(document.get("schema")), where=path)

@@ -97,6 +97,11 @@ def _stand_in(file: BundleFile, twins: dict[str, BundleFile]) -> BundleFile:
                 what = f"expected a twin of bundle {file.id}: nojit build --debug-info=twin"
                 raise BundleError(what, got="that of another build", where=other.path)
         return file
+    if (twin.index.name, twin.index.version) != (f"{file.index.name}{TWIN}", file.index.version):
+        what = f"expected {file.index.name}{TWIN} {file.index.version}, the twin of {file.path}"
+        raise BundleError(what, got=f"{twin.index.name} {twin.index.version}", where=twin.path)
+    # whoever may not sign the bundle may not sign what stands in for it
+    twin.expect((file.index.name,))
     held = [[(entry.name, entry.variants) for entry in one.index.kernels] for one in (file, twin)]
     if held[0] != held[1] or twin.index.target != file.index.target:
         raise BundleError(f"expected the kernels of {file.path}", got="others", where=twin.path)

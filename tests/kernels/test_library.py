@@ -87,7 +87,9 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
         paths.append(make_bundle(tmp_path / f"{number}.nojit", *kernels, on=target(arch)))
     monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test") for path in paths], [], []))
     opened = []
-    monkeypatch.setattr(library, "_open", lambda paths: opened.append(paths) or Bundle(paths))
+    monkeypatch.setattr(
+        library, "_open", lambda files, names: opened.append(tuple(Path(file.path) for file in files)) or Bundle(files)
+    )
     provider = library._from_bundles
     assert provider("add").name == "add"
     assert provider("mul").name == "mul"
@@ -97,7 +99,7 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
 def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_anew(tmp_path, monkeypatch):
     path = make_bundle(tmp_path / "one.nojit", kernel("add", {"n": "i32"}), kernel("mul", {"n": "i32"}))
     monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))
-    monkeypatch.setattr(library, "_open", Bundle)
+    monkeypatch.setattr(library, "_open", lambda files, names: Bundle(files))
     opened = []
     monkeypatch.setattr(
         "nojit.runtime.bundle.BundleFile",

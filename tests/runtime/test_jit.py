@@ -136,7 +136,7 @@ OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 # -- the policy ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [None, "", "error"])
+@pytest.mark.parametrize("name", [None, "error"])
 def test_by_default_a_miss_is_an_error(
     make: Make, tensor: Any, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda, name: str | None
 ) -> None:
@@ -881,7 +881,7 @@ except runtime.SettingError as error:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", ""),
+        ("", "expected error, warn or jit, got '' - at NOJIT_MISS"),
         ("error", ""),
         ("warn", " cannot make the call: Triton is not installed"),
         ("jit", " cannot make the call: Triton is not installed"),

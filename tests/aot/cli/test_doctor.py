@@ -193,7 +193,7 @@ def test_a_wheel_goes_by_two_names(
     (first,) = guarded("0 acme sm_90a k!")
     second = first.parent / "acme_sm90" / "b.nojit"
     second.parent.mkdir()
-    make_bundle(second, kernel("m", {"n": "i32"}, on=target("sm_90a")), on=target("sm_90a"), name="own")
+    make_bundle(second, kernel("m", {"n": "i32"}, on=target("sm_90a")), on=target("sm_90a"), name="acme")
     Path(signed_path(str(second))).write_bytes(envelope(make_statement(second), Signer.of("release")))
     provider = Provider("acme", "acme_sm90", "acme-sm90", str(first.parent))
     monkeypatch.setattr("nojit.runtime.discover.providers", lambda: [provider])

@@ -1,0 +1,116 @@
+"""Files of keys: read only if nobody else could have written them.
+
+Whoever can write the file of trusted keys decides what a process trusts, so its mode, its owner, and those of the folders above
+it count, as they do for the files of sshd (``StrictModes``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from nojit.runtime.errors import BundleTrustError, worded
+
+__all__ = ["read_key_file"]
+
+_BYTES_MAX: Final = 1 << 20
+_LINKS_MAX: Final = 40
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
+    """Read a file of keys that only root, the user of this process or the owner of nojit's own files can have written.
+
+    The file is opened once, and judged as it was opened.
+
+    Args:
+        path: the file.
+        what: is expected there, for messages: ``a public key``.
+        pipes: read pipes as well, to their end, such as a shell has for ``<(command)``.
+
+    Raises:
+        BundleTrustError: it cannot be read, is no regular file or too long, or others may write it, a folder above it or a
+            link on the way to it.
+    """
+    try:
+        # a pipe must not make the caller wait for its other end
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            opened = os.fstat(descriptor)
+            if stat.S_ISREG(opened.st_mode):
+                _check_way(path, opened)
+            elif pipes and stat.S_ISFIFO(opened.st_mode):
+                os.set_blocking(descriptor, True)
+            else:
+                _refuse(f"expected {what} in a regular file", got=stat.filemode(opened.st_mode), where=path)
+            with open(descriptor, "rb", closefd=False) as file:
+                raw = file.read(_BYTES_MAX + 1)
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        _refuse(f"expected {what}", got=worded(error), where=path)
+    # what a cut would leave out may be what somebody must not do
+    if len(raw) > _BYTES_MAX:
+        _refuse(f"expected at most {_BYTES_MAX} bytes", got="more", where=path)
+    return raw
+
+
+def _check_way(path: str, opened: os.stat_result) -> None:
+    """Check each folder and link that leads to a file, and the file."""
+    owners = {0, os.geteuid(), _own_owner()}
+    last = opened
+    for place, status in _way(path):
+        is_folder, is_link = stat.S_ISDIR(status.st_mode), stat.S_ISLNK(status.st_mode)
+        kind = "folder" if is_folder else "link" if is_link else "file"
+        if status.st_uid not in owners:
+            what = f"expected a {kind} of root, of user {os.geteuid()} or of the owner of nojit's files, for what it says is trusted"
+            _refuse(what, got=f"one of user {status.st_uid}", where=place)
+        # links have no mode; in a sticky folder everybody replaces their own files only
+        open_to_all = is_folder and status.st_mode & stat.S_ISVTX
+        if status.st_mode & _OTHERS_WRITE and not is_link and not open_to_all:
+            what = f"expected a {kind} that only its owner can write: chmod go-w {place}"
+            _refuse(what, got=stat.filemode(status.st_mode), where=place)
+        last = status
+    if (last.st_dev, last.st_ino) != (opened.st_dev, opened.st_ino):
+        _refuse("expected a file that stays as it is while it is read", got="another", where=path)
+
+
+def _own_owner() -> int:
+    """Return whose nojit's files are: that user needs no key to change what a process does."""
+    try:
+        return os.stat(__file__).st_uid  # noqa: PTH116 - pathlib is slow to import
+    except OSError:
+        return 0
+
+
+def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield every folder and link on the way to a file, from the root on, and the file; links are followed one by one."""
+    parts = os.path.join(os.getcwd(), path).split("/")[::-1]  # noqa: PTH109,PTH118 - likewise
+    here, links = "/", 0
+    yield here, os.lstat(here)
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            here = os.path.dirname(here)  # noqa: PTH120 - likewise
+            continue
+        place = os.path.join(here, part)  # noqa: PTH118 - likewise
+        status = os.lstat(place)
+        yield place, status
+        if not stat.S_ISLNK(status.st_mode):
+            here = place
+            continue
+        links += 1
+        if links > _LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(place)  # noqa: PTH115 - likewise
+        here = "/" if target.startswith("/") else here
+        parts += target.split("/")[::-1]
+
+
+def _refuse(what: str, *, got: str, where: str) -> NoReturn:
+    raise BundleTrustError(what, got=got, where=where, reason="policy")
