@@ -1,6 +1,7 @@
 /* Classification: what each argument of a call is, and on which device the tensors lie. */
 #include "call.h"
 #include "descriptor.h"
+#include "driver.h"
 #include "errors.h"
 #include "sync.h"
 #include "tensor.h"
@@ -25,9 +26,45 @@ static void read_int(PyObject *object, nj_value *value)
     }
 }
 
-/* Says on which device the call runs, and that every tensor lies there. */
+/* A host address, and the one by which a device reaches it. */
+typedef struct {
+    const nj_device *device;
+    CUdeviceptr host, address;
+} host_memory;
+
+static nj_outcome find_address(void *facts)
+{
+    host_memory *memory = facts;
+    bool pushed;
+    nj_outcome outcome = nj_context_enter(memory->device, &pushed);
+    if (outcome.call == NULL) {
+        outcome = NJ_TRY(cuPointerGetAttribute, &memory->address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory->host);
+        nj_context_leave(pushed);
+    }
+    return outcome;
+}
+
+/* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
+ * exception raised where no device reaches the memory. */
+static __attribute__((noinline)) int reach_host(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                const nj_call *call, nj_value *pointer)
+{
+    int ordinal = call->device == NJ_DEVICE_ANY ? nj_current_device() : call->device;
+    nj_device *device = ordinal < 0 ? NULL : nj_device_ready(ordinal);
+    host_memory memory = {device, (CUdeviceptr)pointer->bits, 0};
+    if (device != NULL && nj_do_on_device(device, find_address, &memory).call == NULL) {
+        pointer->bits = (int64_t)memory.address;
+        return 0;
+    }
+    PyErr_Clear(); /* without a driver no memory is pinned */
+    PyObject *got = PyUnicode_FromFormat("%s in host memory that is not pinned", Py_TYPE(object)->tp_name);
+    nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
+    return -1;
+}
+
+/* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
 static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *object, const nj_tensor *tensor,
-                       bool host_too, nj_call *call)
+                       bool host_too, nj_call *call, nj_value *pointer)
 {
     if (call->api == NULL) {
         call->api = tensor->api;
@@ -40,9 +77,7 @@ static int join_device(const nj_signature *signature, Py_ssize_t at, PyObject *o
         return 0;
     }
     if (tensor->device == NJ_DEVICE_HOST) {
-        PyObject *got = PyUnicode_FromFormat("%s in host memory", Py_TYPE(object)->tp_name);
-        nj_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
-        return -1;
+        return reach_host(signature, at, object, call, pointer);
     }
     if (call->device == NJ_DEVICE_ANY) {
         call->device = tensor->device;
@@ -134,7 +169,7 @@ static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyO
         return -1;
     }
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
-    return join_device(signature, at, object, &base, host_too, call);
+    return join_device(signature, at, object, &base, host_too, call, &descriptor->base);
 }
 
 /* What is neither int, float, bool nor None by its exact type. */
@@ -157,7 +192,7 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
     int status = nj_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
         *value = tensor.value;
-        return join_device(signature, at, object, &tensor, host_too, call);
+        return join_device(signature, at, object, &tensor, host_too, call, value);
     }
     if (status == 0 && tensor.kind == NJ_KIND_DESCRIPTOR) {
         return classify_descriptor(signature, at, object, host_too, call, value);

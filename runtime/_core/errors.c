@@ -72,6 +72,20 @@ void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *
     refuse(kernel, argument, got, what);
 }
 
+/* "ValueError: its first line": a framework may add a trace of its own; new, or NULL with an exception raised. */
+static PyObject *quote(PyObject *cause)
+{
+    PyObject *text = PyObject_Str(cause);
+    PyObject *lines = text == NULL ? NULL : PyUnicode_Splitlines(text, 0);
+    PyObject *quoted = lines == NULL ? NULL
+                       : PyList_GET_SIZE(lines) == 0
+                           ? PyUnicode_FromString(Py_TYPE(cause)->tp_name)
+                           : PyUnicode_FromFormat("%s: %U", Py_TYPE(cause)->tp_name, PyList_GET_ITEM(lines, 0));
+    Py_XDECREF(lines);
+    Py_XDECREF(text);
+    return quoted;
+}
+
 void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
 {
     PyObject *type, *cause, *traceback;
@@ -85,7 +99,7 @@ void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     if (traceback != NULL) {
         PyException_SetTraceback(cause, traceback);
     }
-    nj_refuse(kernel, argument, PyUnicode_FromFormat("%s: %S", Py_TYPE(cause)->tp_name, cause), "%s", what);
+    nj_refuse(kernel, argument, quote(cause), "%s", what);
     PyObject *new_type, *error, *new_traceback;
     PyErr_Fetch(&new_type, &error, &new_traceback);
     PyErr_NormalizeException(&new_type, &error, &new_traceback);

@@ -18,6 +18,7 @@ static struct {
     PyObject *mask;
     PyObject *stream;
     PyObject *base;
+    PyObject *is_nested;
 } names;
 
 int nj_tensor_init(void)
@@ -40,6 +41,7 @@ int nj_tensor_init(void)
         {&names.mask, "mask"},
         {&names.stream, "stream"},
         {&names.base, "base"},
+        {&names.is_nested, "is_nested"},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         Py_XSETREF(*wanted[i].name, PyUnicode_InternFromString(wanted[i].text));
@@ -101,13 +103,41 @@ static const DLTensor *find_seen(const nj_seen *seen, PyObject *object)
     return NULL;
 }
 
+/* Refuses a tensor that could not be read: says what kind of tensor it is if that tells why, else quotes what went wrong, if
+ * anything did. Returns -1. */
+static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObject *kernel, PyObject *argument, const char *what)
+{
+    PyObject *type, *cause, *traceback;
+    PyErr_Fetch(&type, &cause, &traceback);
+    bool expected = type == NULL || (PyErr_GivenExceptionMatches(type, PyExc_Exception) &&
+                                     !PyErr_GivenExceptionMatches(type, PyExc_MemoryError));
+    PyObject *module = expected ? PyImport_ImportModule("nojit.runtime.odd_tensors") : NULL;
+    PyObject *kind = module == NULL ? NULL : PyObject_CallMethod(module, "kind_of", "O", object);
+    Py_XDECREF(module);
+    if (kind != NULL && PyUnicode_GET_LENGTH(kind) == 0) {
+        Py_SETREF(kind, type == NULL ? PyUnicode_FromString(Py_TYPE(object)->tp_name) : NULL);
+    }
+    if (kind != NULL) {
+        nj_refuse(kernel, argument, kind, "expected a tensor with memory");
+    } else if (!PyErr_Occurred()) {
+        PyErr_Restore(type, cause, traceback);
+        if (expected) {
+            nj_refuse_pending(kernel, argument, what);
+        }
+        return -1;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(cause);
+    Py_XDECREF(traceback);
+    return -1;
+}
+
 /* Reads where a tensor lies that has no memory, or on no ordinal. Not inline: nearly none are like this. */
 static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *object, PyObject *kernel,
                                               PyObject *argument, int *device)
 {
     if (nj_lacks_memory(view)) {
-        nj_refuse(kernel, argument, PyUnicode_FromString(Py_TYPE(object)->tp_name), "expected a tensor with memory");
-        return -1;
+        return refuse_unread(object, kernel, argument, "");
     }
     return read_odd_device(view->device, kernel, argument, device);
 }
@@ -162,8 +192,7 @@ static int read_exchanged(PyObject *object, const nj_seen *seen, PyObject *kerne
     if (known != NULL) {
         raw = *known;
     } else if (exchange(object, tensor->api, &raw) != 0) {
-        nj_refuse_pending(kernel, argument, "expected a tensor that DLPack can describe");
-        return -1;
+        return refuse_unread(object, kernel, argument, "expected a tensor that DLPack can describe");
     }
     nj_dtype dtype = dtype_of(raw.dtype);
     if (dtype == NJ_DTYPE_COUNT) {
@@ -373,13 +402,25 @@ static int read_base(PyObject *object, nj_tensor *tensor)
     return status < 0 ? -1 : 0;
 }
 
+/* Reads a tensor of torch before 2.10, in that one of its two ways that says the device. A nested one has a `data_ptr()`, too. */
+static int read_old_torch(PyObject *object, nj_tensor *tensor)
+{
+    PyObject *nested = nj_optional_attribute(object, names.is_nested);
+    bool is_nested = nested == Py_True;
+    Py_XDECREF(nested);
+    if (is_nested) {
+        PyErr_SetString(PyExc_ValueError, "expected a tensor that is not nested");
+    }
+    tensor->origins = NJ_OF_TORCH;
+    return PyErr_Occurred() ? -1 : read_data_ptr(object, tensor);
+}
+
 /* Reads a tensor of another make: as `read_array_interface`. */
 static int read_parts(PyObject *object, nj_tensor *tensor)
 {
     int torch = nj_is_torch(object);
-    if (torch != 0) { /* before 2.10; of its two ways the one that says the device */
-        tensor->origins = NJ_OF_TORCH;
-        return torch < 0 ? -1 : read_data_ptr(object, tensor);
+    if (torch != 0) {
+        return torch < 0 ? -1 : read_old_torch(object, tensor);
     }
     int status = read_array_interface(object, tensor);
     if (status == 0) {
@@ -441,8 +482,7 @@ static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kern
         status = look_again(object, NJ_KIND_OTHER, &tensor->kind);
     }
     if (status < 0) {
-        nj_refuse_pending(kernel, argument, "expected a tensor that says where its data lies");
-        return -1;
+        return refuse_unread(object, kernel, argument, "expected a tensor that says where its data lies");
     }
     return status == 1 && tensor->device == NJ_DEVICE_UNSAID ? find_device(kernel, argument, tensor) : status;
 }

@@ -250,6 +250,10 @@ class FakeCuda:
         """
         self.library.fake_lose_context(device, code)
 
+    def pin_memory(self, address: int, size_bytes: int, view: int) -> None:
+        """Make the driver know pinned host memory at `address`, which every device reaches at `view`."""
+        self.library.fake_pin_memory(ctypes.c_uint64(address), ctypes.c_size_t(size_bytes), ctypes.c_uint64(view))
+
     def watch_memory(self, function: int) -> None:
         """Have each launch ask ``faketorch.watch()`` about the addresses that it is handed; 0 ends it."""
         self.library.fake_watch_memory(ctypes.c_void_p(function))

@@ -134,7 +134,7 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes) {
     }
     CUdeviceptr address = fake.next_address[context->device];
     fake.next_address[context->device] += (bytes + ALIGN_BYTES) / ALIGN_BYTES * ALIGN_BYTES;
-    *block = (struct fake_block){fake.blocks, address, bytes, context->device, content};
+    *block = (struct fake_block){fake.blocks, address, bytes, context->device, content, 0};
     fake.blocks = block;
     *out = address;
     return CUDA_SUCCESS;
@@ -225,10 +225,13 @@ static CUresult pointer_attribute(void *out, int attribute, const struct fake_bl
         *(CUcontext *)out = &fake.context[block->device];
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)out = CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)out = block->view ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *(CUdeviceptr *)out = address;
+        /* stricter than drivers: a device's view of memory is asked for in its context */
+        if (!fake_current() || fake_current()->lost)
+            return fake_current() ? fake_current()->lost : CUDA_ERROR_INVALID_CONTEXT;
+        *(CUdeviceptr *)out = block->view ? block->view + (address - block->address) : address;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         *(int *)out = block->device;
@@ -290,8 +293,14 @@ EXPORT void fake_add_memory(CUdeviceptr address, size_t bytes, CUdevice device) 
     struct fake_block *block = malloc(sizeof *block);
     if (!block)
         abort();
-    *block = (struct fake_block){fake.blocks, address, bytes, device, NULL};
+    *block = (struct fake_block){fake.blocks, address, bytes, device, NULL, 0};
     fake.blocks = block;
+}
+
+/* Make the driver know pinned host memory, which devices reach at another address. */
+EXPORT void fake_pin_memory(CUdeviceptr address, size_t bytes, CUdeviceptr view) {
+    fake_add_memory(address, bytes, 0);
+    fake.blocks->view = view;
 }
 
 EXPORT int fake_live_blocks(void) {

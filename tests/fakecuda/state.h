@@ -77,6 +77,8 @@ struct fake_block {
     size_t bytes;
     CUdevice device;
     unsigned char *content;
+    /* of pinned host memory: where devices reach it */
+    CUdeviceptr view;
 };
 
 struct fake_launch_attr {

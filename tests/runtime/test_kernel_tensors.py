@@ -86,10 +86,50 @@ def test_tensors_in_host_memory_are_refused(make: Make, tensor: Any) -> None:
     add = make({"x": "*fp16"})
     for value in (torch.zeros(4, dtype=torch.float16), tensor(0x1000, device_type=1), PointerTensor(16, device="cpu")):
         with pytest.raises(
-            ArgumentError, match=r"expected a CUDA tensor, got .* in host memory - at argument x of kernel add"
+            ArgumentError,
+            match=r"expected a CUDA tensor, got .* in host memory that is not pinned - at argument x of kernel add",
         ):
             add[(1,)](value)
     assert add.explain(torch.zeros(4, dtype=torch.float16)).chosen
+
+
+HOST, VIEW = 0x7100_0000, 0x5100_0000
+
+
+def host_tensors(tensor: Any, address: int) -> list[Any]:
+    return [tensor(address, device_type=1), PointerTensor(address, device="cpu")]
+
+
+@pytest.mark.parametrize("which", range(2), ids=["exchange", "data_ptr"])
+def test_pinned_host_memory_is_passed_by_the_address_that_devices_know(
+    make: Make, tensor: Any, fakecuda: FakeCuda, which: int
+) -> None:
+    fakecuda.pin_memory(HOST, 4096, VIEW)
+    add = make({"x": "*fp16", "y": "*fp16?"}, hints=[{"x": 16}])
+    depth = fakecuda.context()
+    for offset in (16, 24):
+        value = host_tensors(tensor, HOST + offset)[which]
+        for arguments, device in (((value, None), 0), ((value, tensor(0x1000, device=1)), 1)):
+            for launch in (add[(1,)], add.bind((1,))):
+                launch(*arguments, stream=0)
+                assert fakecuda.last_launch().device == device
+                assert fakecuda.last_launch().ints()[0] == VIEW + offset
+        make({"x": "(i32,*fp16)"})[(1,)]((3, value), stream=0)
+        assert fakecuda.last_launch().ints()[1] == VIEW + offset
+    described = TensorDescriptor(host_tensors(tensor, HOST)[which], [64, 64], [64, 1], [64, 64])
+    make({"x": "tensordesc<fp16[64,64]>"})[(1,)](described, stream=0)
+    assert fakecuda.last_launch().tensor_map(0).address == VIEW
+    assert fakecuda.context() == depth
+    with pytest.raises(ArgumentError, match="in host memory that is not pinned"):
+        add[(1,)](host_tensors(tensor, HOST + 4096)[which], None, stream=0)
+
+
+def test_the_device_whose_tensors_come_first_is_asked_for_its_view(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    fakecuda.pin_memory(HOST, 4096, VIEW)
+    add = make({"x": "*fp16", "y": "*fp16"})
+    fakecuda.lose_context(1)
+    add[(1,)](tensor(0x1000, device=1), host_tensors(tensor, HOST)[0])
+    assert fakecuda.last_launch().ints()[:2] == (0x1000, VIEW)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "float32x4"])
@@ -203,12 +243,73 @@ def test_stand_ins_of_torch_are_refused(make: Make, fakecuda: FakeCuda) -> None:
     torch = pytest.importorskip("torch", minversion="2.10")
     fake = pytest.importorskip("torch._subclasses.fake_tensor")
     add = make({"x": "*fp32"})
-    with fake.FakeTensorMode(), pytest.raises(ArgumentError, match="expected a tensor with memory, got FakeTensor"):
+    with fake.FakeTensorMode(), pytest.raises(ArgumentError, match="expected a tensor with memory, got a fake tensor"):
         add[(1,)](torch.empty(4, device="cuda:0"))
-    with pytest.raises(ArgumentError, match="expected a tensor with memory, got Tensor"):
+    with pytest.raises(ArgumentError, match="expected a tensor with memory, got a tensor of zeros without memory"):
         add.explain(torch._efficientzerotensor(4))
     assert add.explain(torch.empty(0)).chosen
     assert fakecuda.launch_count() == 0
+
+
+ODD: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "meta": (lambda torch: torch.empty(4, device="meta"), "a meta tensor, which has a shape and no memory"),
+    "coo": (lambda torch: torch.eye(4).to_sparse(), r"a sparse tensor of layout torch.sparse_coo; pass the tensors"),
+    "csr": (lambda torch: torch.eye(4).to_sparse_csr(), "a sparse tensor of layout torch.sparse_csr"),
+    "mkldnn": (lambda torch: torch.eye(4).to_mkldnn(), "an opaque tensor of layout torch._mkldnn"),
+    "nested": (lambda torch: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "a nested tensor; pass its"),
+    "jagged": (
+        lambda torch: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
+        "a nested tensor; pass its",
+    ),
+    "quantized": (lambda torch: torch.quantize_per_tensor(torch.zeros(4), 1.0, 0, torch.qint8), "a quantized tensor"),
+    "functional": (
+        lambda torch: torch._to_functional_tensor(torch.zeros(4)),
+        "a functional tensor, which torch traces",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse|The PyTorch API of nested|.*beta state|.*quantize:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", ODD)
+def test_a_tensor_without_plain_memory_is_named_with_its_kind(make: Make, fakecuda: FakeCuda, kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    build, words = ODD[kind]
+    try:
+        value = build(torch)
+    except RuntimeError as error:
+        pytest.skip(f"this torch makes none: {error}")
+    add = make({"x": "*fp32", "y": "(*fp32,i32)?"}, defaults={"y": None})
+    calls = [lambda: add[(1,)](value), lambda: add.explain(value, arch="sm_90"), lambda: add[(1,)](0, (value, 1))]
+    for call, argument in zip(calls, "xxy", strict=True):
+        with pytest.raises(ArgumentError, match=f"expected a tensor with memory, got {words}") as caught:
+            call()
+        assert caught.value.argument == argument
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None, "torch's own trace would be shown with it"
+    assert fakecuda.launch_count() == 0
+
+
+def test_a_tensor_inside_of_a_transform_is_named_with_its_kind(make: Make) -> None:
+    torch = pytest.importorskip("torch")
+    add = make({"x": "*fp32"})
+
+    def call(value: Any) -> Any:
+        with pytest.raises(ArgumentError, match=r"got a tensor inside torch\.vmap or a transform"):
+            add[(1,)](value)
+        return value.sum()
+
+    torch.vmap(call)(torch.zeros(2, 3))
+    torch.func.grad(call)(torch.zeros(3))
+
+
+def test_a_frameworks_error_is_quoted_by_its_first_line(make: Make) -> None:
+    class Tensor(PointerTensor):
+        def data_ptr(self) -> int:
+            raise RuntimeError("no data\nframe #0: c10::Error")
+
+    with pytest.raises(ArgumentError, match=r"got RuntimeError: no data - at argument x of kernel add$"):
+        make({"x": "*fp16"})[(1,)](Tensor(0x1000))
 
 
 def forwarding() -> Callable[[Any], Any]:
