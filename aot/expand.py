@@ -25,7 +25,7 @@ __all__ = ["Axes", "Expander", "Expansion", "HintSet", "Names", "derived_of", "e
 Axes = tuple[tuple[str, Value], ...]
 HintSet = tuple[tuple[str, int], ...]
 Names = Mapping[str, Any]
-# a stand-in address for a pointer that is there: only `has` may look at it before the call
+# stands for a pointer that is there: only `has` may look at it before the call
 _PRESENT = expr.Pointer(0)
 
 
@@ -87,6 +87,8 @@ class Expander:
         }
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
+        self._never = False
+        """Whether a config was left out of the meaning at hand, since its `requires` holds for no call of these types."""
         self._check_overlap()
 
     def run(self, profile: str) -> Expansion:
@@ -95,13 +97,13 @@ class Expander:
         seen: set[tuple[Any, ...]] = set()
         excluded = 0
         for axes, signature in self.meanings():
-            built = 0
+            built, left_out, self._never = 0, excluded, False
             # of each config, how many of its variants that ask for nothing are missing: a call has one set of derived
             # values, so only a config that has all of them serves every call
             missing: dict[int, int] = {}
             for variant, names in self.variants_of(axes, signature):
                 kept = not any(self.truth(rule, names) for rule in self.exclude)
-                if not (variant.hints or variant.config.requires):
+                if not variant.hints and self._always_runs(variant, names):
                     missing[variant.config_number] = missing.get(variant.config_number, 0) + (not kept)
                 if not kept:
                     excluded += 1
@@ -110,7 +112,8 @@ class Expander:
                 built += 1
                 if profile == "full" or self.in_core(variant, names):
                     variants.append(variant)
-            if built and not self.spec.aligned_only and 0 not in missing.values():
+            unserved = built or (self._never and left_out == excluded)
+            if unserved and not self.spec.aligned_only and 0 not in missing.values():
                 self._refuse_incomplete(axes)
         return Expansion(tuple(variants), excluded)
 
@@ -128,9 +131,9 @@ class Expander:
                 yield axes, tuple(zip(self.params, types, strict=True))
 
     def names_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-        """Return what rules at build time see of a meaning, before there is a config."""
+        """Return what rules at build time see of a meaning, before there is a config: of a param, whether it is there."""
         names: dict[str, Any] = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
-        names.update({name: None if kind == NONE else _PRESENT for name, kind in signature if kind[:1] in "*n"})
+        names.update({name: _as_known(kind) for name, kind in signature})
         return names
 
     def variants_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> Iterator[tuple[Variant, Names]]:
@@ -143,6 +146,10 @@ class Expander:
                 continue
             names = base | self._settings_of(way)
             if not self.fits(way, names):
+                continue
+            if self._known(way.config.requires, names) is False:
+                # no call of these types runs it; that is a lack, unless it is excluded anyway
+                self._never |= not any(self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys())
                 continue
             closed = self._closed(signature, way) if opened else signature
             for derived in self._derived_values(way, names):
@@ -187,28 +194,39 @@ class Expander:
         return self.truth(way.when, names)
 
     def _derived_values(self, way: Way, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
-        choices: list[tuple[Value, ...]] = []
         required = parse_rule(way.config.requires or "true", self.where).conjuncts()
-        for name, expression in self.derived.items():
-            spec = self.spec.derived[name]
-            where = f"{self.where}.derived.{name}"
-            if not expression.names & set(self.params):
-                choices.append((_evaluate(expression, names, where),))
-            elif expression in required:
-                # the config runs only where it holds
-                choices.append((True,))
-            elif isinstance(spec, DerivedSpec):
-                choices.append(tuple(read_value(value, where) for value in spec.values))
-            elif expression.is_boolean:
-                choices.append((True, False))
-            else:
-                raise ManifestError(
-                    "expected a boolean expression, or { expr = ..., values = [...] } with the values to build",
-                    got=repr(expression.text),
-                    where=where,
-                )
+        choices = [
+            (True,) if expression in required else self._values_of(name, expression, names)
+            for name, expression in self.derived.items()
+        ]
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))
+
+    def _values_of(self, name: str, expression: expr.Expression, names: Names) -> tuple[Value, ...]:
+        """List the values that a derived constexpr can have: one, where the types of a call and its config decide it."""
+        spec = self.spec.derived[name]
+        where = f"{self.where}.derived.{name}"
+        folded = expr.substitute(expression, names)
+        if not folded.names & set(self.params):
+            return (_evaluate(folded, names, where),)
+        if (value := expr.settled(folded)) is not expr.NOT_CONSTANT:
+            return (value,)  # type: ignore[return-value] # only bools are settled while names are left
+        if isinstance(spec, DerivedSpec):
+            return tuple(read_value(value, where) for value in spec.values)
+        if expression.is_boolean:
+            return (True, False)
+        raise ManifestError(
+            "expected a boolean expression, or { expr = ..., values = [...] } with the values to build",
+            got=repr(expression.text),
+            where=where,
+        )
+
+    def _known(self, requires: str, names: Names) -> Any:
+        """Return what a `requires` comes to whatever the call's numbers are: a bool, or `expr.NOT_CONSTANT`."""
+        return expr.settled(expr.substitute(parse_rule(requires or "true", self.where), names))
+
+    def _always_runs(self, variant: Variant, names: Names) -> bool:
+        return self._known(variant.config.requires, names) is True
 
     def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
@@ -284,8 +302,20 @@ def _plain(value: Value) -> Any:
     return value.name if isinstance(value, DType | FunctionRef) else value
 
 
+def _as_known(kind: str) -> Any:
+    """Return what is known of a param by its type."""
+    if kind == NONE:
+        return None
+    return _PRESENT if kind.startswith("*") else expr.UNSEEN
+
+
 def _evaluate(expression: expr.Expression, names: Names, where: str) -> Any:
     try:
         return expression.evaluate(names)
     except expr.ExpressionError as error:
-        raise ManifestError(str(error), where=where) from None
+        unseen = sorted(name for name in expression.names if names.get(name) is expr.UNSEEN)
+        if not unseen:
+            raise ManifestError(str(error), where=where) from None
+        what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
+        got = f"{expression.text!r}, with {unseen[0]!r}, whose value only a call has"
+        raise ManifestError(what, got=got, where=where) from None

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from nojit.runtime.errors import shown, typed
-from nojit.runtime.expr_ops import MISSING, Pointer
+from nojit.runtime.expr_ops import UNSEEN, Pointer
 from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.record import Record
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
@@ -202,5 +202,5 @@ def expression_value(value: Argument | Value) -> Operand:
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):
             return Pointer(value.value)
-        return MISSING if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
+        return UNSEEN if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
     return value.name if isinstance(value, DType | FunctionRef) else value

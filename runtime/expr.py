@@ -13,7 +13,7 @@ The grammar, loosest first (text never reaches ``eval``)::
 
 INT is decimal or ``0x``; STRING stands in single or double quotes and has no escapes; NAME is ``[A-Za-z_][A-Za-z0-9_]*``.
 The functions are ``cdiv(a, b)``, ``min(a, b, ...)``, ``max(a, b, ...)``, ``next_pow2(a)`` (the smallest power of two
-that is at least a and 1), ``aligned(pointer_or_int, bytes)`` and ``has(pointer)``.
+that is at least a and 1), ``aligned(pointer_or_int, bytes)`` and ``has(param)``, which is false for None alone.
 
 Ints are 64-bit signed and never wrap: an overflow is an error. ``//`` and ``%`` floor, as in Python. Bools are no ints.
 ``==`` and ``!=`` compare type and value. A pointer stands only in ``aligned`` and ``has``; its address is unsigned.
@@ -30,12 +30,14 @@ from nojit.runtime.expr_ops import (
     INT64_MAX,
     INT64_MIN,
     MISSING,
+    UNSEEN,
     ExpressionError,
     Missing,
     Op,
     Opaque,
     Pointer,
     Tag,
+    Unseen,
     Value,
     identity,
     same,
@@ -63,6 +65,7 @@ __all__ = [
     "MAX_LENGTH",
     "MISSING",
     "NOT_CONSTANT",
+    "UNSEEN",
     "Expression",
     "ExpressionError",
     "Missing",
@@ -71,6 +74,7 @@ __all__ = [
     "Opaque",
     "Pointer",
     "Tag",
+    "Unseen",
     "Value",
     "compile",
     "identity",
@@ -78,6 +82,7 @@ __all__ = [
     "parse",
     "run",
     "same",
+    "settled",
     "substitute",
 ]
 
@@ -140,6 +145,8 @@ class Expression(Record):
             raise ExpressionError(error.message, self.text) from None
         if isinstance(value, Pointer):
             raise ExpressionError("the value is a pointer; use has(...) or aligned(..., bytes)", self.text)
+        if value is UNSEEN:
+            raise ExpressionError("the value is a tuple or a descriptor; use has(...)", self.text)
         return value
 
     def conjuncts(self) -> tuple[Expression, ...]:
@@ -154,11 +161,30 @@ class Expression(Record):
 
 
 def substitute(expression: Expression, values: Mapping[str, Value]) -> Expression:
-    """Put constants for the names in `values`, and fold what then is constant; pointers stay names.
+    """Put constants for the names in `values`, and fold what then is constant; pointers stay names, but ``has`` of one is true.
 
     The result evaluates to what `expression` would with `values` added, errors included.
     """
     return Expression(fold(expression.root, values))
+
+
+def settled(expression: Expression) -> Value | NotConstant:
+    """Give the one value that an expression can have where it does not fail: ``n > 4 and false`` is false; else `NOT_CONSTANT`."""
+    return _settled(expression.root)
+
+
+def _settled(node: Node) -> Value | NotConstant:
+    if isinstance(node, Literal):
+        return node.value
+    if isinstance(node, Logic):
+        values = [_settled(operand) for operand in node.operands]
+        if node.stop in [value for value in values if isinstance(value, bool)]:
+            return node.stop
+        return (not node.stop) if all(value is (not node.stop) for value in values) else NOT_CONSTANT
+    if isinstance(node, Operation) and node.op is Op.NOT:
+        value = _settled(node.operands[0])
+        return (not value) if isinstance(value, bool) else NOT_CONSTANT
+    return NOT_CONSTANT
 
 
 def implied_hint(expression: Expression) -> tuple[str, int] | None:

@@ -20,12 +20,14 @@ __all__ = [
     "INT64_MAX",
     "INT64_MIN",
     "MISSING",
+    "UNSEEN",
     "ExpressionError",
     "Missing",
     "Op",
     "Opaque",
     "Pointer",
     "Tag",
+    "Unseen",
     "Value",
     "apply",
     "constant",
@@ -84,8 +86,18 @@ class Missing(Enum):
 MISSING: Final = Missing.MISSING
 """A slot of a program that this call gives no value for."""
 
+
+class Unseen(Enum):
+    """The type of `UNSEEN`."""
+
+    UNSEEN = 0
+
+
+UNSEEN: Final = Unseen.UNSEEN
+"""An argument of which expressions see only that it is there: a tuple, a descriptor, an int of more than 63 bits."""
+
 Value: TypeAlias = int | bool | str | float | Pointer | Hashable | None
-"""What a name can stand for; whatever is not an int, a bool, None or a Pointer only compares for equality."""
+"""What a name can stand for; whatever is not an int, a bool, None, a Pointer or `UNSEEN` only compares for equality."""
 
 
 class Op(IntEnum):
@@ -154,6 +166,8 @@ def describe(value: Value) -> str:
         return "pointer"
     if value is None:
         return "none"
+    if value is UNSEEN:
+        return "a tuple, a descriptor or an int of more than 63 bits"
     if isinstance(value, bool):
         return f"bool {str(value).lower()}"
     return typed(value)
@@ -215,6 +229,8 @@ def _ordering(symbol: str, compute: Callable[[int, int], bool]) -> Callable[...,
 def _equal(left: Value, right: Value) -> bool:
     if isinstance(left, Pointer) or isinstance(right, Pointer):
         raise ExpressionError("a pointer does not compare; use has(...) or aligned(..., bytes)")
+    if left is UNSEEN or right is UNSEEN:
+        raise ExpressionError("a tuple, a descriptor or an int of more than 63 bits does not compare; use has(...)")
     return same(left, right)
 
 
@@ -258,8 +274,6 @@ def _aligned(operand: Value, alignment: Value) -> bool:
 
 
 def _has(operand: Value) -> bool:
-    if operand is not None and not isinstance(operand, Pointer):
-        raise ExpressionError(f"has takes a pointer or none, got {describe(operand)}")
     return operand is not None
 
 

@@ -6,7 +6,7 @@ Each instruction does to the stack:
 
 - CONST_INT, CONST_BOOL, CONST_NONE, CONST_OPAQUE push a constant: the operand, the operand as 0 or 1, none, and the
   string or float whose interned id is the operand.
-- LOAD pushes the slot of that number; a MISSING slot is an error.
+- LOAD pushes the slot of that number; a MISSING slot is an error. Of an UNSEEN slot HAS alone can be asked.
 - NEG, NOT, NEXT_POW2, HAS replace the top by their result; ADD to GE, CDIV, MIN, MAX and ALIGNED replace the top two,
   the left operand below. Two OPAQUEs are equal if their ids are; addresses are unsigned.
 - JUMP_IF_FALSE_KEEP and JUMP_IF_TRUE_KEEP check that the top is a bool. If it is false (or true), they skip as many
@@ -26,6 +26,7 @@ from nojit.runtime.expr_ops import (
     INT64_MAX,
     INT64_MIN,
     MISSING,
+    UNSEEN,
     ExpressionError,
     Op,
     Opaque,
@@ -116,7 +117,7 @@ def run(program: bytes, slot_values: Sequence[Value]) -> Value:
 
     Args:
         program: what `compile` gave.
-        slot_values: the value of each slot: int, bool, None, `Pointer`, `Opaque` or `MISSING`.
+        slot_values: the value of each slot: int, bool, None, `Pointer`, `Opaque`, `UNSEEN` or `MISSING`.
 
     Raises:
         ExpressionError: an operation failed, or the program is none that `compile` makes.
@@ -129,7 +130,7 @@ def run(program: bytes, slot_values: Sequence[Value]) -> Value:
     while at < len(code):
         op, operand = code[at]
         at += 1 + _step(op, operand, stack, slot_values)
-    if at != len(code) or len(stack) != 1 or isinstance(stack[0], Pointer):
+    if at != len(code) or len(stack) != 1 or isinstance(stack[0], Pointer) or stack[0] is UNSEEN:
         raise ExpressionError("a program that does not leave one value that is no pointer")
     return stack[0]
 
@@ -174,8 +175,10 @@ def _push(op: int, operand: int, slot_values: Sequence[Value]) -> Value:
     if op != Op.LOAD or not 0 <= operand < len(slot_values):
         raise ExpressionError(f"no instruction {op} with operand {operand}")
     value = slot_values[operand]
-    if value is MISSING or (type(value) is int and not INT64_MIN <= value <= INT64_MAX):
+    if value is MISSING:
         raise ExpressionError(f"slot {operand} has no value")
-    if not (value is None or isinstance(value, (bool, int, Pointer, Opaque))):
+    if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+        return UNSEEN
+    if not (value is None or value is UNSEEN or isinstance(value, (bool, int, Pointer, Opaque))):
         raise ExpressionError(f"slot {operand} holds a {type(value).__name__}; intern it")
     return value

@@ -14,6 +14,7 @@ from nojit.runtime.expr_ops import (
     INT64_MAX,
     INT64_MIN,
     MISSING,
+    UNSEEN,
     ExpressionError,
     Op,
     Pointer,
@@ -174,6 +175,8 @@ def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
         return _look_up(node.name, values)
     if isinstance(node, Logic):
         return _evaluate_logic(node, values)
+    if _is_there(node, values):
+        return True
     first, *rest = [evaluate(operand, values) for operand in node.operands]
     if not rest:
         return apply(node.op, first)
@@ -181,6 +184,12 @@ def evaluate(node: Node, values: Mapping[str, Value]) -> Value:
     for value in rest:
         result = apply(node.op, result, value)
     return result
+
+
+def _is_there(node: Operation, values: Mapping[str, Value]) -> bool:
+    """Say whether a node is ``has`` of a value whose number, if it is one, may be too large for all else."""
+    (operand, *_) = node.operands
+    return node.op is Op.HAS and isinstance(operand, Name) and values.get(operand.name, MISSING) not in (None, MISSING)
 
 
 def _look_up(name: str, values: Mapping[str, Value]) -> Value:
@@ -207,18 +216,21 @@ def _evaluate_logic(node: Logic, values: Mapping[str, Value]) -> bool:
 def fold(node: Node, values: Mapping[str, Value]) -> Node:
     """Put constants for the names in `values`, and compute what then is constant.
 
-    Pointers stay names: an address is a fact of one call, never a constant. What would fail stays as it is: a failing
-    part may never be reached.
+    Pointers, and what expressions cannot see, stay names: an address is a fact of one call, never a constant; but that they
+    are there is one. What would fail stays as it is: a failing part may never be reached.
     """
     if isinstance(node, Literal):
         return node
     if isinstance(node, Logic):
         return _fold_logic(node, values)
     if isinstance(node, Operation):
+        if _is_there(node, values):
+            return Literal(value=True)
         node = Operation(node.op, tuple(fold(operand, values) for operand in node.operands))
         constant = all(isinstance(operand, Literal) for operand in node.operands)
     else:
-        constant = node.name in values and not isinstance(values[node.name], Pointer)
+        value = values.get(node.name, UNSEEN)
+        constant = value is not UNSEEN and not isinstance(value, Pointer)
     if not constant:
         return node
     try:

@@ -138,7 +138,7 @@ static bool compute_aligned(const nj_value *of, const nj_value *bytes, nj_value 
 
 static bool compute_equal(const nj_value *a, const nj_value *b, bool negate, nj_value *out)
 {
-    if (a->tag == NJ_TAG_POINTER || b->tag == NJ_TAG_POINTER) {
+    if (a->tag >= NJ_TAG_POINTER || b->tag >= NJ_TAG_POINTER) {
         return false;
     }
     bool equal = a->tag == b->tag && (a->tag == NJ_TAG_NONE || a->bits == b->bits);
@@ -167,11 +167,7 @@ static bool compute_unary(nj_op op, nj_value *top)
     case NJ_OP_NEG: return top->tag == NJ_TAG_INT && !__builtin_sub_overflow((int64_t)0, top->bits, &top->bits);
     case NJ_OP_NEXT_POW2: return top->tag == NJ_TAG_INT && next_pow2(top->bits, &top->bits);
     case NJ_OP_NOT: top->bits = !top->bits; return top->tag == NJ_TAG_BOOL;
-    default: { /* NJ_OP_HAS */
-        bool known = top->tag == NJ_TAG_POINTER || top->tag == NJ_TAG_NONE;
-        *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = top->tag == NJ_TAG_POINTER};
-        return known;
-    }
+    default: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = top->tag != NJ_TAG_NONE}; return true; /* NJ_OP_HAS */
     }
 }
 
@@ -183,9 +179,9 @@ static bool push(const nj_instruction *instruction, const nj_value *slots, nj_va
     case NJ_OP_CONST_BOOL: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = operand != 0}; return true;
     case NJ_OP_CONST_NONE: *top = (nj_value){.tag = NJ_TAG_NONE}; return true;
     case NJ_OP_CONST_OPAQUE: *top = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = operand}; return true;
-    default: /* NJ_OP_LOAD */
+    default: /* NJ_OP_LOAD: of what is no plain value NJ_OP_HAS says that it is there, and every other fails */
         *top = slots[operand];
-        return top->tag >= NJ_TAG_NONE && top->tag <= NJ_TAG_POINTER;
+        return top->tag != NJ_TAG_MISSING && top->tag != NJ_TAG_UNKNOWN;
     }
 }
 
@@ -233,5 +229,5 @@ bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result)
         }
     }
     *result = stack[0];
-    return result->tag != NJ_TAG_POINTER;
+    return result->tag < NJ_TAG_POINTER;
 }

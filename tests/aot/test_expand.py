@@ -16,6 +16,7 @@ from nojit.aot.options import OPTIONS
 from nojit.aot.target import ARCHS
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.expr import Pointer, parse
 from nojit.runtime.table import Derived
 from nojit.runtime.values import DType, FunctionRef, identity
 
@@ -489,12 +490,16 @@ def count(entry: Entry, arch: str) -> int | None:
         for presence in product(*((True, False) if mark else (True,) for mark in optional.values())):
             absent = {name for name, there in zip(optional, presence, strict=True) if not there}
             facts = (ARCH_NUMBERS[arch], flag)
-            built, serves_all = 0, False
+            built, serves_all, never, left_out = 0, False, False, False
             for x, archs, when, requires in entry.configs:
                 there = "p0" not in absent
                 if (archs and arch not in archs) or not RULES[when](*facts, x, there):
                     continue
+                if "aligned(p0" in requires and not there:
+                    never = True
+                    continue
                 if entry.exclude and RULES[entry.exclude](*facts, x, there):
+                    left_out = True
                     continue
                 sets = {
                     frozenset(
@@ -504,7 +509,7 @@ def count(entry: Entry, arch: str) -> int | None:
                 }
                 built += len(sets) * {"none": 1, "bool": 2, "values": 3, "folded": 1}[entry.derived]
                 serves_all |= not requires
-            if built and not serves_all and not entry.reason:
+            if (built or (never and not left_out)) and not serves_all and not entry.reason:
                 return None
             total += built
     return total
@@ -601,3 +606,107 @@ class TestTuplesAndDescriptors:
     )  # fmt: skip
     def test_what_cannot_spell_a_block(self, fields, message):
         assert message in refusal(**fields)
+
+
+class TestDecidedByTypes:
+    """What the types of a call and its config decide is not built for anything else."""
+
+    def test_four_optional_pointers_with_flags_are_16_variants(self):
+        names = ["a", "b", "c", "d"]
+        found = expand(params=dict.fromkeys(names, "*fp16?"), derived={f"HAS_{name}": f"has({name})" for name in names})
+        assert len(found.variants) == 16
+        for variant in found.variants:
+            types = dict(variant.signature)
+            assert dict(variant.derived) == {f"HAS_{name}": types[name] != "none" for name in names}
+
+    @pytest.mark.parametrize("kind", ["*fp16?", "i32?", "fp32?", "(*fp16, i32)?", "tensordesc<fp16[64,64]>?"])
+    def test_has_asks_of_every_kind_of_param_whether_it_is_there(self, kind):
+        found = expand(params={"x": kind}, derived={"HAS": "has(x)"}, exclude=[{"when": "not has(x) and arch == 80"}])
+        assert [dict(variant.derived)["HAS"] for variant in found.variants] == [True, False]
+
+    @pytest.mark.parametrize(
+        ("expression", "values"),
+        [
+            ("has(x) and n > 4", [{True, False}, {False}]),
+            ("n > 4 and has(x)", [{True, False}, {False}]),
+            ("n > 4 or not has(x)", [{True, False}, {True}]),
+            ("not (n > 4 and has(x))", [{True, False}, {True}]),
+            ("dtype == 'fp32' and n > 4", [{False}, {False}]),
+            ("has(n) and F", [{True}, {True}]),
+            ("aligned(x, 32)", [{True, False}, {False}]),
+        ],
+    )
+    def test_what_a_flag_can_be(self, expression, values):
+        facts = {"params": {"x": "*{dtype}?", "n": "i32"}, "matrix": {"dtype": ["fp16"], "F": [True]}}
+        found: dict[str, set[Any]] = {}
+        for variant in expand(**facts, derived={"D": expression}).variants:
+            found.setdefault(dict(variant.signature)["x"], set()).add(dict(variant.derived)["D"])
+        assert [*found.values()] == values
+
+    def test_a_config_that_these_types_never_allow_is_not_built(self):
+        facts = {"params": {"x": "*fp16?", "y": "*{dtype}"}, "matrix": {"dtype": ["fp16", "fp32"]}}
+        configs = [{"A": 1, "requires": "has(x) and dtype == 'fp16'"}, {"A": 2}]
+        found = [
+            (*dict(v.signature).values(), dict(v.constexprs)["A"]) for v in expand(**facts, configs=configs).variants
+        ]
+        assert found == [
+            ("*fp16", "*fp16", 1),
+            ("*fp16", "*fp16", 2),
+            ("none", "*fp16", 2),
+            ("*fp16", "*fp32", 2),
+            ("none", "*fp32", 2),
+        ]
+
+    def test_a_config_that_these_types_always_allow_serves_every_call(self):
+        configs = [{"A": 1, "requires": "has(x)"}, {"A": 2, "requires": "not has(x)"}]
+        found = expand(params={"x": "*fp16?"}, configs=configs)
+        assert [(v.signature[0][1], v.config_number) for v in found.variants] == [("*fp16", 0), ("none", 1)]
+
+    def test_a_meaning_that_only_such_configs_were_for_is_not_forgotten(self):
+        facts: dict[str, Any] = {"params": {"x": "*fp16?"}, "configs": [{"requires": "has(x)"}]}
+        with pytest.raises(ManifestError, match="so that every call is served"):
+            expand(**facts)
+        assert len(expand(**facts, exclude=[{"when": "not has(x)"}]).variants) == 1
+
+    def test_a_rule_of_the_build_that_asks_for_a_number_says_so(self):
+        for fields in ({"exclude": [{"when": "n > 4"}]}, {"configs": [{"when": "n > 4"}]}, {"core": "n > 4"}):
+            with pytest.raises(ManifestError, match="got 'n > 4', with 'n', whose value only a call has"):
+                expand_kernel(spec(params={"n": "i32"}, **fields), "sm_90", "here", "core")
+
+
+FLAG_ATOMS = st.sampled_from(
+    ["has(p)", "has(q)", "has(m)", "dtype == 'fp16'", "F", "arch >= 90", "n > 3", "n % 2 == 0", "aligned(m, 4)", "true"]
+)
+
+
+def flags(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner), inner.map("(not {})".format)
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.recursive(FLAG_ATOMS, flags, max_leaves=6), min_size=1, max_size=3))
+def test_flags_are_built_for_what_calls_can_give_and_decided_ones_for_nothing_else(texts):
+    rules = {f"D{number}": parse(text) for number, text in enumerate(texts)}
+    entry = spec(
+        params={"p": "*fp16?", "q": "*fp16?", "m": "i32?", "n": "i32", "r": "*{dtype}"},
+        matrix={"dtype": ["fp16", "fp32"], "F": [True, False]},
+        derived={name: rule.text for name, rule in rules.items()},
+    )
+    built: dict[Any, set[tuple[Any, ...]]] = {}
+    for variant in expand_kernel(entry, "sm_90", "here").variants:
+        built.setdefault((variant.axes, variant.signature), set()).add(tuple(value for _, value in variant.derived))
+    assert len(built) == 4 * 8
+    for (axes, signature), choices in built.items():
+        kinds = dict(signature)
+        there = {name: None if kinds[name] == "none" else Pointer(16) for name in "pq"}
+        seen = {
+            tuple(rule.evaluate({"arch": 90, **dict(axes), **there, "m": m, "n": n}) for rule in rules.values())
+            for m in ([None] if kinds["m"] == "none" else range(-1, 6))
+            for n in range(-1, 6)
+        }
+        assert seen <= choices
+        for place, rule in enumerate(rules.values()):
+            if not rule.names & {"m", "n"}:
+                assert {choice[place] for choice in choices} == {one[place] for one in seen}

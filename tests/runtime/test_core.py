@@ -33,6 +33,8 @@ VALUES = st.one_of(
     st.builds(Opaque, st.integers(0, 3)),
     st.builds(Pointer, st.one_of(st.integers(0, 64), st.just(2**64 - 16))),
     st.just(expr.MISSING),
+    st.just(expr.UNSEEN),
+    st.integers(1 << 63, (1 << 64) - 1),
 )
 
 
@@ -59,16 +61,17 @@ def test_tags_agree_with_python() -> None:
 
 
 def as_pair(value: Any) -> tuple[int, int]:
-    if value is expr.MISSING:
-        return Tag.MISSING, 0
-    if value is None:
-        return Tag.NONE, 0
+    if value is expr.MISSING or value is None:
+        return Tag.MISSING if value is expr.MISSING else Tag.NONE, 0
     if isinstance(value, bool):
         return Tag.BOOL, int(value)
     if isinstance(value, Opaque):
         return Tag.OPAQUE, value.id
     if isinstance(value, Pointer):
         return Tag.POINTER, struct.unpack("<q", struct.pack("<Q", value.address))[0]
+    if value is expr.UNSEEN or not expr.INT64_MIN <= value <= expr.INT64_MAX:
+        # a tuple, or an int of 64 bits without a sign
+        return (8, 1 << 32) if value is expr.UNSEEN else (6, value - (1 << 64))
     return Tag.INT, value
 
 

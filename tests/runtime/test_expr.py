@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import expr
-from nojit.runtime.expr import INT64_MAX, INT64_MIN, MISSING, NOT_CONSTANT, ExpressionError, Op, Opaque, Pointer, parse
+from nojit.runtime.expr import (
+    INT64_MAX,
+    INT64_MIN,
+    MISSING,
+    NOT_CONSTANT,
+    UNSEEN,
+    ExpressionError,
+    Op,
+    Opaque,
+    Pointer,
+    parse,
+)
 
 VALUES = {
     "n": 100,
@@ -19,6 +30,7 @@ VALUES = {
     "odd": Pointer(4098),
     "absent": None,
     "u64": 1 << 63,
+    "pair": UNSEEN,
 }
 
 EVALUATED = [
@@ -79,6 +91,11 @@ EVALUATED = [
     ("has(p)", True),
     ("has(absent)", False),
     ("has(none)", False),
+    ("has(n)", True),
+    ("has(zero) and has(flag) and has(half) and has(name)", True),
+    ("has(u64)", True),
+    ("has(pair)", True),
+    ("not has(pair) or has(p)", True),
     ("flag", True),
     ("none", None),
     ("'a b'", "a b"),
@@ -113,7 +130,13 @@ FAILS_TO_EVALUATE = [
     ("aligned(p, zero)", "aligned needs a positive number of bytes"),
     ("aligned(p, flag)", "aligned needs a positive number of bytes"),
     ("aligned(flag, 16)", "aligned takes a pointer or an int, got bool true"),
-    ("has(n)", "has takes a pointer or none, got int 100"),
+    ("has(nn)", "unknown name 'nn'"),
+    ("pair", "the value is a tuple or a descriptor; use has"),
+    ("pair == none", "does not compare; use has"),
+    ("pair != pair", "does not compare; use has"),
+    ("pair and flag", "and takes bools, got a tuple, a descriptor"),
+    ("min(pair, 1)", "min takes ints, got a tuple, a descriptor"),
+    ("aligned(pair, 16)", "aligned takes a pointer or an int, got a tuple, a descriptor"),
     ("u64 % 16 == 0", "u64 = 9223372036854775808 does not fit in 64 bits signed"),
     ("half + 1", "+ takes ints, got float 0.5"),
 ]
@@ -302,7 +325,9 @@ def test_conjuncts_split_only_the_outer_and():
         ("A or B", {"A": False, "B": False}, "false"),
         ("(A or k and j) and i", {"A": False}, "k and j and i"),
         ("A // 0 == k", {"A": 1}, "1 // 0 == k"),
-        ("has(p) and aligned(p, N)", {"p": Pointer(16), "N": 16}, "has(p) and aligned(p, 16)"),
+        ("has(p) and aligned(p, N)", {"p": Pointer(16), "N": 16}, "aligned(p, 16)"),
+        ("has(pair) and pair == none", {"pair": UNSEEN}, "pair == none"),
+        ("not has(n)", {"n": 5}, "false"),
         ("has(p)", {"p": None}, "false"),
         ("name == 'relu'", {"name": "relu"}, "true"),
         ("u + 1", {"u": 1 << 64}, "u + 1"),
@@ -362,10 +387,8 @@ class Interner:
         return self.ids.setdefault(expr.identity(value), len(self.ids) + 100)
 
     def machine_value(self, value):
-        if value is MISSING or value is None or isinstance(value, (bool, Pointer)):
+        if value in {MISSING, UNSEEN, None} or isinstance(value, (bool, int, Pointer)):
             return value
-        if type(value) is int:
-            return value if INT64_MIN <= value <= INT64_MAX else MISSING
         return Opaque(self(value))
 
 

@@ -67,8 +67,8 @@ def test_leaves_of_a_call():
 
 
 @pytest.mark.parametrize("argument", [members(integer(1)), descriptor()])
-def test_expressions_do_not_see_what_is_no_number(argument):
-    assert expression_value(argument) is expr.MISSING
+def test_expressions_see_of_what_is_no_number_only_that_it_is_there(argument):
+    assert expression_value(argument) is expr.UNSEEN
 
 
 TUPLES = {
