@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nojit.aot.manifest_text import ManifestText
+from nojit.aot.manifest_text import spell_key
+from nojit.aot.mistakes import Mistakes, shorten
 from nojit.aot.options import OPTIONS
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import did_you_mean
 
 __all__ = ["CONFIG_RULES", "check_config", "check_options", "check_rules", "constexprs_in"]
 
@@ -33,38 +34,29 @@ def constexprs_in(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(key for key in config if key not in OPTIONS and key not in CONFIG_RULES)
 
 
-def check_options(options: Mapping[str, Any], place: str, source: ManifestText) -> None:
-    """Refuse a table of options that holds a stranger, or a value that its option cannot take.
-
-    Raises:
-        ManifestError: it does.
-    """
+def check_options(options: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
+    """Find strangers in a table of options, and values that their option cannot take."""
     for name, value in options.items():
-        where = source.where(f"{place}.{name}")
         if name not in OPTIONS:
             near = did_you_mean(name, tuple(OPTIONS))
-            raise ManifestError(f"expected an option of {', '.join(OPTIONS)}", got=f"{name!r}{near}", where=where)
-        OPTIONS[name].check(value, where)
+            what = f"expected an option of {', '.join(OPTIONS)}"
+            mistakes.add(what, got=f"{name!r}{near}", at=place + spell_key(name))
+            continue
+        with mistakes.caught():
+            OPTIONS[name].check(value, f"{place}.{name}")
 
 
-def check_config(config: Mapping[str, Any], place: str, source: ManifestText) -> None:
-    """Refuse a config with an option or a rule of the wrong kind.
-
-    Raises:
-        ManifestError: it has one.
-    """
+def check_config(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
+    """Find options and rules of the wrong kind in a config."""
     for key, value in config.items():
         if key in OPTIONS:
-            OPTIONS[key].check(value, source.where(f"{place}.{key}"))
-    check_rules(config, place, source)
+            with mistakes.caught():
+                OPTIONS[key].check(value, f"{place}.{key}")
+    check_rules(config, place, mistakes)
 
 
-def check_rules(config: Mapping[str, Any], place: str, source: ManifestText) -> None:
-    """Refuse a rule of the wrong kind.
-
-    Raises:
-        ManifestError: there is one.
-    """
+def check_rules(config: Mapping[str, Any], place: str, mistakes: Mistakes) -> None:
+    """Find rules of the wrong kind in a config or a space."""
     for key, fits, what in _RULE_KINDS:
         if key in config and not fits(config[key]):
-            raise ManifestError(f"expected {what}", got=repr(config[key]), where=source.where(f"{place}.{key}"))
+            mistakes.add(f"expected {what}", got=shorten(config[key]), at=f"{place}.{key}")

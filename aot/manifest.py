@@ -1,4 +1,4 @@
-"""TOML manifests to typed ones. Mistakes name the file, line, key path, what was expected, what was found.
+"""TOML manifests to typed ones. Each mistake names file, line, column, key path, what was expected, what was found.
 
 A manifest says what to build and nothing of how it is packed. Its reference, ``docs/manifest.md``, and the JSON schema
 that editors use come from the types below.
@@ -6,19 +6,22 @@ that editors use come from the types below.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
-from nojit.aot.mistakes import explain
+from nojit.aot.mistakes import Mistakes
+from nojit.aot.structure import check_structure
 from nojit.aot.target import check_arch
 from nojit.aot.tuning_rules import check_batch, check_tuning
-from nojit.runtime.errors import ManifestError, did_you_mean, worded
+from nojit.runtime.errors import ManifestError, worded
 
 __all__ = [
     "BundleSpec",
@@ -26,10 +29,12 @@ __all__ = [
     "ExcludeSpec",
     "KernelSpec",
     "Manifest",
+    "Reading",
     "TuningSpec",
     "find_manifests",
     "json_schema",
     "load_manifest",
+    "read_manifest",
 ]
 
 # a bare `$` would match before a final newline too
@@ -234,77 +239,118 @@ def load_manifest(path: Path) -> Manifest:
     """Read one manifest.
 
     Raises:
-        ManifestError: unreadable, not TOML, or not a manifest.
+        ManifestError: unreadable, not TOML, or not a manifest; names every mistake.
     """
+    mistakes = Mistakes()
+    reading = read_manifest(path, mistakes)
+    mistakes.raise_found()
+    if reading is None or reading.bundle is None:
+        raise TypeError("expected a reading without mistakes to be whole")
+    return Manifest(schema=1, bundle=reading.bundle, kernel=[spec for _, spec in reading.kernels])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is right of one manifest."""
+
+    text: ManifestText
+    bundle: BundleSpec | None
+    """None if it has a mistake."""
+    kernels: tuple[tuple[int, KernelSpec], ...]
+    """Those without a mistake, each with its place in the file."""
+
+
+def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
+    """Read what is right of a manifest, and collect what is wrong; None for what is no TOML."""
+    data: dict[str, Any] | None = None
+    with mistakes.caught():
+        text, data = _toml(path)
+    return None if data is None else _reading(ManifestText(path, text), data, mistakes)
+
+
+def _toml(path: Path) -> tuple[str, dict[str, Any]]:
     try:
         # some editors begin a file with a byte order mark
         text = path.read_text(encoding="utf-8-sig")
-        data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        got = worded(error)
-        raise ManifestError("expected a readable UTF-8 file", got=got, where=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ManifestError("expected TOML", got=str(error), where=str(path)) from None
-    source = ManifestText(path, text)
-    _check_keys(data, source)
+        raise ManifestError("expected a readable UTF-8 file", got=worded(error), file=str(path)) from None
     try:
-        manifest = msgspec.convert(data, Manifest)
-    except msgspec.ValidationError as error:
-        what, got, place = explain(error, data, lambda changed: msgspec.convert(changed, Manifest), _SPELLINGS)
-        raise ManifestError(what, got=got, where=source.where(place)) from None
-    for i, arch in enumerate(manifest.bundle.archs):
-        check_arch(arch, source.where(f"$.bundle.archs[{i}]"))
-    for i, kernel in enumerate(manifest.kernel):
-        _check_kernel(kernel, f"$.kernel[{i}]", source)
-    _check_names(manifest, source)
-    return manifest
+        return text, tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _no_toml(path, text, str(error)) from None
 
 
-def _check_keys(data: dict[str, Any], source: ManifestText) -> None:
-    """Refuse unknown keys ourselves, to name the nearest right spelling."""
-    _known(data, Manifest, "$", source)
-    _known(data.get("bundle"), BundleSpec, "$.bundle", source)
+def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:
+    found = mistakes.within(source)
+    check_structure(data, Manifest, "$", _SPELLINGS, found)
+    bundle = _converted(data.get("bundle"), BundleSpec, "$.bundle", found)
+    if bundle is not None:
+        bundle = msgspec.structs.replace(bundle, archs=_known_archs(bundle.archs, found))
     kernels = data.get("kernel")
-    for i, kernel in enumerate(kernels if isinstance(kernels, list) else []):
-        place = f"$.kernel[{i}]"
-        _known(kernel, KernelSpec, place, source)
-        if isinstance(kernel, dict):
-            _known(kernel.get("tuning"), TuningSpec, f"{place}.tuning", source)
-            excludes = kernel.get("exclude")
-            for j, exclude in enumerate(excludes if isinstance(excludes, list) else []):
-                _known(exclude, ExcludeSpec, f"{place}.exclude[{j}]", source)
-            derived = kernel.get("derived")
-            for name, spec in derived.items() if isinstance(derived, dict) else ():
-                _known(spec, DerivedSpec, f"{place}.derived.{name}", source)
+    specs = []
+    for number, entry in enumerate(kernels if isinstance(kernels, list) else []):
+        _check_settings(entry, f"$.kernel[{number}]", found)
+        specs.append((number, _converted(entry, KernelSpec, f"$.kernel[{number}]", found)))
+    sound = tuple((number, spec) for number, spec in specs if spec is not None)
+    for number, spec in sound:
+        _check_kernel(spec, f"$.kernel[{number}]", found)
+    _check_names(sound, found)
+    return Reading(source, bundle, sound)
 
 
-def _known(table: Any, struct: type[Struct], place: str, source: ManifestText) -> None:
-    if not isinstance(table, dict):
+def _known_archs(archs: Sequence[str], found: Mistakes) -> list[str]:
+    known = []
+    for number, arch in enumerate(archs):
+        with found.caught():
+            known.append(check_arch(arch, f"$.bundle.archs[{number}]"))
+    return known
+
+
+def _no_toml(path: Path, text: str, message: str) -> ManifestError:
+    said = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL)
+    if said is None:
+        return ManifestError("expected TOML", got=message, file=str(path))
+    lines = text.split("\n")
+    line, column = (int(said[2]), int(said[3])) if said[2] else (len(lines), len(lines[-1]) + 1)
+    return ManifestError("expected TOML", got=said[1], file=str(path), line=line, column=column)
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S | None:
+    """Convert a table whose mistakes were collected; None if it has any."""
+    before = len(found)
+    try:
+        return msgspec.convert(data, struct)
+    except msgspec.ValidationError as error:
+        if before == 0:
+            found.add(str(error), at=place)
+        return None
+
+
+def _check_settings(entry: object, place: str, found: Mistakes) -> None:
+    """Check options and configs of an entry whose other keys may be wrong."""
+    if not isinstance(entry, dict):
         return
-    for key in table:
-        if key not in struct.__struct_fields__:
-            near = did_you_mean(key, struct.__struct_fields__)
-            expected = ", ".join(struct.__struct_fields__)
-            raise ManifestError(
-                f"expected a key of {expected}", got=f"{key!r}{near}", where=source.where(f"{place}.{key}")
-            )
+    options, configs = entry.get("options"), entry.get("configs")
+    if isinstance(options, dict):
+        check_options(options, f"{place}.options", found)
+    for number, config in enumerate(configs if isinstance(configs, list) else []):
+        if isinstance(config, dict):
+            check_config(config, f"{place}.configs[{number}]", found)
 
 
-def _check_kernel(kernel: KernelSpec, place: str, source: ManifestText) -> None:
-    check_options(kernel.options, f"{place}.options", source)
-    for j, config in enumerate(kernel.configs):
-        check_config(config, f"{place}.configs[{j}]", source)
-    check_batch(kernel, f"{place}.batch", source)
+def _check_kernel(kernel: KernelSpec, place: str, found: Mistakes) -> None:
+    check_batch(kernel, f"{place}.batch", found)
     if kernel.tuning is not None:
-        check_tuning(kernel, kernel.tuning, place, source)
+        check_tuning(kernel, kernel.tuning, place, found)
 
 
-def _check_names(manifest: Manifest, source: ManifestText) -> None:
+def _check_names(kernels: Iterable[tuple[int, KernelSpec]], found: Mistakes) -> None:
     seen: dict[str, int] = {}
-    for i, kernel in enumerate(manifest.kernel):
-        if kernel.name in seen:
-            raise ManifestError(
-                f"expected each kernel name once, got {kernel.name!r} in kernel[{seen[kernel.name]}] too",
-                where=source.where(f"$.kernel[{i}].name"),
-            )
-        seen[kernel.name] = i
+    for number, kernel in kernels:
+        other = seen.setdefault(kernel.name, number)
+        if other != number:
+            what = f"expected each kernel name once, got {kernel.name!r} in kernel[{other}] too"
+            found.add(what, at=f"$.kernel[{number}].name")

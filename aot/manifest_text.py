@@ -1,62 +1,76 @@
-"""The text of a manifest: which line a key path stands on."""
+"""The text of a manifest: turns key paths into lines and columns."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_right
+from functools import cached_property
 from pathlib import Path
 
-__all__ = ["ManifestText"]
+from nojit.aot.toml_positions import KeyPath, positions
+from nojit.runtime.errors import ManifestError
 
-# a line that begins a table
-_TABLE = r"\s*\[{1,2}[^\[\],]+\]{1,2}\s*(#.*)?$"
+__all__ = ["ManifestText", "spell_key"]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_STEP = re.compile(r'\.([A-Za-z0-9_-]+)|\."((?:[^"\\]|\\.)*)"|\[(\d+)\]')
+
+
+def spell_key(key: str) -> str:
+    """Spell one key of a key path, with the dot before it: ``.params``, ``."scales.0"``."""
+    if _BARE.match(key):
+        return f".{key}"
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'."{escaped}"'
 
 
 class ManifestText:
-    """The text of a manifest, to turn key paths into lines."""
+    """The text of a manifest.
+
+    Args:
+        path: its file, as messages name it.
+        text: a TOML document.
+    """
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        self._lines = text.split("\n")
-        # where alone a table can begin; each key that is checked is looked for
-        self._bracketed = [number for number, line in enumerate(self._lines) if line.lstrip()[:1] == "["]
+        self._text = text
+
+    def mistake(self, what: str, *, got: str = "", at: str) -> ManifestError:
+        """Return the error for a mistake at a key path, ``$.kernel[0].params.n``.
+
+        A key that is not there has the place of the nearest table around it.
+        """
+        line, column = self._place(at)
+        return ManifestError(what, got=got, file=str(self.path), line=line, column=column, key=at)
+
+    def located(self, error: ManifestError) -> ManifestError:
+        """Return an error whose place is a key path alone with file, line and column; any other as it is."""
+        if not error.where.startswith("$"):
+            return error
+        return self.mistake(error.what, got=error.got, at=error.where)
 
     def where(self, key_path: str) -> str:
-        """Return ``file:line key_path``, without the line where TOML's spelling hides it."""
-        line = self._line(key_path)
-        return f"{self.path}:{line} {key_path}" if line else f"{self.path} {key_path}"
+        """Return ``file:line:column key_path``."""
+        return self.mistake("", at=key_path).where
 
-    def _line(self, key_path: str) -> int | None:
-        start, end, found, header = 0, len(self._lines), None, ""
-        for key, index in re.findall(r"([A-Za-z_][\w\-]*)|\[(\d+)\]", key_path):
-            if key:
-                header = f"{header}.{key}" if header else key
-                # of an array of tables the first, unless an index follows
-                position = self._find_table(rf"\s*\[\[?{re.escape(header)}\]", start, end)
-                if position is None:
-                    # a key stands before the next table begins
-                    stop = self._find_table(_TABLE, start + 1, end)
-                    numbers = range(start, end if stop is None else stop)
-                    position = self._find(rf"\s*{re.escape(key)}\s*=", numbers)
-            else:
-                entry = rf"\s*\[\[{re.escape(header)}\]\]"
-                position = self._find_table(entry, start, end, int(index))
-                following = None if position is None else self._find_table(entry, position + 1, end)
-                end = end if following is None else following
-            if position is not None:
-                start, found = position, position
-        return None if found is None else found + 1
+    @cached_property
+    def _offsets(self) -> dict[KeyPath, int]:
+        # most manifests are right, and need none
+        return positions(self._text)
 
-    def _find_table(self, pattern: str, start: int, end: int, skip: int = 0) -> int | None:
-        first, last = (bisect_left(self._bracketed, number) for number in (start, end))
-        return self._find(pattern, self._bracketed[first:last], skip)
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer("\n", self._text))]
 
-    def _find(self, pattern: str, numbers: Sequence[int], skip: int = 0) -> int | None:
-        matches = re.compile(pattern).match
-        for number in numbers:
-            if matches(self._lines[number]):
-                if not skip:
-                    return number
-                skip -= 1
-        return None
+    def _place(self, key_path: str) -> tuple[int, int]:
+        """Return the line and the column, both from 1, of a key path."""
+        path: KeyPath = tuple(
+            int(index) if index else bare or re.sub(r"\\(.)", r"\1", quoted)
+            for bare, quoted, index in _STEP.findall(key_path)
+        )
+        while path not in self._offsets:
+            path = path[:-1]
+        at = self._offsets[path]
+        line = bisect_right(self._line_starts, at)
+        return line, at - self._line_starts[line - 1] + 1

@@ -1,56 +1,14 @@
-"""A validation error of msgspec in our words: what was expected, what was found, and the whole key path."""
+"""Collects what is wrong with manifests, so that one run tells all of it."""
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-import msgspec
-from nojit.runtime.errors import did_you_mean
+from nojit.aot.manifest_text import ManifestText
+from nojit.runtime.errors import ManifestError, NojitError, TuningError
 
-__all__ = ["Mistake", "explain", "shorten"]
-
-Mistake: TypeAlias = tuple[str, str, str]
-"""What was expected, what was found, and the key path."""
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
-_MISSING = re.compile(r"Object missing required field `(\w+)`")
-# msgspec says which value it found, not which it takes
-_CHOICES = {"schema": (1,), "hints": (1, 16), "bucket": ("quarter_pow2", "sixteenth_pow2", "pow2", "exact")}
-
-
-def explain(
-    error: msgspec.ValidationError,
-    data: dict[str, Any],
-    convert: Callable[[Any], object],
-    spellings: Mapping[str, str],
-) -> Mistake:
-    """Say what is wrong.
-
-    Args:
-        error: what `convert` refused `data` with.
-        data: the document.
-        convert: reads it.
-        spellings: what each pattern that a text has to match asks for, in words.
-    """
-    text, place = _split(error)
-    text = _worded(text, spellings)
-    in_key = place.startswith("key` in `")
-    steps = _resolve(place.removeprefix("key` in `"), place, data, convert)
-    if in_key:
-        table = _walk(data, steps)
-        key = next((key for key in table if _refused_place(_only(data, steps, key), convert) == place), "")
-        return _plain(text), repr(key), f"{_spell(steps)}.{key}"
-    if missing := _MISSING.match(text):
-        return f"expected a value for {missing[1]!r}", "none", _spell(steps)
-    found = _walk(data, steps)
-    if text.startswith("Invalid enum value"):
-        choices = next((_CHOICES[step] for step in steps if step in _CHOICES), ())
-        near = did_you_mean(found, [str(choice) for choice in choices]) if isinstance(found, str) else ""
-        return f"expected {' or '.join(map(repr, choices))}", f"{shorten(found)}{near}", _spell(steps)
-    return _plain(text.partition(", got")[0]), shorten(found), _spell(steps)
+__all__ = ["Mistakes", "shorten"]
 
 
 def shorten(value: object) -> str:
@@ -59,53 +17,71 @@ def shorten(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _split(error: msgspec.ValidationError) -> tuple[str, str]:
-    text, _, place = str(error).rpartition(" - at ") if " - at " in str(error) else (str(error), "", "$")
-    return text, place.strip("`")
+class Mistakes:
+    """The mistakes of a run.
+
+    Args:
+        text: the manifest whose key paths are looked up; None for none.
+    """
+
+    def __init__(self, text: ManifestText | None = None) -> None:
+        self._text = text
+        self._found: list[NojitError] = []
+
+    def within(self, text: ManifestText) -> Mistakes:
+        """Return a collector for one manifest that adds to this one."""
+        inner = Mistakes(text)
+        inner._found = self._found
+        return inner
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, what: str, *, got: str = "", at: str) -> None:
+        """Add a mistake at a key path."""
+        self._add(ManifestError(what, got=got, where=at))
+
+    def caught(self) -> AbstractContextManager[None, bool]:
+        """Add the mistake that ends the block, if one does."""
+        return _Catcher(self._add)
+
+    def _add(self, error: NojitError) -> None:
+        if isinstance(error, ManifestError) and self._text is not None:
+            error = self._text.located(error)
+        # what one arch has wrong, others mostly have too
+        if str(error) not in map(str, self._found):
+            self._found.append(error)
+
+    def raise_found(self) -> None:
+        """Raise what was found, if anything was: all mistakes as one error, in order of file and line.
+
+        Raises:
+            ManifestError: the mistakes; `ManifestError.mistakes` lists them.
+            TuningError: the only mistake, if it is one of a tuned table.
+        """
+        if not self._found:
+            return
+        if len(self._found) == 1:
+            raise self._found[0]
+        raise ManifestError.of(sorted(self._found, key=_order))
 
 
-def _worded(text: str, spellings: Mapping[str, str]) -> str:
-    return next(
-        (f"expected {words}" for pattern, words in spellings.items() if f" matching regex {pattern!r}" in text), text
-    )
+class _Catcher:
+    # a generator would not tell type checkers that the block may end early
+    def __init__(self, add: Callable[[NojitError], None]) -> None:
+        self._add = add
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, ManifestError | TuningError):
+            return False
+        self._add(error)
+        return True
 
 
-def _plain(text: str) -> str:
-    return text[:1].lower() + text[1:].replace("`", "")
-
-
-def _resolve(path: str, place: str, data: dict[str, Any], convert: Callable[[Any], object]) -> list[Any]:
-    """Take a key path apart; msgspec writes ``[...]`` for a free key, which is found by leaving out the others."""
-    steps = [key or (int(index) if index else ...) for key, index, _ in _STEP.findall(path)]
-    for number, step in enumerate(steps):
-        if step is ...:
-            table = _walk(data, steps[:number])
-            refused = (key for key in table if _refused_place(_only(data, steps[:number], key), convert) == place)
-            steps[number] = next(refused)
-    return steps
-
-
-def _only(data: dict[str, Any], steps: list[Any], key: str) -> dict[str, Any]:
-    reduced = copy.deepcopy(data)
-    table = _walk(reduced, steps)
-    for other in set(table) - {key}:
-        del table[other]
-    return reduced
-
-
-def _refused_place(data: dict[str, Any], convert: Callable[[Any], object]) -> str | None:
-    try:
-        convert(data)
-    except msgspec.ValidationError as error:
-        return _split(error)[1]
-    return None
-
-
-def _walk(data: Any, steps: list[Any]) -> Any:
-    for step in steps:
-        data = data[step]
-    return data
-
-
-def _spell(steps: list[Any]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+def _order(error: NojitError) -> tuple[str, int, int]:
+    if isinstance(error, ManifestError):
+        return error.file, error.line, error.column
+    return error.where, 0, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +11,9 @@ from typing import Protocol
 import msgspec
 from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.manifest import BundleSpec, KernelSpec, load_manifest
+from nojit.aot.manifest import BundleSpec, KernelSpec, read_manifest
+from nojit.aot.manifest_text import ManifestText
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.report import Pruned
 from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
@@ -123,20 +125,22 @@ def make_plans(
     """
     for arch in archs:
         check_arch(arch, "--arch")
-    bundles = _merge(manifests, project, tuned=tuned and not tuning)
+    mistakes = Mistakes()
+    bundles = _merge(manifests, project, mistakes, tuned=tuned and not tuning)
     entries = [entry for _, found in bundles.values() for entry in found]
-    for name in kernels:
-        _check_kernel(name, entries, tuning=tuning)
+    if not mistakes:
+        for name in kernels:
+            _check_kernel(name, entries, tuning=tuning)
     plans = []
     for bundle, found in bundles.values():
         wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
         for arch in dict.fromkeys(archs or bundle.archs):
-            expanded = [_expand(entry, arch, profile, tuning=tuning) for entry in wanted]
-            planned = _planned(expanded, arch, compiler)
+            planned = _planned(wanted, arch, profile, compiler, mistakes, tuning=tuning)
             files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
             names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
             absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
             plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files, absent))
+    mistakes.raise_found()
     return plans
 
 
@@ -151,6 +155,9 @@ class _Entry:
     spec: KernelSpec
     place: SourcePlace
     manifest: Path
+    text: ManifestText
+    key: str
+    """Its key path in the manifest."""
     tuned: list[TunedTable] = field(default_factory=list)
 
 
@@ -164,34 +171,37 @@ def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got=repr(name))
 
 
-def _merge(manifests: Sequence[Path], project: Path, *, tuned: bool) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
+def _merge(
+    manifests: Sequence[Path], project: Path, mistakes: Mistakes, *, tuned: bool
+) -> dict[str, tuple[BundleSpec, list[_Entry]]]:
     bundles: dict[str, tuple[BundleSpec, list[_Entry]]] = {}
     owners: dict[tuple[str, str], Path] = {}
     for path in manifests:
-        manifest = load_manifest(path)
-        bundle, entries = bundles.setdefault(manifest.bundle.name, (manifest.bundle, []))
-        if manifest.bundle != bundle:
-            raise ManifestError(
+        reading = read_manifest(path, mistakes)
+        if reading is None or reading.bundle is None:
+            continue
+        found = mistakes.within(reading.text)
+        bundle, entries = bundles.setdefault(reading.bundle.name, (reading.bundle, []))
+        if reading.bundle != bundle:
+            found.add(
                 f"expected manifests of bundle {bundle.name!r} to agree on version {bundle.version!r} and archs "
                 f"{bundle.archs}",
-                got=f"version {manifest.bundle.version!r} and archs {manifest.bundle.archs}",
-                where=f"{path} $.bundle",
+                got=f"version {reading.bundle.version!r} and archs {reading.bundle.archs}",
+                at="$.bundle",
             )
-        for spec in manifest.kernel:
+        for number, spec in reading.kernels:
+            key = f"$.kernel[{number}]"
             other = owners.setdefault((bundle.name, spec.name), path)
             if other is not path:
-                raise ManifestError(
-                    f"expected kernel {spec.name!r} once in bundle {bundle.name!r}",
-                    got=f"it in {other} too",
-                    where=str(path),
-                )
-            where = f"{path} kernel {spec.name}"
+                what = f"expected kernel {spec.name!r} once in bundle {bundle.name!r}"
+                found.add(what, got=f"it in {other} too", at=f"{key}.name")
             # absolute, for a source may change the folder of the process that imports it
             folders = path.parent.absolute(), project.absolute()
+            where = f"{path} kernel {spec.name}"
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
-            entries.append(_Entry(spec, place, path))
+            entries.append(_Entry(spec, place, path, reading.text, key))
     if tuned:
-        _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests)
+        _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
     return bundles
 
 
@@ -212,19 +222,28 @@ def _functions_named(value: object) -> Iterator[str]:
         yield from _functions_named(item)
 
 
-def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path]) -> None:
+def _give_tables(entries: Sequence[_Entry], manifests: Sequence[Path], mistakes: Mistakes) -> None:
     """Read the tuned tables beside the manifests, and give each to its kernel's entry."""
     for folder in dict.fromkeys(path.parent for path in manifests):
         here = {entry.spec.name: entry for entry in entries if entry.manifest.parent == folder}
-        whole = {path.resolve() for path in folder.glob("*.toml")} <= {path.resolve() for path in manifests}
-        for table in read_folder(folder):
-            entry = here.get(table.kernel)
-            if entry is not None:
-                entry.tuned.append(check_tuned(table, entry.spec))
-            elif whole:
-                # with some of the folder's manifests left out, it may be one of theirs
-                got = f"{table.kernel!r}{did_you_mean(table.kernel, tuple(here))}"
-                raise TuningError("expected a kernel of the manifests", got=got, where=f"{table.path} $.kernel")
+        # with some of the folder's manifests left out, or wrong, a table may be one of theirs
+        whole = not mistakes and {path.resolve() for path in folder.glob("*.toml")} <= {
+            path.resolve() for path in manifests
+        }
+        with mistakes.caught():
+            tables = read_folder(folder)
+            for table in tables:
+                _give_table(table, here, mistakes, whole=whole)
+
+
+def _give_table(table: TunedTable, here: Mapping[str, _Entry], mistakes: Mistakes, *, whole: bool) -> None:
+    entry = here.get(table.kernel)
+    with mistakes.caught():
+        if entry is not None:
+            entry.tuned.append(check_tuned(table, entry.spec))
+        elif whole:
+            got = f"{table.kernel!r}{did_you_mean(table.kernel, tuple(here))}"
+            raise TuningError("expected a kernel of the manifests", got=got, where=f"{table.path} $.kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +257,7 @@ class _Expanded:
 
 
 def _expand(entry: _Entry, arch: str, profile: str, *, tuning: bool) -> _Expanded:
-    spec, where = entry.spec, entry.place.where
+    spec, where = entry.spec, entry.key
     if tuning:
         space = expand_space(spec, arch, where)
         return _Expanded(entry, Expansion(space.variants, space.excluded), space.pruned)
@@ -248,17 +267,25 @@ def _expand(entry: _Entry, arch: str, profile: str, *, tuning: bool) -> _Expande
     return _Expanded(entry, expand_kernel(spec, arch, where, profile))
 
 
-def _planned(expanded: Sequence[_Expanded], arch: str, compiler: Compiler) -> tuple[PlannedKernel, ...]:
-    ordered = sorted(expanded, key=lambda each: each.entry.spec.name)
-    return tuple(_plan_kernel(each, arch, compiler) for each in ordered if each.expansion.variants)
+def _planned(
+    entries: Sequence[_Entry], arch: str, profile: str, compiler: Compiler, mistakes: Mistakes, *, tuning: bool
+) -> tuple[PlannedKernel, ...]:
+    planned = []
+    for entry in sorted(entries, key=lambda each: each.spec.name):
+        with mistakes.within(entry.text).caught():
+            expanded = _expand(entry, arch, profile, tuning=tuning)
+            if expanded.expansion.variants:
+                planned.append(_plan_kernel(expanded, arch, compiler))
+    return tuple(planned)
 
 
 def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedKernel:
-    spec, place = expanded.entry.spec, expanded.entry.place
-    source = compiler.describe(place, arch)
-    variants = tuple(fit_variant(variant, source, place.where) for variant in expanded.expansion.variants)
-    _check_names(spec, source, place.where)
-    _check_functions(variants, place, arch, compiler)
+    entry = expanded.entry
+    spec, place, where = entry.spec, entry.place, entry.key
+    source = _described(compiler, place, arch, f"{where}.source", entry)
+    variants = tuple(fit_variant(variant, source, where) for variant in expanded.expansion.variants)
+    _check_names(spec, source, where)
+    _check_functions(variants, entry, arch, compiler)
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             _check_text(config.requires, spec, source, f"{table.path} $.config[{number}].requires")
@@ -266,7 +293,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedK
         spec=spec,
         source=source,
         place=place,
-        axes=axes_of(spec, place.where),
+        axes=axes_of(spec, where),
         derived=derived_of(spec),
         variants=variants,
         excluded=expanded.expansion.excluded,
@@ -275,11 +302,20 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedK
     )
 
 
-def _check_functions(variants: Sequence[Variant], place: SourcePlace, arch: str, compiler: Compiler) -> None:
+def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:
+    """Find a function that a manifest names at a key path."""
+    try:
+        return compiler.describe(place, arch)
+    except ManifestError as error:
+        raise entry.text.mistake(error.what, got=error.got, at=key) from error
+
+
+def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> None:
     """Require that functions which constexprs name are there."""
     names = {(name, one) for each in variants for name, value in each.constexprs for one in functions_in(value)}
     for name, function in sorted(names, key=str):
-        compiler.describe(replace(place, spelling=function.name, where=f"{place.where} {name}"), arch)
+        key = f"{entry.key}.matrix.{name}" if name in entry.spec.matrix else f"{entry.key}.configs"
+        _described(compiler, replace(entry.place, spelling=function.name), arch, key, entry)
 
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:

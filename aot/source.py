@@ -150,11 +150,13 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     constexprs = [param.name for param in source.params if param.constexpr]
     typed = [name for name, _ in variant.signature]
     valued = [name for name, _ in variant.constexprs]
-    _known(typed, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params")
-    from_config = {name for name, _ in variant.config.constexprs}
+    for name in typed:
+        _known(name, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params.{name}")
+    from_config, derived = dict(variant.config.constexprs), dict(variant.derived)
     for name in valued:
-        place = f"{where}.configs[{variant.config_number}]" if name in from_config else where
-        _known([name], constexprs, runtime, ("constexpr", "runtime param"), place)
+        table = "derived" if name in derived else "matrix"
+        place = f"configs[{variant.config_number}]" if name in from_config else table
+        _known(name, constexprs, runtime, ("constexpr", "runtime param"), f"{where}.{place}.{name}")
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
     _complete(runtime, typed, "a type in params", where)
     _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)
@@ -218,17 +220,16 @@ def _forbids(source: KernelSource, path: str, hint: int) -> str:
     return ""
 
 
-def _known(given: Iterable[str], known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:
-    for name in given:
-        if name not in known:
-            # a config holds options and rules too: the slip may be in the name of one of those
-            keys = (*known, *OPTIONS, *CONFIG_RULES) if kinds[0] == "constexpr" else tuple(known)
-            near = f", which is a {kinds[1]}" if name in others else did_you_mean(name, keys)
-            raise ManifestError(
-                f"expected a {kinds[0]} of the kernel ({', '.join(known) or 'it has none'})",
-                got=f"{name!r}{near}",
-                where=where,
-            )
+def _known(name: str, known: list[str], others: list[str], kinds: tuple[str, str], where: str) -> None:
+    if name not in known:
+        # a config holds options and rules too: the slip may be in the name of one of those
+        keys = (*known, *OPTIONS, *CONFIG_RULES) if kinds[0] == "constexpr" else tuple(known)
+        near = f", which is a {kinds[1]}" if name in others else did_you_mean(name, keys)
+        raise ManifestError(
+            f"expected a {kinds[0]} of the kernel ({', '.join(known) or 'it has none'})",
+            got=f"{name!r}{near}",
+            where=where,
+        )
 
 
 def _complete(needed: list[str], given: Collection[str], what: str, where: str) -> None:

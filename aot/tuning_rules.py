@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.config_rules import CONFIG_RULES, check_rules, constexprs_in
-from nojit.aot.manifest_text import ManifestText
+from nojit.aot.manifest_text import spell_key
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.options import OPTIONS, TUNABLE
 from nojit.aot.types import FLOATS, NONE
 from nojit.runtime import expr
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import did_you_mean
 from nojit.runtime.neighbours import cost_words, is_cost
 from nojit.runtime.tuned import MULTIPROCESSORS, is_name
 
@@ -20,28 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["check_batch", "check_tuning", "choices"]
 
 
-def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
-    """Refuse a key, an axis, a group of alike values or a space that fits no call of the kernel.
+def check_tuning(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: Mistakes) -> None:
+    """Find a key, an axis, a group of alike values or a space that fits no call of the kernel.
 
     Args:
         kernel: the entry.
         tuning: its tuning.
         place: key path of the entry.
-        source: turns key paths into lines.
-
-    Raises:
-        ManifestError: it does not fit; with the nearest right spelling.
+        mistakes: gets what is found, with the nearest right spelling.
     """
     where = f"{place}.tuning"
-    _check_key(kernel, tuning, source.where(f"{where}.key"))
-    _check_terms(kernel, tuning, where, source)
+    _check_key(kernel, tuning, f"{where}.key", mistakes)
+    _check_terms(kernel, tuning, where, mistakes)
     for axis, groups in tuning.alike.items():
-        _check_alike(kernel.matrix, axis, groups, source.where(f"{where}.alike.{axis}"))
+        _check_alike(kernel.matrix, axis, groups, f"{where}.alike.{axis}", mistakes)
     for number, axis in enumerate(tuning.apart):
-        _check_axis(kernel.matrix, axis, source.where(f"{where}.apart[{number}]"))
+        _check_axis(kernel.matrix, axis, f"{where}.apart[{number}]", mistakes)
     known = dict.fromkeys(name for config in kernel.configs for name in constexprs_in(config))
     for number, table in enumerate(tuning.space):
-        _check_space(table, tuple(known), f"{where}.space[{number}]", source)
+        _check_space(table, tuple(known), f"{where}.space[{number}]", mistakes)
 
 
 def choices(value: Any) -> Sequence[Any]:
@@ -49,120 +47,124 @@ def choices(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else (value,)
 
 
-def check_batch(kernel: KernelSpec, place: str, source: ManifestText) -> None:
-    """Check that what a manifest says to grow with the batch are int params, each named once.
-
-    Raises:
-        ManifestError: they are not; with the nearest right spelling.
-    """
+def check_batch(kernel: KernelSpec, place: str, mistakes: Mistakes) -> None:
+    """Check that what a manifest says to grow with the batch are int params, each named once."""
     ints = _ints(kernel)
     for number, name in enumerate(kernel.batch):
-        where = source.where(f"{place}[{number}]")
-        _check_int(name, ints, where)
+        where = f"{place}[{number}]"
+        _check_int(name, ints, where, mistakes)
         if name in kernel.batch[:number]:
-            raise ManifestError("expected each param once", got=repr(name), where=where)
+            mistakes.add("expected each param once", got=repr(name), at=where)
 
 
 def _ints(kernel: KernelSpec) -> tuple[str, ...]:
     return tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
 
 
-def _check_int(name: str, ints: tuple[str, ...], where: str) -> None:
+def _check_int(name: str, ints: tuple[str, ...], where: str, mistakes: Mistakes) -> None:
     if name not in ints:
         near = did_you_mean(name, ints)
-        raise ManifestError(f"expected an int param ({', '.join(ints)})", got=f"{name!r}{near}", where=where)
+        mistakes.add(
+            f"expected an int param ({', '.join(ints) or 'the kernel has none'})", got=f"{name!r}{near}", at=where
+        )
 
 
-def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str) -> None:
+def _check_key(kernel: KernelSpec, tuning: TuningSpec, where: str, mistakes: Mistakes) -> None:
     ints = _ints(kernel)
-    for text in tuning.key:
+    for number, text in enumerate(tuning.key):
+        place = f"{where}[{number}]"
         try:
             names = sorted(expr.parse(text).names)
         except expr.ExpressionError as error:
-            raise ManifestError(str(error), where=where) from None
+            mistakes.add(str(error), at=place)
+            continue
         if not names:
-            raise ManifestError("expected an expression over int params", got=repr(text), where=where)
+            mistakes.add("expected an expression over int params", got=repr(text), at=place)
         for name in names:
-            _check_int(name, ints, where)
-    if len(set(tuning.key)) != len(tuning.key):
-        raise ManifestError("expected each expression once", got=repr(tuning.key), where=where)
+            _check_int(name, ints, place, mistakes)
+        if text in tuning.key[:number]:
+            mistakes.add("expected each expression once", got=repr(text), at=place)
 
 
-def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, source: ManifestText) -> None:
+def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: Mistakes) -> None:
     names = tuning.names
     if (tuning.terms or names) and len(names) != len(tuning.key):
         what = f"expected {len(tuning.key)} names, one for each number of the key"
-        raise ManifestError(what, got=str(len(names)), where=source.where(f"{place}.names"))
+        mistakes.add(what, got=str(len(names)), at=f"{place}.names")
     constexprs = [name for config in kernel.configs for name in constexprs_in(config)]
     for number, name in enumerate(names):
         if name in (*names[:number], MULTIPROCESSORS, *constexprs, *kernel.matrix) or not is_name(name):
-            where = source.where(f"{place}.names[{number}]")
-            raise ManifestError("expected a name of its own", got=repr(name), where=where)
+            mistakes.add("expected a name of its own", got=repr(name), at=f"{place}.names[{number}]")
     axes = [axis for axis, values in kernel.matrix.items() if all(type(value) is int for value in values)]
     known = tuple(dict.fromkeys((*names, MULTIPROCESSORS, *constexprs, *axes)))
     for number, text in enumerate(tuning.terms):
-        _check_term(text, known, source.where(f"{place}.terms[{number}]"))
+        _check_term(text, known, f"{place}.terms[{number}]", mistakes)
 
 
-def _check_term(text: str, known: tuple[str, ...], where: str) -> None:
+def _check_term(text: str, known: tuple[str, ...], where: str, mistakes: Mistakes) -> None:
     try:
         term = expr.parse(text)
     except expr.ExpressionError as error:
-        raise ManifestError(str(error), where=where) from None
-    for name in sorted(term.names):
-        if name not in known:
-            near = did_you_mean(name, known)
-            raise ManifestError(f"expected one of {', '.join(known)}", got=f"{name!r}{near}", where=where)
-    if not is_cost(cost_words(text, known), len(known)):
-        raise ManifestError("expected a number", got=repr(text), where=where)
+        mistakes.add(str(error), at=where)
+        return
+    strangers = [name for name in sorted(term.names) if name not in known]
+    for name in strangers:
+        near = did_you_mean(name, known)
+        mistakes.add(f"expected one of {', '.join(known)}", got=f"{name!r}{near}", at=where)
+    if not strangers and not is_cost(cost_words(text, known), len(known)):
+        mistakes.add("expected a number", got=repr(text), at=where)
 
 
 def _is_int(spelling: str) -> bool:
     return not (spelling[:1] in "*(" or spelling.startswith("tensordesc") or spelling in (*FLOATS, NONE, ""))
 
 
-def _check_axis(matrix: Mapping[str, list[Any]], axis: str, where: str) -> None:
-    if axis not in matrix:
-        near = did_you_mean(axis, tuple(matrix))
-        raise ManifestError("expected an axis of the matrix", got=f"{axis!r}{near}", where=where)
+def _check_axis(matrix: Mapping[str, list[Any]], axis: str, where: str, mistakes: Mistakes) -> bool:
+    if axis in matrix:
+        return True
+    near = did_you_mean(axis, tuple(matrix))
+    mistakes.add("expected an axis of the matrix", got=f"{axis!r}{near}", at=where)
+    return False
 
 
-def _check_alike(matrix: Mapping[str, list[Any]], axis: str, groups: list[list[Any]], where: str) -> None:
-    _check_axis(matrix, axis, where)
+def _check_alike(
+    matrix: Mapping[str, list[Any]], axis: str, groups: list[list[Any]], where: str, mistakes: Mistakes
+) -> None:
+    if not _check_axis(matrix, axis, where, mistakes):
+        return
     known = [(type(value), value) for value in matrix[axis]]
     seen: list[Any] = []
-    for value in (value for group in groups for value in group):
-        if (type(value), value) not in known:
-            raise ManifestError(f"expected a value of axis {axis!r}, {matrix[axis]}", got=repr(value), where=where)
-        if (type(value), value) in seen:
-            raise ManifestError("expected each value in one group", got=repr(value), where=where)
-        seen.append((type(value), value))
+    for number, group in enumerate(groups):
+        for index, value in enumerate(group):
+            place = f"{where}[{number}][{index}]"
+            if (type(value), value) not in known:
+                mistakes.add(f"expected a value of axis {axis!r}, {matrix[axis]}", got=repr(value), at=place)
+            elif (type(value), value) in seen:
+                mistakes.add("expected each value in one group", got=repr(value), at=place)
+            seen.append((type(value), value))
 
 
-def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, source: ManifestText) -> None:
-    check_rules(table, place, source)
+def _check_space(table: Mapping[str, Any], known: tuple[str, ...], place: str, mistakes: Mistakes) -> None:
+    check_rules(table, place, mistakes)
     for key, raw in table.items():
         if key in CONFIG_RULES:
             continue
-        where = source.where(f"{place}.{key}")
-        if key not in known and key not in TUNABLE:
-            raise ManifestError(
-                f"expected a constexpr of the configs or one of {', '.join(TUNABLE)}",
-                got=f"{key!r}{_near(key, known)}",
-                where=where,
-            )
+        where = place + spell_key(key)
         values = choices(raw)
-        if not values:
-            raise ManifestError("expected a value, or a list of them", got="[]", where=where)
-        if repeated := next(_repeated(values), None):
-            raise ManifestError("expected each value once", got=repeated, where=where)
-        for value in values if key in OPTIONS else ():
-            OPTIONS[key].check(value, where)
+        if key not in known and key not in TUNABLE:
+            what = f"expected a constexpr of the configs or one of {', '.join(TUNABLE)}"
+            mistakes.add(what, got=f"{key!r}{_near(key, known)}", at=where)
+        elif not values:
+            mistakes.add("expected a value, or a list of them", got="[]", at=where)
+        elif repeated := next(_repeated(values), None):
+            mistakes.add("expected each value once", got=repeated, at=where)
+        else:
+            for number, value in enumerate(values if key in OPTIONS else ()):
+                with mistakes.caught():
+                    OPTIONS[key].check(value, f"{where}[{number}]" if isinstance(raw, list) else where)
     for name in known:
         if name not in table:
-            raise ManifestError(
-                f"expected a value for {name!r}, as the configs have", got="none", where=source.where(place)
-            )
+            mistakes.add(f"expected a value for {name!r}, as the configs have", got="none", at=place)
 
 
 def _near(key: str, known: tuple[str, ...]) -> str:

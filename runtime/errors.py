@@ -88,7 +88,49 @@ def _rebuild(cls: type[NojitError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 class ManifestError(NojitError, ValueError):
-    """A manifest, or the source that it names, says something that cannot be built."""
+    """A manifest, or the source that it names, says something that cannot be built.
+
+    Attributes:
+        file: the manifest; empty if the mistake stands in no file.
+        line: from 1; 0 if there is none.
+        column: in characters, from 1; 0 if there is none.
+        key: the key path, ``$.kernel[0].params.n``.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        got: str = "",
+        where: str = "",
+        file: str = "",
+        line: int = 0,
+        column: int = 0,
+        key: str = "",
+    ) -> None:
+        if file:
+            where = f"{file}:{line}:{column} {key}".rstrip() if line else file
+        super().__init__(what, got=got, where=where)
+        self.file = file
+        self.line = line
+        self.column = column
+        self.key = key
+        self._found: tuple[NojitError, ...] = ()
+
+    @classmethod
+    def of(cls, mistakes: Sequence[NojitError]) -> ManifestError:
+        """Return one error for several mistakes."""
+        error = cls(f"{len(mistakes)} mistakes")
+        error._found = tuple(mistakes)
+        return error
+
+    @property
+    def mistakes(self) -> tuple[NojitError, ...]:
+        """Every mistake that the run found, in order of file and line; the error itself if it is the only one."""
+        return self._found or (self,)
+
+    def __str__(self) -> str:
+        return "\n".join([super().__str__(), *(f"  {mistake}" for mistake in self._found)])
 
 
 class CompileError(NojitError, RuntimeError):

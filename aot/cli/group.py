@@ -17,6 +17,7 @@ from nojit.runtime.errors import (
     BundleFormatError,
     BundleIntegrityError,
     BundleTrustError,
+    ManifestError,
     NojitError,
     NoMatchingVariantError,
     told,
@@ -59,6 +60,7 @@ _EXTRAS = {
 }
 # what an error's JSON repeats of its attributes
 _ERROR_FACTS = ("what", "got", "where", "rule", "reason", "log")
+_MISTAKE_FACTS = ("what", "got", "where", "file", "line", "column", "key")
 
 
 class _Commands(LazyGroup):
@@ -130,6 +132,10 @@ def _write_error(words: Sequence[str], error: BaseException, message: str, code:
         if "--json" in words:
             facts = {key: value for key, value in vars(error).items() if key in _ERROR_FACTS}
             body = {"type": type(error).__name__, "message": message, "exit_code": code, **facts}
+            if isinstance(error, ManifestError):
+                body["mistakes"] = [
+                    {key: getattr(mistake, key, None) for key in _MISTAKE_FACTS} for mistake in error.mistakes
+                ]
             click.echo(json.dumps({"schema": JSON_SCHEMA, "error": body}, indent=2))
 
 

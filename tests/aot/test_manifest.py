@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -19,9 +20,10 @@ assert (HEADER + KERNEL).count("\n") == 11
 
 
 def mistake(path: Path) -> str:
+    """Return the message of the only mistake, without its column: `TestPlaces` is about columns."""
     with pytest.raises(ManifestError) as caught:
         load_manifest(path)
-    return str(caught.value).replace(str(path), "demo.toml")
+    return re.sub(r"(demo\.toml:\d+):\d+", r"\1", str(caught.value).replace(str(path), "demo.toml"))
 
 
 class TestReading:
@@ -70,8 +72,7 @@ class TestReading:
     def test_not_toml_says_the_line(self, write_manifest):
         message = mistake(write_manifest("\n[[kernel\n"))
         assert message.startswith("expected TOML, got ")
-        assert "line 8" in message
-        assert message.endswith(" - at demo.toml")
+        assert message.endswith(" - at demo.toml:8")
 
     def test_a_duplicate_key_is_bad_toml(self, write_manifest):
         assert mistake(write_manifest(KERNEL + 'name = "twice"\n')).startswith("expected TOML, got Cannot overwrite")
@@ -112,18 +113,18 @@ def test_an_unknown_key_of_the_bundle(write_manifest):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("schema = 1\n", "", "expected a value for 'schema', got none - at demo.toml $"),
+        ("schema = 1\n", "", "expected a value for 'schema', got none - at demo.toml:1 $"),
         ('version = "1.0"\n', "", "expected a value for 'version', got none - at demo.toml:3 $.bundle"),
         ('archs = ["sm_90"]\n', "", "expected a value for 'archs', got none - at demo.toml:3 $.bundle"),
         ('source = "demo:add_kernel"\n', "", "expected a value for 'source', got none - at demo.toml:8 $.kernel[0]"),
-        (KERNEL, "", "expected a value for 'kernel', got none - at demo.toml $"),
+        (KERNEL, "", "expected a value for 'kernel', got none - at demo.toml:1 $"),
         ("schema = 1", "schema = 2", "expected 1, got 2 - at demo.toml:1 $.schema"),
-        ("schema = 1", 'schema = "1"', "expected int, got '1' - at demo.toml:1 $.schema"),
-        ("schema = 1", "schema = true", "expected int, got True - at demo.toml:1 $.schema"),
-        ('version = "1.0"', "version = 1.0", "expected str, got 1.0 - at demo.toml:5 $.bundle.version"),
-        ('archs = ["sm_90"]', "archs = []", "expected array of length >= 1, got [] - at demo.toml:6 $.bundle.archs"),
-        ('archs = ["sm_90"]', "archs = [90]", "expected str, got 90 - at demo.toml:6 $.bundle.archs[0]"),
-        ("[[kernel]]", "[kernel]", "expected array, got {'name': 'add', 'source': 'demo:add_kernel'} - at demo.toml:8 $.kernel"),
+        ("schema = 1", 'schema = "1"', "expected 1, got '1' - at demo.toml:1 $.schema"),
+        ("schema = 1", "schema = true", "expected 1, got True - at demo.toml:1 $.schema"),
+        ('version = "1.0"', "version = 1.0", "expected a string, got 1.0 - at demo.toml:5 $.bundle.version"),
+        ('archs = ["sm_90"]', "archs = []", "expected an array that is not empty, got [] - at demo.toml:6 $.bundle.archs"),
+        ('archs = ["sm_90"]', "archs = [90]", "expected a string, got 90 - at demo.toml:6 $.bundle.archs[0]"),
+        ("[[kernel]]", "[kernel]", "expected an array, got {'name': 'add', 'source': 'demo:add_kernel'} - at demo.toml:8 $.kernel"),
     ],
 )  # fmt: skip
 def test_missing_and_mistyped_fields(write_manifest, old, new, expected):
@@ -135,23 +136,23 @@ def test_missing_and_mistyped_fields(write_manifest, old, new, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("params = 3\n", "expected object, got 3 - at demo.toml:12 $.kernel[0].params"),
-        ('[kernel.params]\nn = "i32"\nm = 32\n', "expected str, got 32 - at demo.toml:14 $.kernel[0].params.m"),
+        ("params = 3\n", "expected a table, got 3 - at demo.toml:12 $.kernel[0].params"),
+        ('[kernel.params]\nn = "i32"\nm = 32\n', "expected a string, got 32 - at demo.toml:14 $.kernel[0].params.m"),
         ('[kernel.params]\nn = "i32"\n"a b" = "i32"\n', "got 'a b' - at demo.toml"),
-        ('grid = ["1", "2", "3", "4"]\n', "expected array of length <= 3, got ['1', '2', '3', '4'] - at demo.toml:12 $.kernel[0].grid"),
-        ('grid = ["1", ""]\n', "expected str of length >= 1, got '' - at demo.toml:12 $.kernel[0].grid[1]"),
-        ("[kernel.matrix]\nA = [1]\nB = []\n", "expected array of length >= 1, got [] - at demo.toml:14 $.kernel[0].matrix.B"),
+        ('grid = ["1", "2", "3", "4"]\n', "expected an array of at most 3, got ['1', '2', '3', '4'] - at demo.toml:12 $.kernel[0].grid"),
+        ('grid = ["1", ""]\n', "expected a string that is not empty, got '' - at demo.toml:12 $.kernel[0].grid[1]"),
+        ("[kernel.matrix]\nA = [1]\nB = []\n", "expected an array that is not empty, got [] - at demo.toml:14 $.kernel[0].matrix.B"),
         ("[[kernel.hints]]\nx = 16\n[[kernel.hints]]\ny = 1\nx = 8\n", "expected 1 or 16, got 8 - at demo.toml:16 $.kernel[0].hints[1].x"),
-        ("[[kernel.hints]]\nx = true\n", "expected int, got True - at demo.toml:13 $.kernel[0].hints[0].x"),
-        ("hints = [{}]\n", "expected object of length >= 1, got {} - at demo.toml:12 $.kernel[0].hints[0]"),
-        ("[kernel.derived]\nA = 3\n", "expected str | object, got 3 - at demo.toml:13 $.kernel[0].derived.A"),
-        ('[kernel.derived]\nA = { expr = "n", values = [] }\n', "expected array of length >= 1, got [] - at demo.toml:13 $.kernel[0].derived.A.values"),
-        ('[kernel.derived]\nA = { expr = "n", values = [true] }\n', "expected int, got True - at demo.toml:13 $.kernel[0].derived.A.values[0]"),
+        ("[[kernel.hints]]\nx = true\n", "expected 1 or 16, got True - at demo.toml:13 $.kernel[0].hints[0].x"),
+        ("hints = [{}]\n", "expected a table that is not empty, got {} - at demo.toml:12 $.kernel[0].hints[0]"),
+        ("[kernel.derived]\nA = 3\n", "expected a string or a table, got 3 - at demo.toml:13 $.kernel[0].derived.A"),
+        ('[kernel.derived]\nA = { expr = "n", values = [] }\n', "expected an array that is not empty, got [] - at demo.toml:13 $.kernel[0].derived.A.values"),
+        ('[kernel.derived]\nA = { expr = "n", values = [true] }\n', "expected an int, got True - at demo.toml:13 $.kernel[0].derived.A.values[0]"),
         ('[kernel.derived]\nA = { expr = "n" }\n', "expected a value for 'values', got none - at demo.toml:13 $.kernel[0].derived.A"),
-        ('core = ""\n', "expected str of length >= 1, got '' - at demo.toml:12 $.kernel[0].core"),
-        ("configs = []\n", "expected array of length >= 1, got [] - at demo.toml:12 $.kernel[0].configs"),
-        ('[kernel.tuning]\nkey = ["n"]\nbucket = "pow3"\n', "expected 'quarter_pow2' or 'sixteenth_pow2' or 'pow2' or 'exact', got 'pow3'; did you mean 'pow2'? - at demo.toml:14 $.kernel[0].tuning.bucket"),
-        ("[kernel.tuning]\nkey = []\n", "expected array of length >= 1, got [] - at demo.toml:13 $.kernel[0].tuning.key"),
+        ('core = ""\n', "expected a string that is not empty, got '' - at demo.toml:12 $.kernel[0].core"),
+        ("configs = []\n", "expected an array that is not empty, got [] - at demo.toml:12 $.kernel[0].configs"),
+        ('[kernel.tuning]\nkey = ["n"]\nbucket = "pow3"\n', "expected 'exact' or 'pow2' or 'quarter_pow2' or 'sixteenth_pow2', got 'pow3'; did you mean 'pow2'? - at demo.toml:14 $.kernel[0].tuning.bucket"),
+        ("[kernel.tuning]\nkey = []\n", "expected an array that is not empty, got [] - at demo.toml:13 $.kernel[0].tuning.key"),
     ],
 )  # fmt: skip
 def test_a_kernels_fields(write_manifest, text, expected):
@@ -230,19 +231,18 @@ class TestLines:
 
     def test_never_of_another_kernel(self, write_manifest):
         text = KERNEL + "tuning = { key = [], bucket = 'pow2' }\n" + KERNEL.replace('"add"', '"sub"')
-        text += "[kernel.tuning]\nkey = ['n']\n"
+        text += "params = { n = 'i32' }\n[kernel.tuning]\nkey = ['n']\n"
         assert mistake(write_manifest(text)).endswith("demo.toml:12 $.kernel[0].tuning.key")
 
     def test_not_of_a_unicode_line_separator(self, write_manifest):
         text = "\n# one line to every editor:\u2028 this is not the next one" + KERNEL + "core = 3\n"
         assert mistake(write_manifest(text)).endswith("demo.toml:13 $.kernel[0].core")
 
-    def test_absent_where_the_spelling_hides_them(self, write_manifest):
+    def test_of_a_dotted_key(self, write_manifest):
         text = HEADER.replace("[bundle]\n", "").replace("schema = 1\n\n", "schema = 1\nbundle.")
         text = text.replace("\nversion = ", "\nbundle.version = 1\n#").replace("\narchs", "\nbundle.archs")
-        assert (
-            mistake(write_manifest(text + KERNEL, header="")) == "expected str, got 1 - at demo.toml $.bundle.version"
-        )
+        message = mistake(write_manifest(text + KERNEL, header=""))
+        assert message == "expected a string, got 1 - at demo.toml:3 $.bundle.version"
 
 
 def test_duplicate_kernels(write_manifest):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.manifest import load_manifest
 from nojit.aot.plan import Plan, make_plans
 from nojit.aot.source import SourcePlace, fit_tuned
 from nojit.runtime.errors import ManifestError
@@ -86,7 +88,7 @@ def test_manifests_of_one_bundle_must_agree(write_manifest, compiler):
         make_plans(paths, (), "full", compiler)
     assert str(caught.value) == (
         "expected manifests of bundle 'demo' to agree on version '1.0' and archs ['sm_90'], "
-        f"got version '1.1' and archs ['sm_90'] - at {paths[1]} $.bundle"
+        f"got version '1.1' and archs ['sm_90'] - at {paths[1]}:3:2 $.bundle"
     )
 
 
@@ -94,7 +96,9 @@ def test_one_kernel_in_two_manifests(write_manifest, compiler):
     paths = [write_manifest(ADD), write_manifest(ADD, name="b.toml")]
     with pytest.raises(ManifestError) as caught:
         make_plans(paths, (), "full", compiler)
-    assert str(caught.value) == f"expected kernel 'add' once in bundle 'demo', got it in {paths[0]} too - at {paths[1]}"
+    assert str(caught.value) == (
+        f"expected kernel 'add' once in bundle 'demo', got it in {paths[0]} too - at {paths[1]}:9:1 $.kernel[0].name"
+    )
 
 
 def sources_of(*params: str, constexprs: tuple[str, ...]) -> dict[str, FakeSource]:
@@ -123,7 +127,7 @@ def test_functions_that_constexprs_name_are_there(write_manifest, tmp_path):
     sources = sources_of("x_ptr", "n", constexprs=("BLOCK", "FN")) | {"demo:twice": FakeSource(("x",))}
     text = ADD + '[kernel.matrix]\nFN = [{ function = "demo:twice" }]\n'
     assert made(write_manifest, tmp_path, text, sources)
-    with pytest.raises(ManifestError, match=r"'demo:thrice'.* - at .*kernel add FN$"):
+    with pytest.raises(ManifestError, match=r"'demo:thrice'.* - at .*:\d+:1 \$\.kernel\[0\]\.matrix\.FN$"):
         made(write_manifest, tmp_path, text.replace("twice", "thrice"), sources)
 
 
@@ -159,14 +163,14 @@ def test_tuned_tables_know_constexprs_by_names_of_options(write_manifest, tmp_pa
 
 def test_an_arch_of_a_manifest_that_does_not_exist(write_manifest, compiler):
     path = write_manifest(ADD, header=HEADER.replace('["sm_90"]', '["sm_90", "sm_91"]'))
-    with pytest.raises(ManifestError, match=r"\.toml:\d+ \$\.bundle\.archs\[1\]") as caught:
+    with pytest.raises(ManifestError, match=r"\.toml:6:19 \$\.bundle\.archs\[1\]") as caught:
         make_plans([path], (), "full", compiler)
     assert str(caught.value).startswith("expected an arch of sm_75")
 
 
 def test_a_wrong_name_in_a_config_is_placed(plan):
     message = refusal(plan, ADD + "[[kernel.configs]]\nBLOCK = 32\nnum_stagse = 4\n")
-    assert message.endswith("kernel add.configs[1]")
+    assert message.endswith("demo.toml:19:1 $.kernel[0].configs[1].num_stagse")
     assert "'num_stagse'; did you mean 'num_stages'?" in message
 
 
@@ -197,9 +201,9 @@ def test_entries_that_do_not_fit_the_source(plan, old, new, expected):
 @pytest.mark.parametrize(
     ("addition", "expected"),
     [
-        ('[[kernel.configs]]\nBLOCK = 32\nrequires = "aligned(x_prt, 16)"\n', "expected a param, constexpr or axis, got 'x_prt'; did you mean 'x_ptr'? - at {path} kernel add.configs[1].requires"),
-        ('[kernel.tuning]\nkey = ["n", "m"]\n', "expected an int param (n), got 'm' - at {path}:18 $.kernel[0].tuning.key"),
-        ('[kernel.tuning]\nkey = ["BLOCK"]\n', "expected an int param (n), got 'BLOCK' - at {path}:18 $.kernel[0].tuning.key"),
+        ('[[kernel.configs]]\nBLOCK = 32\nrequires = "aligned(x_prt, 16)"\n', "expected a param, constexpr or axis, got 'x_prt'; did you mean 'x_ptr'? - at {path}:19:1 $.kernel[0].configs[1].requires"),
+        ('[kernel.tuning]\nkey = ["n", "m"]\n', "expected an int param (n), got 'm' - at {path}:18:13 $.kernel[0].tuning.key[1]"),
+        ('[kernel.tuning]\nkey = ["BLOCK"]\n', "expected an int param (n), got 'BLOCK' - at {path}:18:8 $.kernel[0].tuning.key[0]"),
     ],
 )  # fmt: skip
 def test_names_that_nothing_gives_a_value_to(plan, tmp_path, addition, expected):
@@ -209,8 +213,8 @@ def test_names_that_nothing_gives_a_value_to(plan, tmp_path, addition, expected)
 @pytest.mark.parametrize(
     ("grid", "expected"),
     [
-        ('["cdiv(m, BLOCK)"]', "expected a param, constexpr or axis, got 'm' - at {path} kernel add.grid[0]"),
-        ('["1", "cdiv(n"]', " - at {path} kernel add.grid[1]"),
+        ('["cdiv(m, BLOCK)"]', "expected a param, constexpr or axis, got 'm' - at {path}:12:9 $.kernel[0].grid[0]"),
+        ('["1", "cdiv(n"]', " - at {path}:12:14 $.kernel[0].grid[1]"),
     ],
 )
 def test_grids_that_fail_at_every_call(plan, tmp_path, grid, expected):
@@ -221,3 +225,53 @@ def test_grids_that_fail_at_every_call(plan, tmp_path, grid, expected):
 def test_grids_and_rules_may_name_whatever_has_a_value(plan):
     text = ADD.replace("[kernel.params]", 'grid = ["cdiv(n, BLOCK)", "arch", "num_warps"]\n[kernel.params]')
     assert plan(text + '[[kernel.configs]]\nBLOCK = 32\nrequires = "n > BLOCK"\n')[0].count() == 2
+
+
+class TestAllMistakesInOneRun:
+    def test_of_every_stage_in_order_of_file_and_line(self, write_manifest, compiler):
+        wrong = (
+            '[[kernel]]\nname = "one"\nsource = "demo:add_kernel"\nzebra = 1\n'
+            + ADD.replace('"*fp16"', '"*f16"')
+            + '[[kernel]]\nname = "mul"\nsource = "demo:mule"\n[kernel.params]\nx_ptr = "*fp32"\n'
+            + '[[kernel]]\nname = "grid"\nsource = "demo:mul_kernel"\ngrid = ["cdiv(x"]\n[kernel.params]\nx_ptr = "*fp32"\n'
+        )
+        paths = [write_manifest(wrong, name="b.toml"), write_manifest("[[kernel]\n", name="a.toml", header="")]
+        with pytest.raises(ManifestError) as caught:
+            make_plans(paths, ("sm_80", "sm_90"), "full", compiler)
+        found = caught.value.mistakes
+        assert [(Path(each.file).name, each.line, each.column, each.key) for each in found] == [
+            ("a.toml", 1, 9, ""),
+            ("b.toml", 10, 1, "$.kernel[0].zebra"),
+            ("b.toml", 17, 1, "$.kernel[1].params.x_ptr"),
+            ("b.toml", 23, 1, "$.kernel[2].source"),
+            ("b.toml", 29, 9, "$.kernel[3].grid[0]"),
+        ]
+        lines = str(caught.value).splitlines()
+        assert lines[0] == "5 mistakes"
+        assert [line.strip() for line in lines[1:]] == list(map(str, found))
+
+    def test_of_one_table(self, write_manifest):
+        path = write_manifest(
+            KERNEL + "[kernel.options]\nnum_warp = 4\nnum_stages = 99\nnum_ctas = 'x'\n[[kernel.exclude]]\n"
+        )
+        with pytest.raises(ManifestError) as caught:
+            load_manifest(path)
+        assert [each.key for each in caught.value.mistakes] == [
+            "$.kernel[0].options.num_warp",
+            "$.kernel[0].options.num_stages",
+            "$.kernel[0].options.num_ctas",
+            "$.kernel[0].exclude[0]",
+        ]
+
+    def test_one_alone_is_told_as_such(self, write_manifest):
+        with pytest.raises(ManifestError) as caught:
+            load_manifest(write_manifest(KERNEL + "zebra = 1\n"))
+        (only,) = caught.value.mistakes
+        assert only is caught.value
+
+    def test_survive_a_pickle(self, write_manifest):
+        with pytest.raises(ManifestError) as caught:
+            load_manifest(write_manifest(KERNEL + "zebra = 1\nlion = 2\n"))
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value)
+        assert [each.line for each in again.mistakes] == [12, 13]

@@ -186,10 +186,10 @@ def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("while True:\n    pass\n", "expected the import of a.py to end within 1 s; --timeout S allows longer - at {manifest} kernel a"),
-        ("import os\nos.write(2, b'gone\\n')\nos._exit(3)\n", "expected to import a.py, got exit code 3 of its process: gone - at {manifest} kernel a"),
-        ("import os, signal\nsignal.signal(11, signal.SIG_DFL)\nos.kill(os.getpid(), 11)\n", "expected to import a.py, got SIGSEGV of its process - at {manifest} kernel a"),
-        ("import sys\nsys.exit(3)\n", "expected to import {folder}/a.py, got SystemExit: 3 - at {manifest} kernel a"),
+        ("while True:\n    pass\n", "expected the import of a.py to end within 1 s; --timeout S allows longer - at {manifest}:11:1 $.kernel[0].source"),
+        ("import os\nos.write(2, b'gone\\n')\nos._exit(3)\n", "expected to import a.py, got exit code 3 of its process: gone - at {manifest}:11:1 $.kernel[0].source"),
+        ("import os, signal\nsignal.signal(11, signal.SIG_DFL)\nos.kill(os.getpid(), 11)\n", "expected to import a.py, got SIGSEGV of its process - at {manifest}:11:1 $.kernel[0].source"),
+        ("import sys\nsys.exit(3)\n", "expected to import {folder}/a.py, got SystemExit: 3 - at {manifest}:11:1 $.kernel[0].source"),
         ("import triton\n@triton.jit\ndef k(out_ptr, V):\n    plain(out_ptr)\ndef plain(x):\n    pass\n", "expected a function that Triton can read, got RuntimeError: Unsupported function referenced"),
     ],
     ids=["no end", "exit", "crash", "SystemExit", "plain function"],

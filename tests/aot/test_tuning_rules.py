@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from nojit.aot.manifest import load_manifest
 from nojit.runtime.errors import ManifestError
@@ -16,6 +19,10 @@ HEAD = KERNEL + (
 )
 KEY = 'key = ["n"]\n'
 SPACE = HEAD + KEY + "[[kernel.tuning.space]]\nSPLIT = 1\n"
+
+
+def without_columns(error: ManifestError, path: Path) -> str:
+    return re.sub(r"(demo\.toml:\d+):\d+", r"\1", str(error).replace(str(path), "demo.toml"))
 
 
 def test_a_whole_tuning_arrives(write_manifest):
@@ -61,21 +68,21 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
     path = write_manifest(HEAD.replace("[kernel.tuning]", f"batch = {names}\n[kernel.tuning]") + KEY)
     with pytest.raises(ManifestError) as caught:
         load_manifest(path)
-    assert str(caught.value) == expected.replace("demo.toml", str(path))
+    assert without_columns(caught.value, path) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (HEAD + 'key = ["row"]\n', "expected an int param (n, rows), got 'row'; did you mean 'rows'? - at demo.toml:16 $.kernel[0].tuning.key"),
-        (HEAD + 'key = ["x"]\n', "expected an int param (n, rows), got 'x' - at demo.toml:16 $.kernel[0].tuning.key"),
+        (HEAD + 'key = ["row"]\n', "expected an int param (n, rows), got 'row'; did you mean 'rows'? - at demo.toml:16 $.kernel[0].tuning.key[0]"),
+        (HEAD + 'key = ["x"]\n', "expected an int param (n, rows), got 'x' - at demo.toml:16 $.kernel[0].tuning.key[0]"),
         (HEAD + 'key = ["scale"]\n', "expected an int param (n, rows), got 'scale'"),
         (HEAD + 'key = ["shape"]\n', "expected an int param (n, rows), got 'shape'"),
         (HEAD + 'key = ["BLOCK * n"]\n', "expected an int param (n, rows), got 'BLOCK'"),
-        (HEAD + 'key = ["n *"]\n', " - at demo.toml:16 $.kernel[0].tuning.key"),
+        (HEAD + 'key = ["n *"]\n', " - at demo.toml:16 $.kernel[0].tuning.key[0]"),
         (HEAD + 'key = ["4"]\n', "expected an expression over int params, got '4'"),
-        (HEAD + 'key = ["n", "n"]\n', "expected each expression once, got ['n', 'n']"),
-        (HEAD + f"key = {['n'] * 9}\n", "expected array of length <= 8"),
+        (HEAD + 'key = ["n", "n"]\n', "expected each expression once, got 'n' - at demo.toml:16 $.kernel[0].tuning.key[1]"),
+        (HEAD + f"key = {['n'] * 9}\n", "expected an array of at most 8"),
         (HEAD + KEY + 'terms = ["n"]\n', "expected 1 names, one for each number of the key, got 0 - at demo.toml:15 $.kernel[0].tuning.names"),
         (HEAD + KEY + 'names = ["a", "b"]\nterms = ["a"]\n', "expected 1 names, one for each number of the key, got 2 - at demo.toml:17"),
         (HEAD + KEY + 'apart = ["indx"]\n', "expected an axis of the matrix, got 'indx'; did you mean 'index'? - at demo.toml:17 $.kernel[0].tuning.apart[0]"),
@@ -90,19 +97,19 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
         (HEAD + KEY + 'names = ["BLOCK"]\n', "expected a name of its own, got 'BLOCK' - at demo.toml:17 $.kernel[0].tuning.names[0]"),
         (HEAD + 'key = ["n", "rows"]\nnames = ["a", "a"]\n', "expected a name of its own, got 'a' - at demo.toml:17 $.kernel[0].tuning.names[1]"),
         (HEAD + KEY + 'names = ["multiprocessors"]\n', "expected a name of its own, got 'multiprocessors'"),
-        (HEAD + KEY + "max_spill_bytes = -1\n", "expected int >= 0, got -1 - at demo.toml:17 $.kernel[0].tuning.max_spill_bytes"),
+        (HEAD + KEY + "max_spill_bytes = -1\n", "expected an int of at least 0, got -1 - at demo.toml:17 $.kernel[0].tuning.max_spill_bytes"),
         (HEAD + KEY + 'alike = { dtyp = [["fp16", "bf16"]] }\n', "expected an axis of the matrix, got 'dtyp'; did you mean 'dtype'?"),
         (HEAD + KEY + 'alike = { dtype = [["fp16", "fp32"]] }\n', "expected a value of axis 'dtype', ['fp16', 'bf16'], got 'fp32'"),
         (HEAD + KEY + "alike = { FLAG = [[true, 1.0]] }\n", "expected a value of axis 'FLAG', [True, 1], got 1.0"),
         (HEAD + KEY + 'alike = { dtype = [["fp16", "bf16"], ["fp16", "bf16"]] }\n', "expected each value in one group, got 'fp16'"),
-        (HEAD + KEY + 'alike = { dtype = [["fp16"]] }\n', "expected array of length >= 2"),
+        (HEAD + KEY + 'alike = { dtype = [["fp16"]] }\n', "expected an array of at least 2"),
         (SPACE + "BLOK = [1]\n", "expected a constexpr of the configs or one of num_warps, num_stages, num_ctas, maxnreg, got 'BLOK'; did you mean 'BLOCK'? - at demo.toml:19 $.kernel[0].tuning.space[0].BLOK"),
         (SPACE + "BLOCK = 1\nnum_warp = [4]\n", "got 'num_warp'; did you mean 'num_warps'? - at demo.toml:20"),
         (SPACE + "BLOCK = 1\nwhne = 'true'\n", "got 'whne'; did you mean 'when'?"),
         (SPACE + "BLOCK = 1\nenable_fp_fusion = [true, false]\n", "got 'enable_fp_fusion', which tells no configs apart at a call: it belongs in [kernel.options]"),
         (SPACE + "BLOCK = []\n", "expected a value, or a list of them, got [] - at demo.toml:19 $.kernel[0].tuning.space[0].BLOCK"),
         (SPACE + "BLOCK = [1, 2, 1]\n", "expected each value once, got 1"),
-        (SPACE + "BLOCK = [1, true]\nnum_warps = [4, 3]\n", "got 3 - at demo.toml:20 $.kernel[0].tuning.space[0].num_warps"),
+        (SPACE + "BLOCK = [1, true]\nnum_warps = [4, 3]\n", "got 3 - at demo.toml:20 $.kernel[0].tuning.space[0].num_warps[1]"),
         (SPACE + "BLOCK = 1\nnum_stages = true\n", "expected int, got True"),
         (SPACE + "BLOCK = 1\nwhen = [1]\n", "expected an expression, got [1]"),
         (SPACE + "BLOCK = 1\narchs = []\n", "expected a list of archs, got []"),
@@ -114,4 +121,4 @@ def test_mistakes(write_manifest, text, expected):
     path = write_manifest(text)
     with pytest.raises(ManifestError) as caught:
         load_manifest(path)
-    assert expected in str(caught.value).replace(str(path), "demo.toml")
+    assert expected in without_columns(caught.value, path)
