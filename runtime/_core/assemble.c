@@ -1,5 +1,6 @@
 #include "assemble.h"
 
+#include "objects.h"
 #include "postfix.h"
 
 #include "cold.h"
@@ -14,7 +15,7 @@ static bool ask_constant(const nj_names *names, PyObject *value, nj_instruction 
 {
     PyObject *pair = PyObject_CallOneArg(names->constant, value);
     long long operand;
-    bool right = pair != NULL && PyArg_ParseTuple(pair, "bL", &push->op, &operand);
+    bool right = nj_is_tuple(pair, "an instruction: (op, operand)") && PyArg_ParseTuple(pair, "bL", &push->op, &operand);
     Py_XDECREF(pair);
     push->operand = right ? operand : 0;
     return right;

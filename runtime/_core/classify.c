@@ -3,6 +3,7 @@
 #include "descriptor.h"
 #include "driver.h"
 #include "errors.h"
+#include "objects.h"
 #include "sync.h"
 #include "tensor.h"
 
@@ -226,7 +227,7 @@ static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
     Py_XDECREF(ask);
     int tag = NJ_TAG_UNKNOWN;
     long long bits = 0;
-    int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
+    int status = nj_is_tuple(pair, "a key: (tag, bits)") && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
     *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
     Py_XDECREF(pair);
     return status;

@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include "descriptor.h"
+#include "sync.h"
 
 PyTypeObject *nj_described_type;
 static PyTypeObject *geometry_type;
@@ -113,11 +114,12 @@ static int described_traverse(nj_described *self, visitproc visit, void *arg)
 static void described_dealloc(nj_described *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, described_dealloc);
     Py_DECREF(self->base);
     Py_DECREF(self->geometry);
     PyObject_GC_Del(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static PyMemberDef geometry_members[] = {

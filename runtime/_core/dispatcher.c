@@ -3,6 +3,9 @@
 
 #include <pthread.h>
 #include <structmember.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "choosing.h"
 #include "errors.h"
@@ -10,12 +13,15 @@
 #include "launcher.h"
 #include "pack.h"
 #include "tensor.h"
+#include "sync.h"
 
 /* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
  * than the stack holds of ours. */
 #define NESTED_MAX 32
 /* What one of ours takes of it at most, with what the driver and Python put upon it. */
-#define NESTED_BYTES (128 * 1024)
+#define CALL_BYTES (128 * 1024)
+/* A first thread whose stack may grow to so much is not looked at before its calls nest. */
+#define AMPLE_BYTES (1024 * 1024)
 
 static PyTypeObject *dispatcher_type;
 
@@ -24,6 +30,9 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) int nested;
 
 /* Where this thread's stack ends; NULL until it was asked, which for a process's first thread takes reading a file. */
 static _Thread_local char *stack_end;
+
+/* Where the stack must not have come yet for a call that is in no other: all there is, until it was looked at. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) uintptr_t lowest_call = UINTPTR_MAX;
 
 /* What is left of this thread's stack, in bytes; SIZE_MAX if the platform does not say. */
 static size_t stack_left(void)
@@ -48,7 +57,7 @@ static __attribute__((noinline, cold)) bool nest_deeper(void)
         PyErr_Format(PyExc_RecursionError, "expected calls of kernels at most %d deep in one another", NESTED_MAX);
         return false;
     }
-    if (stack_left() < NESTED_BYTES) {
+    if (stack_left() < CALL_BYTES) {
         PyErr_Format(PyExc_RecursionError, "expected room on the thread's stack for a call of a kernel within %d others",
                      nested);
         return false;
@@ -57,11 +66,39 @@ static __attribute__((noinline, cold)) bool nest_deeper(void)
     return true;
 }
 
+static bool has_ample_stack(void)
+{
+    struct rlimit limit;
+    bool first = syscall(SYS_gettid) == getpid();
+    return first && getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur >= AMPLE_BYTES;
+}
+
+/* Looks at the stack of a thread at its first call, and wherever little is left. */
+static __attribute__((noinline, cold)) bool has_room(void)
+{
+    if (lowest_call == UINTPTR_MAX && has_ample_stack()) {
+        lowest_call = 0;
+        return true;
+    }
+    size_t left = stack_left();
+    lowest_call = stack_end == NULL ? 0 : (uintptr_t)stack_end + CALL_BYTES;
+    if (left < CALL_BYTES) {
+        PyErr_Format(PyExc_RecursionError,
+                     "expected %d bytes on the thread's stack for a call of a kernel, got %zu: threading.stack_size gives threads more",
+                     CALL_BYTES, left);
+        return false;
+    }
+    return true;
+}
+
 /* Counts a call; false with RecursionError raised where there are too many. `nested` goes down when it ends. */
 static inline bool nest(void)
 {
     if (nested > 0) {
         return nest_deeper();
+    }
+    if ((uintptr_t)__builtin_frame_address(0) < lowest_call && !has_room()) {
+        return false;
     }
     nested = 1;
     return true;
@@ -258,8 +295,11 @@ static inline int read_call(nj_dispatcher *self, const nj_fixed *fixed, const nj
     return nj_classify(&self->signature, (PyObject *)self, false, call);
 }
 
-static PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
-                        PyObject *const *arguments, size_t positional, PyObject *keywords)
+/* What has a large frame is no part of what asks for room on the stack: the frame would be there before the answer is. */
+#define LARGE __attribute__((noinline))
+
+static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
+                              PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     nj_call call;
     const nj_fixed *fixed = launcher == NULL ? NULL : &launcher->fixed;
@@ -356,15 +396,16 @@ static int dispatcher_clear(nj_dispatcher *self)
 static void dispatcher_dealloc(nj_dispatcher *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, dispatcher_dealloc);
     dispatcher_clear(self);
     nj_signature_clear(&self->signature);
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
-static PyObject *read_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
-                            PyObject *keywords)
+static LARGE PyObject *read_facts(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                                  PyObject *keywords)
 {
     nj_call call;
     call.seen = NULL;
@@ -393,22 +434,28 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     return facts;
 }
 
-/* The plan of a call, found or made, with the tensor maps that it takes: its image is with the driver, and on the device
- * once `Kernel.warmup` loads it. */
-static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
-                                 PyObject *keywords)
+static LARGE nj_plan *warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
     nj_call call;
     nj_launch launch;
-    if (!nest()) {
-        return NULL;
-    }
     nj_plan *plan = read_call(self, NULL, NULL, arguments, (size_t)positional, keywords, &call) < 0
                         ? NULL
                         : find_plan(self, &call);
     if (plan != NULL && nj_pack(plan, &self->signature, &call, &launch) < 0) {
         Py_CLEAR(plan);
     }
+    return plan;
+}
+
+/* The plan of a call, found or made, with the tensor maps that it takes: its image is with the driver, and on the device
+ * once `Kernel.warmup` loads it. */
+static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional,
+                                 PyObject *keywords)
+{
+    if (!nest()) {
+        return NULL;
+    }
+    nj_plan *plan = warm(self, arguments, positional, keywords);
     nested--;
     return (PyObject *)plan;
 }

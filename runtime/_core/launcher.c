@@ -4,6 +4,7 @@
 
 #include "errors.h"
 #include "grid.h"
+#include "sync.h"
 
 static PyTypeObject *launcher_type;
 
@@ -130,10 +131,9 @@ static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void launcher_dealloc(nj_launcher *self)
+static void drop(nj_launcher *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
     for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
         Py_DECREF(self->fixed.objects[i]);
     }
@@ -143,6 +143,18 @@ static void launcher_dealloc(nj_launcher *self)
     Py_DECREF(self->kernel);
     release(self);
     Py_DECREF(type);
+}
+
+static void launcher_dealloc(nj_launcher *self)
+{
+    if (self->fixed.count == 0 && self->callable == NULL) { /* as `kernel[grid](...)` makes them */
+        PyObject_GC_UnTrack(self);
+        drop(self);
+        return;
+    }
+    NJ_BEGIN_FREE(self, launcher_dealloc);
+    drop(self);
+    NJ_END_FREE();
 }
 
 static PyMemberDef launcher_members[] = {

@@ -71,8 +71,10 @@ PyObject *nj_peek(PyObject *record, nj_field_name field)
         PyErr_Clear();
         return NULL;
     }
+    /* what nobody else holds is no field of a record, and would be gone */
+    bool kept = Py_REFCNT(value) > 1;
     Py_DECREF(value);
-    return value;
+    return kept ? value : NULL;
 }
 
 Py_ssize_t nj_size(PyObject *tuple)

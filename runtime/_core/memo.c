@@ -432,13 +432,14 @@ static int memo_traverse(memo *self, visitproc visit, void *arg)
 static void memo_dealloc(memo *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, memo_dealloc);
     memo_clear(self);
     PyMem_Free(self->entries);
     Py_XDECREF((PyObject *)self->plain);
     Py_XDECREF(self->states);
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static PyMethodDef memo_methods[] = {

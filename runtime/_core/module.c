@@ -13,6 +13,7 @@
 #include "launcher.h"
 #include "meaning.h"
 #include "memo.h"
+#include "objects.h"
 #include "placement.h"
 #include "plain.h"
 #include "ranking.h"
@@ -120,7 +121,8 @@ static int read_values(PyObject *pairs, nj_value *values)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
         int tag;
         long long bits;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "iL", &tag, &bits)) {
+        PyObject *pair = PyTuple_GET_ITEM(pairs, i);
+        if (!nj_is_tuple(pair, "pairs (tag, bits)") || !PyArg_ParseTuple(pair, "iL", &tag, &bits)) {
             return -1;
         }
         values[i] = (nj_value){.tag = (uint8_t)tag, .bits = bits};

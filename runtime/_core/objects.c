@@ -9,6 +9,15 @@ void nj_items_init(nj_items *items)
     items->room = NJ_FEW;
 }
 
+bool nj_is_tuple(PyObject *object, const char *what)
+{
+    bool is = object != NULL && PyTuple_Check(object);
+    if (!is && object != NULL) {
+        PyErr_Format(PyExc_TypeError, "expected %s, got %.200s", what, Py_TYPE(object)->tp_name);
+    }
+    return is;
+}
+
 bool nj_set_grows(PyObject *set, PyObject *object)
 {
     Py_ssize_t before = PySet_GET_SIZE(set);

@@ -21,6 +21,10 @@ typedef struct {
 
 void nj_items_init(nj_items *items);
 
+/* Whether an object is a tuple; TypeError raised, which says what else was expected, if it is none. NULL is none, too, and
+ * has raised already. */
+bool nj_is_tuple(PyObject *object, const char *what);
+
 /* Adds an object to a set: whether it was not there before. False with an exception raised where that cannot be told. */
 bool nj_set_grows(PyObject *set, PyObject *object);
 

@@ -2,6 +2,8 @@
 
 #include <structmember.h>
 
+#include "objects.h"
+
 #include "cold.h"
 
 PyTypeObject *nj_plan_type;
@@ -68,7 +70,9 @@ static int read_slots(nj_plan *self, PyObject *slots)
     for (Py_ssize_t i = 0; i < count; i++) {
         nj_slot *slot = &self->slots[i];
         const char *type;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "hhbbs", &slot->source, &slot->leaf, &slot->part,
+        PyObject *facts = PyTuple_GET_ITEM(slots, i);
+        if (!nj_is_tuple(facts, "a tuple for each slot") ||
+            !PyArg_ParseTuple(facts, "hhbbs", &slot->source, &slot->leaf, &slot->part,
                               &slot->index, &type)) {
             return -1;
         }
@@ -268,7 +272,7 @@ static int plan_clear(nj_plan *self)
 static void plan_dealloc(nj_plan *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, plan_dealloc);
     plan_clear(self);
     Py_XDECREF(self->label);
     Py_XDECREF(self->function);
@@ -282,6 +286,7 @@ static void plan_dealloc(nj_plan *self)
     }
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static PyMemberDef plan_members[] = {

@@ -3,6 +3,8 @@
 #include <structmember.h>
 
 #include "dispatcher.h"
+#include "objects.h"
+#include "sync.h"
 
 PyTypeObject *nj_recipe_type;
 
@@ -22,7 +24,12 @@ static PyObject *take_step(const nj_step *step, PyObject *const *made, const nj_
     if (step->launches) {
         return nj_dispatcher_launch((nj_dispatcher *)step->function, NULL, seen, arguments + 1, positional, step->names);
     }
-    return PyObject_Vectorcall(step->function, arguments + 1, positional, step->names);
+    if (Py_EnterRecursiveCall(" in the steps of a recipe")) {
+        return NULL;
+    }
+    PyObject *result = PyObject_Vectorcall(step->function, arguments + 1, positional, step->names);
+    Py_LeaveRecursiveCall();
+    return result;
 }
 
 static PyObject *results_of(const nj_recipe *recipe, PyObject *const *made)
@@ -92,7 +99,8 @@ static int read_places(PyObject *places, Py_ssize_t made, nj_step *step)
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *argument, *of;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(places, i), "OO;expected places: (argument, made)", &argument, &of)) {
+        PyObject *place = PyTuple_GET_ITEM(places, i);
+        if (!nj_is_tuple(place, "places: (argument, made)") || !PyArg_ParseTuple(place, "OO;expected places: (argument, made)", &argument, &of)) {
             return -1;
         }
         Py_ssize_t at = read_index(argument, PyTuple_GET_SIZE(step->arguments));
@@ -120,11 +128,8 @@ static int read_step(PyObject *facts, Py_ssize_t made, nj_step *step)
 {
     PyObject *function, *arguments, *names, *places;
     int keeps;
-    if (!PyTuple_Check(facts)) {
-        PyErr_SetString(PyExc_TypeError, "expected steps: (function, arguments, names, places, keeps)");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(facts, "OO!O!O!p", &function, &PyTuple_Type, &arguments, &PyTuple_Type, &names, &PyTuple_Type,
+    if (!nj_is_tuple(facts, "steps: (function, arguments, names, places, keeps)") ||
+        !PyArg_ParseTuple(facts, "OO!O!O!p", &function, &PyTuple_Type, &arguments, &PyTuple_Type, &names, &PyTuple_Type,
                           &places, &keeps)) {
         return -1;
     }
@@ -205,7 +210,7 @@ static int recipe_traverse(nj_recipe *self, visitproc visit, void *arg)
 static void recipe_dealloc(nj_recipe *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, recipe_dealloc);
     for (Py_ssize_t i = 0; i < self->step_count; i++) {
         Py_XDECREF(self->steps[i].function);
         Py_XDECREF(self->steps[i].arguments);
@@ -215,6 +220,7 @@ static void recipe_dealloc(nj_recipe *self)
     PyMem_Free(self->steps);
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static PyMemberDef recipe_members[] = {

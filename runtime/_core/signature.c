@@ -1,5 +1,6 @@
 /* How a kernel is called: the names of its params and options. */
 #include "call.h"
+#include "objects.h"
 
 #include "cold.h"
 
@@ -8,7 +9,7 @@ static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
 {
     PyObject *name, *fallback = NULL;
     int is_constexpr;
-    if (!PyTuple_Check(param) || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
+    if (!nj_is_tuple(param, "params: (name, whether it is a constexpr, default)") || !PyArg_ParseTuple(param, "Up|O", &name, &is_constexpr, &fallback)) {
         return -1;
     }
     signature->constexprs[at] = is_constexpr;

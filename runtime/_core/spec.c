@@ -1,6 +1,7 @@
 #include "spec.h"
 
 #include "spec_fields.h"
+#include "sync.h"
 
 #include "cold.h"
 
@@ -81,6 +82,11 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
                                      &PyTuple_Type, &programs, &tuning, &bucket, &self->arch)) {
         return -1;
     }
+    if (options < 0 || options > NJ_ARGUMENTS_MAX || PyDict_GET_SIZE(slots) > NJ_ARGUMENTS_MAX - options) {
+        PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd and %zd", NJ_ARGUMENTS_MAX,
+                     PyDict_GET_SIZE(slots), options);
+        return -1;
+    }
     self->table = Py_NewRef(table);
     self->argument_count = PyDict_GET_SIZE(slots) + options;
     self->fields = PyMem_Calloc((size_t)(self->argument_count + PyTuple_GET_SIZE(programs)) + 1, sizeof *self->fields);
@@ -90,11 +96,6 @@ static int spec_init(nj_spec *self, PyObject *args, PyObject *kwargs)
         return -1;
     }
     self->program_count = PyTuple_GET_SIZE(programs);
-    if (options < 0 || self->argument_count > NJ_ARGUMENTS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX,
-                     self->argument_count);
-        return -1;
-    }
     if (nj_spec_read_fields(self, slots, interner) < 0) {
         return -1;
     }
@@ -132,7 +133,7 @@ static int spec_clear(nj_spec *self)
 static void spec_dealloc(nj_spec *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, spec_dealloc);
     spec_clear(self);
     for (Py_ssize_t i = 0; self->fields != NULL && i < self->argument_count; i++) {
         for (int type = 0; type < self->fields[i].type_count; type++) {
@@ -154,6 +155,7 @@ static void spec_dealloc(nj_spec *self)
     PyMem_Free(self->tuning);
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static Py_ssize_t spec_length(nj_spec *self)

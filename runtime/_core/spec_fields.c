@@ -1,6 +1,7 @@
 #include "spec_fields.h"
 
 #include "meaning.h"
+#include "objects.h"
 #include "table_fields.h"
 
 #include "cold.h"
@@ -150,7 +151,7 @@ static int read_fallback(nj_field *field, const nj_numbering *by, PyObject *valu
         return 0;
     }
     PyObject *key = PyObject_CallMethod(by->interner, "seen", "(O)", value);
-    bool read = key != NULL && PyArg_ParseTuple(key, "iL", &tag, &bits);
+    bool read = nj_is_tuple(key, "a key: (tag, bits)") && PyArg_ParseTuple(key, "iL", &tag, &bits);
     Py_XDECREF(key);
     if (read) {
         field->fallback = (nj_value){.tag = (uint8_t)tag, .bits = bits};
@@ -216,9 +217,11 @@ int nj_spec_read_fields(nj_spec *spec, PyObject *slots, PyObject *interner)
     PyObject *types = PyObject_CallMethod(spec->table, "param_types", NULL);
     nj_numbering by = {interner, types == NULL ? NULL : PyObject_GetAttrString(interner, "strings")};
     bool ready = by.strings != NULL && PyDict_Check(types) && PyDict_Check(by.strings);
-    int status = ready ? 0 : -1;
+    int status = ready && nj_size(params) == PyDict_GET_SIZE(slots) ? 0 : -1;
     if (!ready && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_TypeError, "expected dicts of types and of strings");
+    } else if (status < 0 && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "expected a slot for each of %zd params, got %zd", nj_size(params), PyDict_GET_SIZE(slots));
     }
     for (Py_ssize_t i = 0; status == 0 && i < nj_size(params); i++) {
         PyObject *param = nj_item(params, i);

@@ -22,6 +22,13 @@ typedef struct {
 #define NJ_UNLOCK(mutex) ((void)(mutex))
 #endif
 
+/* Around what frees an object that may hold others of its kind, from its first statement to its last: such objects can be
+ * nested as deep as memory allows, and the stack would not allow to free them one within the other. */
+#define NJ_BEGIN_FREE(self, dealloc) \
+    PyObject_GC_UnTrack(self);       \
+    Py_TRASHCAN_BEGIN(self, dealloc)
+#define NJ_END_FREE() Py_TRASHCAN_END
+
 /* The value of a key, new; NULL without an exception where there is none. */
 static inline PyObject *nj_dict_get(PyObject *dict, PyObject *key)
 {

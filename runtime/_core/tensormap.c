@@ -1,6 +1,7 @@
 #include "tensormap.h"
 
 #include "errors.h"
+#include "objects.h"
 
 /* what the copy engine can address (cuda.h, cuTensorMapEncodeTiled) */
 #define ADDRESS_ALIGN 16
@@ -37,7 +38,7 @@ int nj_map_read(PyObject *facts, Py_ssize_t argument_count, nj_map *map)
 {
     int padded;
     PyObject *block;
-    if (!PyTuple_Check(facts) ||
+    if (!nj_is_tuple(facts, "the facts of a tensor map") ||
         !PyArg_ParseTuple(facts, "hhiIiO!p", &map->source, &map->leaf, &map->swizzle, &map->element_bytes,
                           &map->element_type, &PyTuple_Type, &block, &padded)) {
         return -1;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import struct
@@ -265,6 +266,64 @@ def test_specs_refuse_what_they_cannot_hold() -> None:
     for bucket in (-1, 4):
         with pytest.raises(ValueError, match="bucket of 0 to 3"):
             spec_of([], (), (program,), bucket)
+
+
+@pytest.mark.parametrize("params", [1, 3, 300])
+@pytest.mark.parametrize("slots", [0, 1, 2])
+def test_specs_refuse_a_table_of_other_params_than_they_have_slots_for(params: int, slots: int) -> None:
+    many = tuple(Param(f"x{place}", constexpr=False) for place in range(params))
+    table = KernelTable("k", many, (), None, (), (), (("i32",) * params,), (), (), (), (), (), (), {})
+    places = {f"x{place}": place for place in range(slots)}
+    if params == slots:
+        _core.Spec(table, places, 0, Interner(), ())
+        return
+    with pytest.raises(ValueError, match="a slot for each"):
+        _core.Spec(table, places, 0, Interner(), ())
+    with pytest.raises(ValueError, match="a slot for each"):
+        _core.Spec(table, places, params, Interner(), ())
+
+
+@pytest.mark.parametrize("options", [-1, -(2**62), 2**62, 513])
+def test_specs_refuse_options_that_no_kernel_has(options: int) -> None:
+    table = KernelTable("k", (), (), None, (), (), (), (), (), (), (), (), (), {})
+    with pytest.raises(ValueError, match="at most 512"):
+        _core.Spec(table, {}, options, Interner(), ())
+
+
+class Fleeting:
+    """A table whose fields nobody holds."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {"dict": 1} if name in {"param_types", "programs_by_expression"} else (object(),) * 3
+
+    def param_types(self) -> dict[str, Any]:
+        return {}
+
+
+def test_fields_that_nobody_holds_are_none() -> None:
+    table: Any = Fleeting()
+    for slots in ({}, {"a": 0, "b": 1, "c": 2}):
+        with contextlib.suppress(ValueError, TypeError):
+            _core.Spec(table, slots, 0, Interner(), ())
+    assert _core.plain_row(table, 0, table, {}, 90, str) is None
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: _core.run_program(b"", (1,)),
+        lambda: _core.tuning_key(b"", 2, (None,)),
+        lambda: _core.Dispatcher("k", ("x",), (), {}),
+        lambda: _core.Recipe(0, (1,), ()),
+        lambda: _core.Recipe(0, ((len, (), (), (1,), True),), ()),
+        lambda: _core.assemble("x", {"x": "text"}, {}, lambda _: None),
+        lambda: _core.assemble("x", {"x": "text"}, {}, lambda _: 1),
+        lambda: _core.assemble("x", {"x": "text"}, {}, lambda _: ("a", "b")),
+    ],
+)
+def test_what_is_no_tuple_is_a_type_error(misuse: Any) -> None:
+    with pytest.raises(TypeError):
+        misuse()
 
 
 def test_dispatchers_refuse_misuse() -> None:
