@@ -89,6 +89,10 @@ static PyObject *quote(PyObject *cause)
 void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
 {
     PyObject *type, *cause, *traceback;
+    if (!PyErr_Occurred()) {
+        nj_refuse(kernel, argument, NULL, "%s", what);
+        return;
+    }
     PyErr_Fetch(&type, &cause, &traceback);
     PyErr_NormalizeException(&type, &cause, &traceback);
     /* neither KeyboardInterrupt nor a lack of memory is the argument's fault */

@@ -8,10 +8,12 @@
 /* Finds the error classes; once, at import. */
 int nj_errors_init(void);
 
-/* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. */
+/* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. A pending
+ * exception stays instead. */
 void nj_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...);
 
-/* Turns the pending exception into an ArgumentError at `argument` that quotes its first line, cause included. */
+/* Turns the pending exception into an ArgumentError at `argument` that quotes its first line, cause included; raises one too
+ * where code that failed has raised nothing. */
 void nj_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 
 /* Takes the pending exception if it is a NoMatchingVariantError: new; NULL if it is another, which stays pending. */

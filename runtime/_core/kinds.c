@@ -10,6 +10,8 @@ static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_nam
 #define KNOWN_BITS 10
 #define KNOWN_MAX (1 << KNOWN_BITS)
 #define KNOWN_PROBES 8
+/* Tables of older versions that a framework may have behind the first. */
+#define VERSIONS_MAX 16
 typedef struct {
     PyTypeObject *type;
     nj_kind kind;
@@ -58,10 +60,14 @@ static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
     if (header == NULL) {
         return -1;
     }
-    while (header != NULL && header->version.major != 1) {
-        header = header->prev_api;
+    for (int i = 0; header != NULL && header->version.major != 1; i++) {
+        header = i < VERSIONS_MAX ? header->prev_api : NULL;
     }
     *api = (const DLPackExchangeAPI *)header;
+    if (*api != NULL && ((*api)->managed_tensor_from_py_object_no_sync == NULL || (*api)->current_work_stream == NULL)) {
+        PyErr_SetString(PyExc_ValueError, "the exchange API lacks functions that it must have");
+        return -1;
+    }
     return 0;
 }
 

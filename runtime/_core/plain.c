@@ -79,6 +79,7 @@ static int view(PyObject *object, DLTensor *out)
     if (api == NULL || api->dltensor_from_py_object_no_sync == NULL) {
         return 0;
     }
+    nj_clear_view(out);
     if (api->dltensor_from_py_object_no_sync(object, out) != 0) {
         /* sparse tensors, say, and those without memory */
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -87,7 +88,7 @@ static int view(PyObject *object, DLTensor *out)
         PyErr_Clear();
         return 0;
     }
-    return !nj_lacks_memory(out);
+    return !nj_lacks_memory(out) && (out->ndim <= 0 || out->shape != NULL);
 }
 
 static bool is_of_class(const nj_plain *plain, PyObject *object)
@@ -209,7 +210,7 @@ static int plain_traverse(nj_plain *self, visitproc visit, void *arg)
 static void plain_dealloc(nj_plain *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    NJ_BEGIN_FREE(self, plain_dealloc);
     Py_XDECREF(self->tensors);
     Py_XDECREF(self->requires_grad);
     Py_XDECREF(self->is_negated);
@@ -217,6 +218,7 @@ static void plain_dealloc(nj_plain *self)
     Py_XDECREF(self->states);
     type->tp_free(self);
     Py_DECREF(type);
+    NJ_END_FREE();
 }
 
 static PyMemberDef plain_members[] = {

@@ -1,6 +1,7 @@
 #include "scratch.h"
 
 #include "errors.h"
+#include "overlap.h"
 #include "tensor.h"
 
 static PyObject *allocator; /* owned; NULL if there is none */
@@ -51,24 +52,69 @@ static bool size_of(const nj_scratch *scratch, const nj_launch *launch, int64_t 
     return size <= INT64_MAX - (int64_t)scratch->align;
 }
 
-/* Reads what the caller's allocator gave: a tensor, or an address. */
-static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signature *signature, nj_tensor *tensor)
+/* Memory that somebody allocated. */
+typedef struct {
+    uint64_t address;
+    uint64_t bytes; /* UINT64_MAX where nobody says */
+    int device;     /* an ordinal, or as in tensor.h */
+} nj_allocation;
+
+/* Requires memory that the kernel can use: 0, or -1 with ArgumentError raised, which names who gave it. */
+static int check_allocation(const nj_allocation *got, const char *giver, const nj_plan *plan, const nj_signature *signature,
+                            int64_t size, uint64_t align)
 {
+    bool there = got->device == plan->ordinal || got->device == NJ_DEVICE_ANY;
+    if (!there || got->address == 0 || got->address % align != 0) {
+        PyObject *where = got->device == NJ_DEVICE_HOST ? PyUnicode_FromString("the host") : PyUnicode_FromFormat("device %d", got->device);
+        nj_refuse(signature->kernel, NULL, where == NULL ? NULL : PyUnicode_FromFormat("%p of %U", (void *)(uintptr_t)got->address, where),
+                  "expected the %s to return memory of cuda:%d aligned to %lld bytes", giver, plan->ordinal, (long long)align);
+        Py_XDECREF(where);
+        return -1;
+    }
+    if (got->bytes < (uint64_t)size) {
+        nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%llu bytes", (unsigned long long)got->bytes),
+                  "expected the %s to return at least %lld bytes", giver, (long long)size);
+        return -1;
+    }
+    return 0;
+}
+
+/* How many bytes a tensor has from its first element on; 0 if it cannot be. */
+static uint64_t bytes_of(const DLTensor *tensor)
+{
+    nj_extent extent;
+    uintptr_t start = (uintptr_t)tensor->data + tensor->byte_offset;
+    return nj_extent_of(tensor, &extent) > 0 && extent.end > start ? extent.end - start : 0;
+}
+
+/* Reads what the caller's allocator gave: a tensor, or an address. */
+static int read_allocation(PyObject *object, const nj_plan *plan, const nj_signature *signature, nj_allocation *got)
+{
+    nj_tensor tensor = {.device = plan->ordinal};
+    DLTensor view;
+    got->bytes = UINT64_MAX;
     if (PyLong_Check(object) && !PyBool_Check(object)) {
-        tensor->value.bits = (int64_t)PyLong_AsUnsignedLongLong(object);
-        tensor->device = plan->ordinal;
+        tensor.value.bits = (int64_t)PyLong_AsUnsignedLongLong(object);
         if (PyErr_Occurred()) {
             nj_refuse_pending(signature->kernel, NULL, "expected the scratch allocator to return an address");
             return -1;
         }
-        return 0;
+    } else {
+        int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, NULL, signature->kernel, NULL, &tensor);
+        if (status <= 0) {
+            nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
+                      "expected the scratch allocator to return a tensor or an address");
+            return -1;
+        }
+        if (tensor.kind == NJ_KIND_EXCHANGE && tensor.api->dltensor_from_py_object_no_sync != NULL) {
+            nj_clear_view(&view);
+            got->bytes = tensor.api->dltensor_from_py_object_no_sync(object, &view) == 0 ? bytes_of(&view) : 0;
+            PyErr_Clear();
+        }
     }
-    int status = PyBool_Check(object) ? 0 : nj_read_tensor(object, NULL, signature->kernel, NULL, tensor);
-    if (status == 0) {
-        nj_refuse(signature->kernel, NULL, PyUnicode_FromString(Py_TYPE(object)->tp_name),
-                  "expected the scratch allocator to return a tensor or an address");
-    }
-    return status > 0 ? 0 : -1;
+    got->address = (uint64_t)tensor.value.bits;
+    got->device = tensor.device;
+    return 0;
 }
 
 /* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
@@ -80,18 +126,12 @@ static int call_allocator(PyObject *callable, const nj_plan *plan, const nj_scra
     if (*held == NULL) {
         return -1;
     }
-    nj_tensor tensor;
-    if (read_allocation(*held, plan, signature, &tensor) < 0) {
+    nj_allocation got;
+    if (read_allocation(*held, plan, signature, &got) < 0 ||
+        check_allocation(&got, "scratch allocator", plan, signature, size, scratch->align) < 0) {
         return -1;
     }
-    *address = (uint64_t)tensor.value.bits;
-    if (*address == 0 || *address % scratch->align != 0 ||
-        (tensor.device != plan->ordinal && tensor.device != NJ_DEVICE_ANY)) {
-        nj_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%p of device %d", (void *)(uintptr_t)*address, tensor.device),
-                  "expected the scratch allocator to return memory of cuda:%d aligned to %lld bytes", plan->ordinal,
-                  (long long)scratch->align);
-        return -1;
-    }
+    *address = got.address;
     return 0;
 }
 
@@ -105,9 +145,21 @@ static void keep_message(void *context, const char *kind, const char *message)
     PyOS_snprintf(kept->text, sizeof kept->text, "%s: %s", kind, message);
 }
 
+/* Reads what the framework gave, and where in it the kernel's scratch starts. */
+static nj_allocation allocation_of(const DLTensor *tensor, uint64_t align)
+{
+    uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset, lost = -start % align, bytes = bytes_of(tensor);
+    bool cuda = tensor->device.device_type == kDLCUDA && tensor->device.device_id >= 0, any = tensor->device.device_type == kDLCUDAManaged;
+    return (nj_allocation){
+        .address = start == 0 ? 0 : start + lost,
+        .bytes = bytes < lost ? 0 : bytes - lost,
+        .device = cuda ? tensor->device.device_id : any ? NJ_DEVICE_ANY : NJ_DEVICE_HOST,
+    };
+}
+
 /* Asks the framework, for room to align in too. */
-static int ask_framework(const nj_plan *plan, const nj_scratch *scratch, int64_t size, const nj_call *call,
-                         DLManagedTensorVersioned **held, uint64_t *address)
+static int ask_framework(const nj_plan *plan, const nj_signature *signature, const nj_scratch *scratch, int64_t size,
+                         const nj_call *call, DLManagedTensorVersioned **held, uint64_t *address)
 {
     int64_t bytes = size + (int64_t)scratch->align;
     kept_message message = {"no reason given"};
@@ -118,10 +170,12 @@ static int ask_framework(const nj_plan *plan, const nj_scratch *scratch, int64_t
         *held = NULL;
         return out_of_memory(plan, message.text);
     }
-    const DLTensor *tensor = &(*held)->dl_tensor;
-    uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
-    *address = (start + scratch->align - 1) & ~(scratch->align - 1);
-    return 0;
+    nj_allocation got = {.device = NJ_DEVICE_HOST};
+    if (*held != NULL) {
+        got = allocation_of(&(*held)->dl_tensor, scratch->align);
+    }
+    *address = got.address;
+    return check_allocation(&got, "framework's allocator", plan, signature, size, scratch->align);
 }
 
 /* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
@@ -134,8 +188,9 @@ static int check_stream(const nj_plan *plan, const nj_signature *signature, cons
                   "an allocator (nojit.runtime.set_allocator)");
         return -1;
     }
-    void *current;
-    if (call->api->current_work_stream(kDLCUDA, plan->ordinal, &current) != 0) {
+    void *current = NULL;
+    if (call->api->managed_tensor_allocator == NULL || call->api->current_work_stream(kDLCUDA, plan->ordinal, &current) != 0) {
+        nj_refuse(signature->kernel, NULL, NULL, "the kernel needs scratch memory: expected the framework to have an allocator and a stream");
         return -1;
     }
     if (current != (void *)launch->stream) {
@@ -164,7 +219,7 @@ int nj_scratch_borrow(const nj_plan *plan, const nj_signature *signature, const 
             status = call_allocator(callable, plan, scratch[i], size, signature, launch, &held->objects[i],
                                     &launch->scratch_address[i]);
         } else {
-            status = ask_framework(plan, scratch[i], size, call, &held->managed[i], &launch->scratch_address[i]);
+            status = ask_framework(plan, signature, scratch[i], size, call, &held->managed[i], &launch->scratch_address[i]);
         }
     }
     Py_XDECREF(callable);

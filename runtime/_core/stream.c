@@ -169,6 +169,14 @@ int nj_find_stream(const nj_signature *signature, const nj_call *call, void **st
     if (given != NULL && given != Py_None) {
         return read_given(signature, given, stream);
     }
-    return call->api == NULL ? find_other(signature, call, stream)
-                             : call->api->current_work_stream(kDLCUDA, call->device, stream);
+    if (call->api == NULL) {
+        return find_other(signature, call, stream);
+    }
+    *stream = NULL;
+    if (call->api->current_work_stream(kDLCUDA, call->device, stream) != 0) {
+        /* what the framework has raised stays */
+        nj_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current");
+        return -1;
+    }
+    return 0;
 }

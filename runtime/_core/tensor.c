@@ -146,11 +146,16 @@ static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *ob
  * elements. */
 static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
 {
+    nj_clear_view(raw);
     if (api->dltensor_from_py_object_no_sync != NULL) {
         return api->dltensor_from_py_object_no_sync(object, raw);
     }
-    DLManagedTensorVersioned *managed;
+    DLManagedTensorVersioned *managed = NULL;
     if (api->managed_tensor_from_py_object_no_sync(object, &managed) != 0) {
+        return -1;
+    }
+    if (managed == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the framework's exchange API gave no tensor");
         return -1;
     }
     *raw = managed->dl_tensor;

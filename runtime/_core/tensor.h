@@ -43,11 +43,20 @@ typedef struct {
     Py_ssize_t count;
 } nj_seen;
 
+/* Makes a view of what has no dtype and no memory: what is left of it where a framework says that it has filled it in and
+ * has not. */
+static inline void nj_clear_view(DLTensor *view)
+{
+    view->data = NULL;
+    view->ndim = 0;
+    view->dtype = (DLDataType){0, 0, 0};
+}
+
 /* Whether a tensor has elements, but no memory: a framework's stand-ins for tensors, say. */
 static inline bool nj_lacks_memory(const DLTensor *view)
 {
     bool lacks = view->data == NULL;
-    for (int32_t i = 0; i < view->ndim && lacks; i++) {
+    for (int32_t i = 0; i < view->ndim && lacks && view->shape != NULL; i++) {
         lacks = view->shape[i] != 0;
     }
     return lacks;

@@ -43,6 +43,12 @@ def test_tensors_of_any_make_are_pointers(make: Make, fakecuda: FakeCuda, which:
         assert fakecuda.last_launch().ints()[0] == 0x4000_0010
 
 
+def test_a_read_only_array_is_taken_like_any_other(make: Make, fakecuda: FakeCuda) -> None:
+    fakecuda.add_memory(0x4000_0000, 4096)
+    make({"x": "*fp16"})[(1,)](InterfaceTensor(0, data=(0x4000_0010, True)), stream=0)
+    assert fakecuda.last_launch().ints()[0] == 0x4000_0010
+
+
 def test_an_array_is_launched_on_the_stream_that_it_names(
     make: Make, tensor: Any, faketorch: ModuleType, fakecuda: FakeCuda
 ) -> None:

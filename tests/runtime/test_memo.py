@@ -198,6 +198,45 @@ def test_what_is_written_lies_apart_from_what_is_read(
     assert strict(x, x, None) is None
 
 
+HUGE = 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((HUGE,), (4,)),
+        ((HUGE,), (1,)),
+        ((HUGE, HUGE), (HUGE, HUGE)),
+        ((2, 2), (HUGE, HUGE)),
+        ((2, 2), (-HUGE, -HUGE)),
+        ((3,), (-HUGE,)),
+        ((-5,), (1,)),
+        ((-HUGE, 2), (1, 1)),
+        ((2**63 - 1,), (2**63 - 1,)),
+    ],
+)
+def test_what_no_memory_can_hold_lies_apart_from_nothing(
+    faketorch: ModuleType, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    plain = _core.Plain((faketorch.Tensor,), property(lambda _: False), lambda _: False, lambda: True, ())
+    x = faketorch.Tensor(0x1000, "float16", (4,), strides=(1,))
+    beyond = faketorch.Tensor(0x100000, "float16", shape, strides=strides)
+    for operands in ((x, beyond), (beyond, x)):
+        memo = _core.Memo(plain, (), 2, 8, True)
+        memo.remember(_core.Recipe(2, (), (1,)), *operands, None)
+        assert memo(*operands, None) is None
+
+
+def test_a_tensor_that_is_broadcast_past_all_memory_lies_where_its_element_does(faketorch: ModuleType) -> None:
+    plain = _core.Plain((faketorch.Tensor,), property(lambda _: False), lambda _: False, lambda: True, ())
+    memo = _core.Memo(plain, (), 2, 8, True)
+    x = faketorch.Tensor(0x1000, "float16", (HUGE, HUGE), strides=(0, 0))
+    for address, apart in ((0x1000, False), (0x1002, True), (0x0FFE, True)):
+        out = faketorch.Tensor(address, "float16", (1,), strides=(1,))
+        memo.remember(_core.Recipe(2, (), (1,)), x, out, None)
+        assert (memo(x, out, None) is out) is apart
+
+
 @pytest.mark.parametrize(
     "make_one",
     [
