@@ -19,6 +19,7 @@ __all__ = [
     "CallFacts",
     "accepts",
     "are_addresses",
+    "converted",
     "expression_value",
     "hint_holds",
     "leaf_of",
@@ -158,6 +159,26 @@ def are_addresses(slot_types: Sequence[str]) -> bool:
         if slot_type != NONE and not slot_type.startswith("*"):
             return False
     return any(slot_type != NONE for slot_type in slot_types)
+
+
+def converted(argument: Argument, slot_types: Sequence[str]) -> Argument:
+    """Return what Triton makes of a number for a param of a declared type: a float of an int or a bool, an int of a bool, a bool of 0 or 1.
+
+    Args:
+        argument: any; what is no number of 64 bits, or what some slot takes, stays as it is.
+        slot_types: of the param.
+    """
+    value = argument.value
+    if argument.kind not in ("int", "bool") or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
+        return argument
+    kinds = set(map(slot_kind, slot_types))
+    if argument.kind in kinds:
+        return argument
+    if "int" in kinds:
+        return Argument("int", int(value))
+    if "float" in kinds:
+        return Argument("float", float(value))
+    return Argument("bool", bool(value)) if "bool" in kinds and value in (0, 1) else argument
 
 
 def pointee(slot_type: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from nojit.runtime.call import Argument, CallFacts, are_addresses
+from nojit.runtime.call import Argument, CallFacts, are_addresses, converted
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.keys import constexpr_value
 from nojit.runtime.table import KernelTable
@@ -58,7 +58,7 @@ def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kerne
         return Argument("pointer", value, dtype)
     for known in _PLAIN_KINDS:
         if kind == known:
-            return Argument(known, value)
+            return converted(Argument(known, value), types)
     if kind == "tuple":
         items = tuple(_argument(f"{name}.{place}", item, [], kernel) for place, item in enumerate(value))
         return Argument("tuple", items=items)

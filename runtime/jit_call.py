@@ -155,7 +155,8 @@ def _argument(name: str, given: Any, argument: Argument, kind: str, gluon: bool)
         return _descriptor(name, given, argument, kind, gluon)
     if argument.kind == "pointer" and not hasattr(given, "data_ptr"):
         raise UnavailableError(f"{name} is no tensor with data_ptr(), and Triton takes no other")
-    return given
+    # a number as the kernel's params are typed: Triton goes by the type of what it is given
+    return argument.value if argument.kind in ("int", "float", "bool") else given
 
 
 def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: bool) -> Any:

@@ -99,7 +99,19 @@ static bool is_numpy_bool(PyObject *object)
     return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
 }
 
-/* Numbers of other makes: numpy's float64 and bool, and whatever has __index__. What has not stays unknown. */
+/* A float of numpy's that is none of Python's: 0, or -1 with an exception raised. */
+static int read_numpy_float(PyObject *object, nj_value *value)
+{
+    PyObject *number = PyNumber_Float(object);
+    if (number == NULL) {
+        return -1;
+    }
+    *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(PyFloat_AS_DOUBLE(number))};
+    Py_DECREF(number);
+    return 0;
+}
+
+/* Numbers of other makes: numpy's floats and bool, and whatever has __index__. What has not stays unknown. */
 static int read_number(PyObject *object, nj_value *value)
 {
     if (PyFloat_Check(object)) {
@@ -112,7 +124,7 @@ static int read_number(PyObject *object, nj_value *value)
         return truth < 0 ? -1 : 0;
     }
     if (!PyIndex_Check(object)) {
-        return 0;
+        return strncmp(Py_TYPE(object)->tp_name, "numpy.float", 11) == 0 ? read_numpy_float(object, value) : 0;
     }
     PyObject *number = PyNumber_Index(object);
     if (number == NULL) { /* an array of several elements has __index__ too */

@@ -37,6 +37,36 @@ static void add_leaves(const nj_value *value, const nj_call *call, nj_key *key)
     }
 }
 
+/* Makes of a number that no type of its param takes what Triton makes of it for a param of a declared type: a float of an int or a
+ * bool, an int of a bool, a bool of 0 or 1. As `converted` of runtime/call.py. False if it makes nothing else of it. Not inline: few
+ * numbers are of another type than their param. */
+static __attribute__((noinline)) bool convert(const nj_field *field, nj_value *value)
+{
+    uint16_t taken = 0;
+    for (unsigned int i = 0; i < field->type_count; i++) {
+        taken |= field->types[i].tags;
+    }
+    bool number = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT || value->tag == NJ_TAG_BOOL;
+    if (!number || (taken & NJ_BIT(value->tag)) != 0) {
+        return false;
+    }
+    if (value->tag == NJ_TAG_BOOL && (taken & NJ_BIT(NJ_TAG_INT)) != 0) {
+        value->tag = NJ_TAG_INT;
+        return true;
+    }
+    if ((taken & NJ_BIT(NJ_TAG_INT)) != 0) {
+        return false;
+    }
+    if ((taken & NJ_BIT(NJ_TAG_OPAQUE)) != 0) {
+        double real = value->tag == NJ_TAG_UINT ? (double)(uint64_t)value->bits : (double)value->bits;
+        *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(real)};
+        return true;
+    }
+    bool truth = (taken & NJ_BIT(NJ_TAG_BOOL)) != 0 && value->tag == NJ_TAG_INT && (value->bits == 0 || value->bits == 1);
+    value->tag = truth ? NJ_TAG_BOOL : value->tag;
+    return truth;
+}
+
 /* The bits that an argument leaves: which types take it, which hints hold. */
 static uint64_t any_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)
 {
@@ -50,7 +80,9 @@ static uint64_t any_bits(const nj_field *field, const nj_call *call, nj_value *v
     if (field->tuple && value->tag == NJ_TAG_TUPLE) {
         add_leaves(value, call, key);
     }
-    return other_bits(field, value, call);
+    uint64_t bits = other_bits(field, value, call);
+    bool taken = (bits & ((UINT64_C(1) << field->type_count) - 1)) != 0;
+    return !taken && convert(field, value) ? other_bits(field, value, call) : bits;
 }
 
 static inline uint64_t argument_bits(const nj_field *field, const nj_call *call, nj_value *value, nj_key *key)

@@ -79,7 +79,7 @@ void nj_tuning_key_shorten(nj_tuning_key *key);
 int64_t nj_tuning_key_value(const nj_tuning_key *key, nj_bucket bucket, const nj_value *slots);
 
 /* Makes the key of a call; false if only the slow path can judge the call. Turns ints into addresses where a param
- * takes only pointers, and fills in the defaults of constexprs. */
+ * takes only pointers, and numbers into those of the param's type, as Triton does, and fills in the defaults of constexprs. */
 bool nj_spec_key(const nj_spec *spec, nj_call *call, nj_key *key);
 
 #endif

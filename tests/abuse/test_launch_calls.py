@@ -93,7 +93,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Kernel], Any], type[NojitError], str, str
     "None for an int": (lambda k: k[(1,)](X, X, None, 1.0), NojitError, "", "n: expected i32, got None"),
     "tensor for an int": (lambda k: k[(1,)](X, X, X, 1.0), ArgumentError, "n", "expected i32, got a pointer"),
     "tensor for a float": (lambda k: k[(1,)](X, X, 1, X), ArgumentError, "scale", "expected fp32, got a pointer"),
-    "int for a float": (lambda k: k[(1,)](X, X, 1, 1), ArgumentError, "scale", r"got int 1; pass 1\.0"),
+    "None for a float": (lambda k: k[(1,)](X, X, 1, None), NojitError, "", "scale: expected fp32, got None"),
     "float for an int": (lambda k: k[(1,)](X, X, 1.0, 1.0), ArgumentError, "n", r"expected i32, got float 1\.0"),
     "nothing": (lambda k: k[(1,)](), ArgumentError, "x", "expected a value, got nothing"),
     "one missing": (lambda k: k[(1,)](X, X, 1), ArgumentError, "scale", "expected a value, got nothing"),

@@ -121,16 +121,16 @@ def test_a_float_is_packed_as_triton_packs_it(
     value=st.one_of(ANY_INT, ANY_FLOAT, st.booleans(), st.none(), st.text(max_size=3), st.binary(max_size=9),
                     st.complex_numbers(), st.decimals(), st.lists(st.integers(), max_size=2)),
 )  # fmt: skip
-def test_nothing_is_taken_for_what_it_is_not(
+def test_numbers_become_what_triton_makes_of_them_and_nothing_else_does(
     fakecuda: FakeCuda, kernels: dict[str, Kernel], kind: str, value: Any
 ) -> None:
     expected = None
-    if isinstance(value, bool):
-        expected = bytes([value]) if kind in BOOLS else None
-    elif isinstance(value, int) and kind in INTS:
-        expected = packed_int(kind, value)
-    elif isinstance(value, float) and kind in FLOATS:
-        expected = packed_float(kind, value)
+    if kind in BOOLS and isinstance(value, int) and value in (0, 1):
+        expected = bytes([value])
+    elif kind in INTS and isinstance(value, int):
+        expected = packed_int(kind, int(value))
+    elif kind in FLOATS and (isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**64)):
+        expected = packed_float(kind, float(value))
     assert launched(fakecuda, kernels[f"take_{kind}"], value) == (None if expected is None else [expected])
 
 
@@ -199,7 +199,10 @@ def test_enums_and_numpys_numbers_are_what_they_stand_for(fakecuda: FakeCuda, ke
     assert launched(fakecuda, kernels["take_u64"], np.uint64(2**64 - 1)) == [b"\xff" * 8]
     assert launched(fakecuda, kernels["take_u8"], np.int64(256)) is None
     assert launched(fakecuda, kernels["take_i1"], np.bool_(True)) == [b"\1"]
-    assert launched(fakecuda, kernels["take_i32"], np.bool_(True)) is None
+    assert launched(fakecuda, kernels["take_i32"], np.bool_(True)) == [b"\1\0\0\0"]
+    for value in (np.float16(1.5), np.float32(1.5), np.float64(1.5)):
+        assert launched(fakecuda, kernels["take_fp32"], value) == [struct.pack("<f", 1.5)]
+        assert launched(fakecuda, kernels["take_i32"], value) is None
     assert launched(fakecuda, kernels["take_fp64"], np.float64(0.1)) == [struct.pack("<d", 0.1)]
-    assert launched(fakecuda, kernels["take_fp64"], np.int64(1)) is None
+    assert launched(fakecuda, kernels["take_fp64"], np.int64(1)) == [struct.pack("<d", 1.0)]
     assert launched(fakecuda, kernels["take_i32"], np.float64(1)) is None
