@@ -11,13 +11,14 @@ from itertools import islice
 from pathlib import Path
 
 from nojit.aot import farm
-from nojit.aot.cache import Cache
+from nojit.aot.cache import Cache, Misfit
 from nojit.aot.farm import Finished, Job
 from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
 from nojit.aot.plan import Compiler, Plan
 from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
+from nojit.aot.settings import settings_words
 from nojit.aot.tables import KernelContent
 from nojit.aot.target import target_of
 from nojit.aot.variant import CompiledVariant
@@ -36,6 +37,8 @@ class BuildResult:
     reports: tuple[BundleReport, ...]
     stopped: bool
     """Whether a failure ended it before every variant was tried."""
+    misfits: tuple[Misfit, ...] = ()
+    """Entries of the cache that were of no use."""
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -83,12 +86,13 @@ def build(
     keep_going = keep_going or any(plan.tuning for plan in plans)
     done: dict[Job, Finished] = {}
     jobs = [job for work in stale for job in work.jobs]
-    for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going):
+    check = compiler.check_compiled
+    for finished in farm.run(jobs, compiler.compile_variant, open_executor, cache, keep_going=keep_going, check=check):
         done[finished.job] = finished
         on_event(finished)
     stopped = not keep_going and any(finished.error is not None for finished in done.values())
     reports = tuple(work.existing or _finish(work, done, compiler, write=not stopped) for work in works)
-    return BuildResult(reports, stopped)
+    return BuildResult(reports, stopped, cache.misfits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +111,12 @@ class _Work:
 
 
 def toolchain_of(plan: Plan, compiler: Compiler) -> tuple[tuple[str, str], ...]:
-    """Name the tools that a bundle is made with, and their versions."""
-    return (*compiler.toolchain(plan.arch), ("zstandard", packer_version()))
+    """Name what a bundle is made with: tools, by version and content, and the settings that are set, by whatever kernel's source."""
+    tools = dict(compiler.toolchain(plan.arch)) | {"zstandard": packer_version()}
+    settings = {setting for kernel in plan.kernels for setting in kernel.source.settings}
+    if settings:
+        tools["settings"] = settings_words(sorted(settings))
+    return tuple(sorted(tools.items()))
 
 
 def inputs_of(plan: Plan, compiler: Compiler) -> str:

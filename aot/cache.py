@@ -1,24 +1,53 @@
-"""A content-addressed store of compiled variants, shared by any number of builders.
+"""A store of compiled variants, shared by any number of builders.
 
-One file per key, written beside its place and renamed into it, so that a reader sees a whole entry or none. An entry
-that fails its checksum is a miss. Nothing is ever pruned, least of all a folder that another builder may be using.
+One file per key, written beside its place and renamed into it, so that a reader sees a whole entry or none. An entry is
+three lines of text and then its content: the format and its version, the key that the entry was stored under, and the
+SHA-256 over that key and the content. What is damaged, or lies under another key than its own, is a miss and is noted.
+Nothing is ever pruned, and whoever prunes may do so while builders run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
 import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from nojit.runtime.errors import PackageError, worded
+from nojit.runtime.format import IMAGE_BYTES_MAX
 
-__all__ = ["Cache", "default_cache_folder"]
+__all__ = ["Cache", "Misfit", "as_default", "check_folder", "default_cache_folder", "read_regular", "replace_file"]
 
-_MAGIC = b"nojit-cache-1\n"
-_KEY = re.compile(r"[0-9a-f]{64}\Z")
+_MAGIC: Final = b"nojit-cache 2\n"
+_KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
+# the key, then the checksum, each with a line end
+_LINES_BYTES: Final = 2 * 65
+# an image and what is said of it
+_ENTRY_BYTES_MAX: Final = IMAGE_BYTES_MAX + (1 << 20)
+# how often a folder may vanish under a writer
+_TRIES: Final = 100
+
+_KINDS: Final[Mapping[Callable[[int], bool], str]] = {
+    stat.S_ISDIR: "a folder",
+    stat.S_ISLNK: "a symbolic link",
+    stat.S_ISFIFO: "a FIFO",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISREG: "a file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An entry that was of no use, and so was made anew."""
+
+    path: str
+    reason: str
 
 
 def default_cache_folder() -> Path:
@@ -27,6 +56,82 @@ def default_cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "nojit"
+
+
+@contextlib.contextmanager
+def as_default(folder: Path) -> Iterator[None]:
+    """Have this process, and those that it starts, take a folder for the default one until the block ends."""
+    before = os.environ.get("NOJIT_CACHE_DIR")
+    os.environ["NOJIT_CACHE_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["NOJIT_CACHE_DIR"]
+        else:
+            os.environ["NOJIT_CACHE_DIR"] = before
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that others could write to, or that cannot be used.
+
+    Raises:
+        PackageError: it is a symbolic link, belongs to another user, can be written by others, or not by this one.
+        FileNotFoundError: it is not there, or is no longer.
+    """
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise PackageError("expected a cache folder", got=worded(error), where=str(folder)) from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise PackageError("expected a cache folder", got=_kind(status.st_mode), where=str(folder))
+    if status.st_uid != os.geteuid():
+        raise PackageError(
+            f"expected a cache folder of user {os.geteuid()}", got=f"one of user {status.st_uid}", where=str(folder)
+        )
+    if status.st_mode & 0o022:
+        got = f"mode {stat.S_IMODE(status.st_mode):o}"
+        raise PackageError("expected a cache folder that only its user can write", got=got, where=str(folder))
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        if not os.path.samestat(folder.lstat(), status):
+            raise FileNotFoundError(folder)
+        raise PackageError("expected a cache folder to read and write", got="no permission", where=str(folder))
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes, and wait for nothing.
+
+    Raises:
+        OSError: it is not there, cannot be read, is something else than a regular file, or is longer.
+    """
+    # to open a device can do things of its own
+    _check_regular(path.lstat(), most)
+    # an opener, since `os.fdopen` leaks the descriptor of a folder
+    with open(path, "rb", opener=_open_no_link) as file:
+        size = _check_regular(os.fstat(file.fileno()), most)
+        data: bytes = file.read(size + 1)
+    if len(data) != size:
+        raise OSError("a file that changes while it is read")
+    return data
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file that only its user can read beside its place, and rename it into that.
+
+    Raises:
+        OSError: that fails. Nothing of it is left then.
+    """
+    temporary = path.with_name(f".{path.name[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 class Cache:
@@ -42,67 +147,100 @@ class Cache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = folder.lstat()
-            usable = os.access(folder, os.R_OK | os.W_OK | os.X_OK)
-        except OSError as error:
-            raise PackageError("expected a cache folder", got=worded(error), where=str(folder)) from None
-        if folder.is_symlink():
-            raise PackageError("expected a cache folder", got="a symbolic link", where=str(folder))
-        if status.st_uid != os.geteuid():
-            raise PackageError(
-                f"expected a cache folder of user {os.geteuid()}", got=f"one of user {status.st_uid}", where=str(folder)
-            )
-        if status.st_mode & 0o022:
-            got = f"mode {stat.S_IMODE(status.st_mode):o}"
-            raise PackageError("expected a cache folder that only its user can write", got=got, where=str(folder))
-        if not usable:
-            raise PackageError("expected a cache folder to read and write", got="no permission", where=str(folder))
+        self._misfits: dict[str, str] = {}
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                self._make()
+                return
+        raise self._vanishing()
 
     def get(self, key: str) -> bytes | None:
-        """Return the data stored under `key`, or None if there is none or it is damaged.
-
-        Raises:
-            PackageError: an entry is there but cannot be read.
-        """
+        """Return the data stored under `key`, or None if there is none that is whole and belongs there."""
         path = self._path(key)
         try:
-            # an opener, since `os.fdopen` leaks the descriptor of a folder
-            with open(path, "rb", opener=_open_no_link) as file:
-                stored = file.read()
+            stored = read_regular(path, _ENTRY_BYTES_MAX)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise PackageError("expected a readable cache entry", got=worded(error), where=str(path)) from None
-        start = len(_MAGIC) + 32
-        data = stored[start:]
-        if not stored.startswith(_MAGIC) or stored[len(_MAGIC) : start] != hashlib.sha256(data).digest():
+            self.refuse(key, worded(error))
             return None
-        return data
+        if not stored.startswith(_MAGIC):
+            self.refuse(key, "expected an entry of format 2")
+            return None
+        own, checksum, data = _take_apart(stored)
+        if checksum != _checksum(own, data):
+            self.refuse(key, "expected the bytes that were stored")
+        elif own != key.encode():
+            # two entries that changed places are whole, each of them
+            self.refuse(key, f"expected the entry of its own key, got that of {own.decode(errors='replace')!a}")
+        else:
+            return data
+        return None
 
     def put(self, key: str, data: bytes) -> None:
         """Store `data` under `key`; of several writers the last one wins, and readers see one of them whole.
 
+        What lies in its place and is no file stays there, and is noted.
+
         Raises:
             PackageError: the entry cannot be written, because the disk is full, say.
         """
-        path = self._path(key)
-        temporary = path.with_name(f".{key[:8]}-{os.getpid()}-{secrets.token_hex(8)}")
-        try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+        path, own = self._path(key), key.encode()
+        entry = b"".join((_MAGIC, own, b"\n", _checksum(own, data), b"\n", data))
+        for _ in range(_TRIES):
             try:
-                descriptor = os.open(
-                    temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-                )
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(_MAGIC + hashlib.sha256(data).digest() + data)
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+                self._make_parent(path)
+                replace_file(path, entry)
+            except FileNotFoundError:
+                # whoever prunes took the folder away, or the file before it had its name
+                continue
+            except (IsADirectoryError, NotADirectoryError) as error:
+                self.refuse(key, f"cannot be replaced: {worded(error)}")
+            except OSError as error:
+                raise PackageError("expected to write a cache entry", got=worded(error), where=str(path)) from None
+            return
+        raise self._vanishing()
+
+    def refuse(self, key: str, reason: str) -> None:
+        """Note that the entry of `key` is of no use."""
+        self._misfits[str(self._path(key))] = reason
+
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """The entries that were of no use so far."""
+        return tuple(Misfit(path, reason) for path, reason in self._misfits.items())
+
+    def _make_parent(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(mode=0o700)
+        except FileExistsError:
+            # it may be gone by now, and then the next try makes it
+            if not path.parent.is_dir() and os.path.lexists(path.parent):
+                raise NotADirectoryError(f"{path.parent} is no folder") from None
+        except FileNotFoundError:
+            self._make()
+            # the next try makes the rest
+            raise
+
+    def _make(self) -> None:
+        """Make the folder, unless it is there.
+
+        Raises:
+            PackageError: it cannot be made or used.
+            FileNotFoundError: whoever prunes took it away again.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileNotFoundError:
+            raise
         except OSError as error:
-            raise PackageError("expected to write a cache entry", got=worded(error), where=str(path)) from None
+            if isinstance(error, FileExistsError) and not os.path.lexists(self.folder):
+                raise FileNotFoundError(self.folder) from None
+            raise PackageError("expected a cache folder", got=worded(error), where=str(self.folder)) from None
+        check_folder(self.folder)
+
+    def _vanishing(self) -> PackageError:
+        return PackageError("expected a cache folder that stays", got="one that vanishes", where=str(self.folder))
 
     def _path(self, key: str) -> Path:
         if not _KEY.match(key):
@@ -110,5 +248,33 @@ class Cache:
         return self.folder / key[:2] / key[2:]
 
 
+def _take_apart(stored: bytes) -> tuple[bytes, bytes, bytes]:
+    """Split an entry into its key, its checksum and its content; what is cut short gives nonsense, and no error."""
+    start = len(_MAGIC)
+    lines = stored[start : start + _LINES_BYTES]
+    if len(lines) < _LINES_BYTES or lines[64:65] != b"\n" or lines[129:] != b"\n":
+        return b"", b"", b""
+    return lines[:64], lines[65:129], stored[start + _LINES_BYTES :]
+
+
+def _checksum(key: bytes, data: bytes) -> bytes:
+    checksum = hashlib.sha256(key + b"\n")
+    checksum.update(data)
+    return checksum.hexdigest().encode()
+
+
+def _check_regular(status: os.stat_result, most: int) -> int:
+    """Return the length of a file that can be read, in bytes."""
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(f"{_kind(status.st_mode)}, not a regular file")
+    if status.st_size > most:
+        raise OSError(f"{status.st_size} bytes, more than {most}")
+    return status.st_size
+
+
+def _kind(mode: int) -> str:
+    return next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "a device")
+
+
 def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

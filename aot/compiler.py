@@ -13,6 +13,7 @@ import inspect
 import io
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,21 +27,22 @@ from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
 from nojit.aot.patches import Baseline
+from nojit.aot.settings import read_settings, settings_words
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
+from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.types import NONE, layout_in, plain
-from nojit.aot.variant import CompiledVariant, Variant, functions_in
-from nojit.runtime import cubin
-from nojit.runtime.errors import BundleError, CompileError, ManifestError, did_you_mean, worded
+from nojit.aot.variant import CompiledVariant, Variant, checked_registers, functions_in
+from nojit.runtime.errors import CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import PDL_SINCE, arch_number
 from nojit.runtime.type_names import descriptor_parts, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
-from triton._C.libtriton import get_cache_invalidating_env_vars
+from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDAOptions, get_ptxas
+from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
@@ -69,13 +71,36 @@ _ELEMENT_NAMES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)} | {
     f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)
 }
 
+# the knobs that choose one
+_PTXAS = frozenset({"ptxas", "ptxas_blackwell"})
+
 # written into every key: raise it when this module changes what it makes of the same inputs
-_KEY_VERSION = 3
+_KEY_VERSION = 4
+
+
+# -- toolchain -------------------------------------------------------------------------------------------------------
 
 
 def toolchain(arch: str) -> tuple[tuple[str, str], ...]:
-    """Name the tools that shape an image for `arch`, with their versions."""
-    return (("ptxas", get_ptxas(arch_number(arch)).version), ("triton", triton.__version__))
+    """Name what shapes an image for `arch`: the tools by version and by content, and the settings that are set.
+
+    Raises:
+        CompileError: a setting is set that a build refuses, or a tool cannot be read.
+    """
+    tool = _ptxas(arch)
+    try:
+        digests = {"ptxas.digest": file_digest(tool.path), "triton.digest": _triton_digest()}
+    except OSError as error:
+        where = str(error.filename or "")
+        raise CompileError("expected a toolchain that can be read", got=worded(error), where=where) from None
+    settings = settings_words(_settings())
+    tools = {
+        "ptxas": tool.version,
+        "triton": triton.__version__,
+        **digests,
+        **({"settings": settings} if settings else {}),
+    }
+    return tuple(sorted(tools.items()))
 
 
 def min_driver(arch: str) -> int:
@@ -83,13 +108,57 @@ def min_driver(arch: str) -> int:
 
     A driver of the same major version loads any minor's images; an older major does not.
     """
-    return int(get_ptxas(arch_number(arch)).version.split(".")[0]) * 1000
+    return int(_ptxas(arch).version.split(".")[0]) * 1000
+
+
+def _ptxas(arch: str) -> knobs.NvidiaTool:
+    """Return the ptxas that assembles for `arch`.
+
+    Raises:
+        CompileError: one is asked for that is none: Triton would silently take its own.
+    """
+    tool = get_ptxas(arch_number(arch))
+    for name, described in knobs.nvidia.knob_descriptors.items():
+        given = vars(knobs.nvidia).get(name) or getenv(described.key)
+        if name in _PTXAS and given and given != tool.path == getattr(knobs.nvidia, name).path:
+            raise CompileError(f"expected a ptxas where {described.key} says that one is", got="none", where=given)
+    return tool
+
+
+@lru_cache(maxsize=1)
+def _triton_digest() -> str:
+    """Return the digest of this Triton's files. It is taken once: what is imported stays as it is."""
+    # a backend can be of a distribution of its own
+    backend = Path(inspect.getfile(CUDABackend)).parent.resolve()
+    others = [] if any(backend.is_relative_to(Path(own).resolve()) for own in triton.__path__) else [str(backend)]
+    return tree_digest([*triton.__path__, *others])
+
+
+def _settings() -> tuple[tuple[str, str], ...]:
+    """List the settings of Triton that can change code and are set.
+
+    Raises:
+        CompileError: one is set that a build refuses.
+    """
+    # before Triton 3.8 the backend holds it
+    hooks = getattr(CUDABackend, "instrumentation", None) or getattr(
+        sys.modules.get("triton._instrumentation"), "_callbacks", None
+    )
+    if hooks:
+        raise CompileError(
+            "expected no instrumentation of kernels in a build, as triton.profiler adds it", got=str(hooks)
+        )
+    return read_settings(knobs, getenv, get_cache_invalidating_env_vars())
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
 _baselines: list[Baseline] = []
+_patches: list[str] = []
+"""What the source of this process patches, as it was told last."""
+_compiles: list[bool] = []
+"""Whether this process has begun to compile."""
 
 
 def begin(place: SourcePlace, arch: str) -> None:
@@ -104,7 +173,12 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG00
 
     Raises:
         ManifestError: no such module, file or function, or one that is not ``@triton.jit``.
+        CompileError: a setting of Triton is set that a build refuses.
     """
+    # before functions are looked at: the interpreter makes others of them
+    _settings()
+    import_source(place)
+    settings = _settings()
     function = _find(place)
     try:
         digest = _source_digest(function)
@@ -127,6 +201,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG00
         ),
         constants=frozenset(param.name for param in function.params if param.is_const),
         debug=bool(function.debug),
+        settings=settings,
     )
 
 
@@ -308,7 +383,10 @@ def variant_keys(variants: Sequence[Variant], source: KernelSource, place: Sourc
         ManifestError: as `variant_key`.
     """
     keys = tuple(variant_key(variant, source, place) for variant in variants)
-    patches = _baselines[-1].digest() if _baselines else ""
+    # what a source patches, and not what Triton keeps in its modules once it compiles
+    if _baselines and not _compiles:
+        _patches[:] = [_baselines[-1].digest()]
+    patches = "".join(_patches)
     return tuple(hashlib.sha256(f"{key} {patches}".encode()).hexdigest() for key in keys) if patches else keys
 
 
@@ -336,8 +414,11 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
             what = f"expected options that Triton {triton.__version__} has"
             raise ManifestError(what, got=f"{name} = {value!r}", where=where)
     try:
+        options = _resolved(variant.options, place)
+        given: Any = dict(options).get("extern_libs") or ()
+        libraries = tuple((library, file_digest(path)) for library, path in given)
         # the tools are asked for each time: a build for an older driver in this process has others
-        return _environment(variant.arch, _resolved(variant.options, place), toolchain(variant.arch))
+        return _environment(variant.arch, options, toolchain(variant.arch), libraries)
     except OSError as error:
         got = f"{error.filename}: {worded(error)}" if error.filename else worded(error)
         raise ManifestError("expected libraries that can be read", got=got, where=where) from None
@@ -348,14 +429,17 @@ def _checked_environment(variant: Variant, place: SourcePlace) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _environment(arch: str, options: tuple[tuple[str, Value], ...], tools: tuple[tuple[str, str], ...]) -> str:
-    """Hash what a variant shares with others: every option as Triton completes it, target, tools, switches."""
+def _environment(
+    arch: str,
+    options: tuple[tuple[str, Value], ...],
+    tools: tuple[tuple[str, str], ...],
+    libraries: tuple[tuple[str, str], ...],
+) -> str:
+    """Hash what a variant shares with others: every option as Triton completes it, target, toolchain, libraries."""
     spelled = dataclasses.asdict(_backend(arch).parse_options(_given(options)))
-    spelled["extern_libs"] = [(name, _file_digest(path)) for name, path in spelled["extern_libs"]]
-    switches = {
-        key: value for key, value in get_cache_invalidating_env_vars().items() if key != "TRITON_DISABLE_LINE_INFO"
-    }
-    text = repr((sorted(spelled.items()), sorted(switches.items()), target_of(arch), tools))
+    # with the paths of Triton's own, which the toolchain covers
+    del spelled["extern_libs"]
+    text = repr((sorted(spelled.items()), target_of(arch), tools, libraries))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -369,11 +453,6 @@ def _resolved(options: tuple[tuple[str, Value], ...], place: SourcePlace) -> tup
 
 def _given(options: tuple[tuple[str, Value], ...]) -> dict[str, Any]:
     return {name: value for name, value in options if value is not None}
-
-
-@lru_cache(maxsize=64)
-def _file_digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 @lru_cache(maxsize=64)
@@ -398,6 +477,9 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     """
     started = time.monotonic()
     where = f"{place.where}: {variant.label()}"
+    # as this process has it, with the sources and the toolchain that it compiles with
+    (key,) = variant_keys((variant,), describe(place), place)
+    _compiles.append(True)
     function = _find(place)
     log = io.StringIO()
     try:
@@ -418,9 +500,10 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     return CompiledVariant(
         image=image,
         launch=launch,
-        registers=_check_image(image, launch, variant.arch, where),
+        registers=checked_registers(image, launch, variant.arch, where),
         spill_bytes=sum(int(number) for number in re.findall(r"(\d+) bytes spill stores", log.getvalue())),
         compile_ms=round((time.monotonic() - started) * 1000),
+        key=key,
     )
 
 
@@ -502,6 +585,8 @@ def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
             knobs.compilation.store_binary_only = True
             knobs.nvidia.dump_ptxas_log = True
             knobs.cache.dir = folder
+            # others can give back what they were not given
+            knobs.cache.manager_class = knobs.cache.remote_manager_class = None
             yield
     finally:
         tempfile.tempdir = outer
@@ -562,14 +647,3 @@ def _launch(metadata: Any, passed: Sequence[Leaf], arch: str, where: str) -> Lau
         pdl=metadata.launch_pdl and arch_number(arch) >= PDL_SINCE,
         tensor_maps=tensor_maps,
     )
-
-
-def _check_image(image: bytes, launch: Launch, arch: str, where: str) -> int:
-    """Cross-check an image against its launch facts before anything trusts either; return its registers."""
-    try:
-        info = cubin.read_cubin(image)
-        cubin.check_launch(info, launch, target_of(arch).image_arch, where)
-    except BundleError as error:
-        raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
-    registers: int = next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
-    return registers

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from nojit.aot.cache import Cache
 from nojit.aot.source import SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
-from nojit.runtime.errors import CompileError
+from nojit.runtime.errors import BundleFormatError, CompileError
 
 __all__ = ["Finished", "Job", "run"]
 
 Compile = Callable[[Variant, SourcePlace], CompiledVariant]
+Check = Callable[[Variant, CompiledVariant], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ def run(
     cache: Cache,
     *,
     keep_going: bool,
+    check: Check = lambda _variant, _compiled: None,
 ) -> Iterator[Finished]:
     """Yield one event per job, in the order in which they finish.
 
@@ -55,20 +57,34 @@ def run(
         open_executor: starts the executor, whose workers need not survive a call; not called if the cache has all.
         cache: asked first, and given every new result.
         keep_going: go on after a failure; otherwise the first failure is the last event.
+        check: raises `CompileError` for what the cache has of a variant and cannot be that variant's.
 
     Raises:
-        PackageError: the cache cannot be read or written.
+        PackageError: the cache cannot be written.
     """
     waiting: dict[str, list[Job]] = {}
     for job in jobs:
         waiting.setdefault(job.key, []).append(job)
-    for key in list(waiting):
-        if (stored := cache.get(key)) is not None:
-            compiled = decode_compiled(stored)
+    for key, same in list(waiting.items()):
+        if (compiled := _cached(cache, key, same[0].variant, check)) is not None:
             yield from (Finished(job, compiled, None, cached=True) for job in waiting.pop(key))
     if waiting:
         with open_executor() as executor:
             yield from _compile_all(waiting, compile_variant, executor, cache, keep_going=keep_going)
+
+
+def _cached(cache: Cache, key: str, variant: Variant, check: Check) -> CompiledVariant | None:
+    """Return what the cache has of a variant, or None; what is there and of no use is noted, and compiled anew."""
+    stored = cache.get(key)
+    if stored is None:
+        return None
+    try:
+        compiled = decode_compiled(stored, variant.arch)
+        check(variant, compiled)
+    except (BundleFormatError, CompileError) as error:
+        cache.refuse(key, str(error))
+        return None
+    return compiled
 
 
 def _compile_all(
@@ -89,13 +105,21 @@ def _compile_all(
 
 def _finish(future: Future[CompiledVariant], same: Sequence[Job], cache: Cache) -> Iterator[Finished]:
     try:
-        compiled = future.result()
+        compiled = _own(future.result(), same[0].key)
     except CompileError as error:
         if not error.where:
             # the pool knows that a worker died, not what it was working on
             error.where = f"{same[0].place.where}: {same[0].variant.label()}"
         yield from (Finished(job, None, error, cached=False) for job in same)
         return
-    cache.put(same[0].key, encode_compiled(compiled))
+    cache.put(same[0].key, encode_compiled(compiled, same[0].variant.arch))
     for number, job in enumerate(same):
         yield Finished(job, compiled, None, cached=number > 0)
+
+
+def _own(compiled: CompiledVariant, key: str) -> CompiledVariant:
+    """Return what a worker compiled, if that is what was asked for: its files may have changed since."""
+    if compiled.key not in {"", key}:
+        what = "expected sources, settings and toolchain to stay the same while kernels are built: build again"
+        raise CompileError(what, got="others where it was compiled")
+    return compiled

@@ -42,6 +42,9 @@ class Compiler(Protocol):
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """Name the machine code of variants of one arch before it exists."""
 
+    def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
+        """Refuse what cannot be a variant's machine code, though a cache says that it is."""
+
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         """Name the tools that make it."""
 

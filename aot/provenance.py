@@ -34,6 +34,9 @@ BUILD_TYPE: Final = "nojit:build/1"
 LOCAL_BUILDER: Final = "nojit:builder/local"
 """The builder where none is named: somebody's own machine."""
 
+# what the digest of a tool is called that is no single file
+_DIGESTS: Final = {"triton": "nojitTree"}
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
@@ -143,6 +146,8 @@ def make_statement(
         "lineInfo": bool(plan.twin_of),
     }
     inside: dict[str, Json] = {"buildNumber": invocation.build_number or 0, "failures": len(report.failures)}
+    if settings := dict(report.toolchain).get("settings"):
+        inside["settings"] = settings
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": report.path, "digest": {"sha256": sha256, INDEX_DIGEST: report.digest}}],
@@ -178,9 +183,14 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
         # of the function and of all that it reaches: what the file says beside them does not count
         digest: dict[str, Json] = {"nojitSource": kernel.source.digest}
         yield {"name": kernel.spec.name, "digest": digest, "annotations": {"source": kernel.spec.source}}
-    for tool, number in report.toolchain:
-        kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
-        yield {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
+    tools = dict(report.toolchain)
+    for tool, number in tools.items():
+        if tool != "settings" and not tool.endswith(".digest"):
+            kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
+            named: dict[str, Json] = {"name": tool, "uri": f"pkg:{kind}/{tool}@{number}"}
+            # of a file, or of many: the version does not tell one that was edited
+            content = tools.get(f"{tool}.digest")
+            yield named | ({"digest": {_DIGESTS.get(tool, "sha256"): content}} if content else {})
 
 
 def _name(path: Path, root: Path) -> str:

@@ -10,12 +10,12 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from nojit.aot.build import build, inputs_of, toolchain_of
 from nojit.aot.cache import Cache
 from nojit.aot.plan import Compiler, Plan, make_plans
 from nojit.aot.statement import Recipe, Statement, read_statement, statement_path
+from nojit.aot.toolchain import toolchain_words
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
@@ -124,18 +124,14 @@ def _compare_inputs(bundle: BundleFile, plan: Plan, compiler: Compiler, recipe: 
     """Refuse what cannot come out alike before anything is compiled."""
     toolchain = toolchain_of(plan, compiler)
     if dict(toolchain) != dict(bundle.index.toolchain):
-        what = f"expected the toolchain that made it: {_words(bundle.index.toolchain)}"
-        raise BundleIntegrityError(what, got=_words(toolchain), where=bundle.path)
+        what = f"expected the toolchain that made it: {toolchain_words(bundle.index.toolchain)}"
+        raise BundleIntegrityError(what, got=toolchain_words(toolchain), where=bundle.path)
     if not recipe.failures and inputs_of(plan, compiler) != bundle.index.inputs:
         what = "expected sources, manifests and options that it was made of"
         changed = _changed(recipe, plan, sources)
         raise BundleIntegrityError(
             what, got=f"others: {', '.join(changed) or 'what cannot be told'}", where=bundle.path
         )
-
-
-def _words(toolchain: Any) -> str:
-    return ", ".join(f"{tool} {version}" for tool, version in sorted(toolchain))
 
 
 def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:

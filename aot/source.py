@@ -41,6 +41,8 @@ class KernelSource:
     """Runtime params annotated as pointers to constants, ``x_ptr: tl.const``."""
     debug: bool = False
     """`debug` of its decorator, which holds where the manifest sets none."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Settings of Triton that can change code, once it is imported: its own, and those of the environment."""
 
 
 @dataclass(frozen=True, slots=True)

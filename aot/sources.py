@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from nojit.aot.process import EndedError, Process, SilentError
 from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.variant import CompiledVariant, Variant
+from nojit.aot.variant import CompiledVariant, Variant, check_compiled
 from nojit.runtime.errors import CompileError, ManifestError
 
 __all__ = ["SourceCompiler"]
@@ -95,8 +95,12 @@ class SourceCompiler:
             return ()
         return self.source(place, variants[0].arch).variant_keys(variants, source, place)
 
+    def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
+        """See `nojit.aot.variant.check_compiled`."""
+        check_compiled(variant, compiled)
+
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
-        """Name the tools that shape an image for `arch`, with their versions."""
+        """Name what shapes an image for `arch`; see `nojit.aot.compiler.toolchain`."""
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
         return tools
 

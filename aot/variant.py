@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 
+from nojit.aot.target import target_of
 from nojit.aot.types import NONE, plain
-from nojit.runtime.table import Config, Launch, Slot, TensorMap
+from nojit.runtime import cubin
+from nojit.runtime.errors import BundleError, CompileError
+from nojit.runtime.format import IMAGE_BYTES_MAX
+from nojit.runtime.launch_codec import Launches, encode_launches
+from nojit.runtime.strict import Json, canonical_json, count, fields, load_json, refuse
+from nojit.runtime.table import Config, Launch
 from nojit.runtime.type_names import leaves
 from nojit.runtime.values import FunctionRef, Value, spell
 
-__all__ = ["CompiledVariant", "Variant", "decode_compiled", "encode_compiled", "functions_in"]
+__all__ = [
+    "CompiledVariant",
+    "Variant",
+    "check_compiled",
+    "checked_registers",
+    "decode_compiled",
+    "encode_compiled",
+    "functions_in",
+]
+
+_REGISTERS_MAX = 255
+# columns of a table hold 32 bits
+_BYTES_MAX = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,8 @@ class CompiledVariant:
     """Bytes that a thread spills, stores as ptxas counts them."""
     compile_ms: int
     """Wall time that the compiler took when the image was made."""
+    key: str = field(default="", compare=False)
+    """Identity of its machine code, as the process that compiled it worked it out; empty if that is not known."""
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:
@@ -78,23 +97,77 @@ def functions_in(value: Value) -> Iterator[FunctionRef]:
         yield from functions_in(item)
 
 
-def encode_compiled(compiled: CompiledVariant) -> bytes:
-    """Lay out a compiled variant for the cache: length of the facts, the facts as JSON, the image."""
-    facts = {
-        "launch": asdict(compiled.launch),
+def check_compiled(variant: Variant, compiled: CompiledVariant) -> None:
+    """Hold a compiled variant that comes from elsewhere against what its image says of itself.
+
+    Raises:
+        CompileError: they differ.
+    """
+    registers = checked_registers(compiled.image, compiled.launch, variant.arch, "")
+    if registers != compiled.registers:
+        raise CompileError(f"expected an image of {compiled.registers} registers", got=str(registers))
+
+
+def checked_registers(image: bytes, launch: Launch, arch: str, where: str) -> int:
+    """Cross-check an image against its launch facts before anything trusts either; return its registers.
+
+    Raises:
+        CompileError: they differ.
+    """
+    try:
+        info = cubin.read_cubin(image)
+        cubin.check_launch(info, launch, target_of(arch).image_arch, where)
+    except BundleError as error:
+        raise CompileError("expected an image that fits its launch facts", got=str(error), where=where) from error
+    return next(kernel.registers for kernel in info.kernels if kernel.symbol == launch.symbol)
+
+
+_FACTS = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")
+
+
+def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
+    """Lay out a compiled variant for the cache: a line of canonical JSON with its facts, then its image.
+
+    Args:
+        compiled: the variant.
+        arch: what it was compiled for.
+    """
+    (launch,), (layout,) = encode_launches([compiled.launch])
+    facts: dict[str, Json] = {
+        "arch": arch,
+        "compile_ms": compiled.compile_ms,
+        "image_bytes": len(compiled.image),
+        "launch": launch,
+        "layout": layout,
         "registers": compiled.registers,
         "spill_bytes": compiled.spill_bytes,
-        "compile_ms": compiled.compile_ms,
     }
-    text = json.dumps(facts, separators=(",", ":")).encode()
-    return len(text).to_bytes(4, "little") + text + compiled.image
+    return b"%b\n%b" % (canonical_json(facts), compiled.image)
 
 
-def decode_compiled(data: bytes) -> CompiledVariant:
-    """Read what `encode_compiled` wrote; the cache has checked that the bytes are those."""
-    end = 4 + int.from_bytes(data[:4], "little")
-    facts = json.loads(data[4:end])
-    launch = facts.pop("launch")
-    layout = tuple(Slot(**slot) for slot in launch.pop("layout"))
-    maps = tuple(TensorMap(**{**each, "block": tuple(each["block"])}) for each in launch.pop("tensor_maps", ()))
-    return CompiledVariant(image=data[end:], launch=Launch(layout=layout, tensor_maps=maps, **launch), **facts)
+def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
+    """Read what `encode_compiled` wrote, as strictly as a bundle is read: whoever wrote it may have been somebody else.
+
+    Args:
+        data: the entry.
+        arch: what it must have been compiled for.
+
+    Raises:
+        BundleFormatError: it is something else; says what.
+    """
+    text, _, image = data.partition(b"\n")
+    values = fields(load_json(text, ""), _FACTS, "")
+    made_for, compile_ms, image_bytes, launch, layout, registers, spill_bytes = values
+    if made_for != arch:
+        raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))
+    if count(image_bytes, IMAGE_BYTES_MAX, "image_bytes") != len(image):
+        raise refuse("size", f"expected an image of {image_bytes} bytes", got=len(image))
+    read = Launches([launch], [layout], "")[0]
+    return CompiledVariant(
+        image=image,
+        # what is read of a table is taken apart only when it is asked for
+        launch=replace(read, layout=tuple(read.layout)),
+        registers=count(registers, _REGISTERS_MAX, "registers"),
+        spill_bytes=count(spill_bytes, _BYTES_MAX, "spill_bytes"),
+        compile_ms=count(compile_ms, _BYTES_MAX, "compile_ms"),
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from nojit.aot.build import BuildResult
 from nojit.aot.build import build as build_bundles
-from nojit.aot.cache import Cache, default_cache_folder
+from nojit.aot.cache import Cache, as_default, default_cache_folder
 from nojit.aot.cli.build_report import (
     Failures,
     build_document,
@@ -184,6 +184,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     compiler = load_compiler()
     with (
         pin(min_driver, ptxas),
+        as_default(request.cache_folder),
         follow_build(out) as view,
         compiler.session(request.timeout_s, view.note),
     ):

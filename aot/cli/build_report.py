@@ -122,6 +122,7 @@ def build_document(
     result: BuildResult, absent: Sequence[Absence], twins: BuildResult | None, folder: Path, seconds: float
 ) -> dict[str, Any]:
     """Say in JSON what a build did, and the build of the twins with line info, if there was one."""
+    misfits = (*result.misfits, *(twins.misfits if twins else ()))
     return {
         "dry_run": False,
         "stopped": result.stopped,
@@ -129,6 +130,7 @@ def build_document(
         "bundles": _reports(result, folder),
         "absent": [asdict(one) for one in absent],
         "twins": _reports(twins, folder / TWINS) if twins else [],
+        "cache_misfits": [asdict(misfit) for misfit in misfits],
     }
 
 
@@ -205,6 +207,8 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
             return
     elif report.digest:
         out.line(f"{name}  {size(report.bundle_bytes)}  {report.digest[:12]}", style="cyan")
+        if settings := dict(report.toolchain).get("settings"):
+            out.line(f"  with {settings}", style="yellow")
     else:
         out.line(f"{name} was not written{': the build stopped' if stopped else ': nothing compiled'}", style="red")
     kernels = [(name, list(rows)) for name, rows in groupby(report.variants, key=lambda variant: variant.kernel)]
@@ -263,6 +267,10 @@ def _show_variants(out: Output, variants: Iterable[VariantReport]) -> None:
 
 
 def _show_totals(out: Output, result: BuildResult, seconds: float) -> None:
+    if result.misfits:
+        first = result.misfits[0]
+        which = "1 cache entry was" if len(result.misfits) == 1 else f"{len(result.misfits):,} cache entries were"
+        out.warn(f"{which} of no use, and compiled again: {first.reason} - at {first.path}")
     built = [report for report in result.reports if report.digest and not report.up_to_date]
     if result.failures:
         what = "no bundle was written; --keep-going builds the rest" if result.stopped else "left out of the bundles"

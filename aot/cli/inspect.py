@@ -22,6 +22,7 @@ from nojit.aot.inspection import (
 )
 from nojit.aot.places import Place, bundles_at
 from nojit.aot.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
+from nojit.aot.toolchain import toolchain_words
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table import KernelTable, Missing, Param, TuningTable
 from nojit.runtime.type_names import NONE
@@ -105,7 +106,7 @@ def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None
         ("file", f"{facts.path}, {size(facts.file_bytes)}"),
         ("digest", facts.digest),
         ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
-        ("toolchain", ", ".join(f"{tool} {version}" for tool, version in facts.toolchain.items())),
+        ("toolchain", toolchain_words(tuple(facts.toolchain.items()))),
         *([("built from", _origin(origin))] if origin else []),
         ("variants", f"{facts.variants:,} with {counted(facts.images, 'distinct image')}"),
         (

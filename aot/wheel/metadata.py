@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from nojit.aot.toolchain import toolchain_words
 from nojit.aot.wheel.content import BundleContent
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.errors import PackageError
@@ -101,7 +102,7 @@ def _tables(bundles: Sequence[BundleContent]) -> Iterator[str]:
     rows = ["| bundle | images | driver for CUDA | toolchain | size | digest |", "|---|---|---|---|---|---|"]
     for bundle in bundles:
         index = bundle.index
-        tools = ", ".join(f"{tool} {version}" for tool, version in index.toolchain)
+        tools = toolchain_words(index.toolchain)
         rows.append(
             f"| {bundle.file_name} | {index.target.image_arch} | {spell_cuda(index.min_driver)} or newer | {tools} "
             f"| {len(bundle.data):,} bytes | `{bundle.digest[:12]}` |"

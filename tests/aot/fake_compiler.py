@@ -125,6 +125,10 @@ class FakeCompiler:
             compile_ms=7,
         )
 
+    def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
+        if not compiled.image.startswith(b"fake image\n"):
+            raise CompileError("expected a fake image", got=repr(compiled.image[:20]))
+
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         return (("fake", self.version),)
 

@@ -389,7 +389,7 @@ class TestKey:
     def test_changes_with_the_version_of_ptxas(self, key, monkeypatch, fresh_environment):
         before = key(variant_of())
         compiler._environment.cache_clear()
-        monkeypatch.setattr(compiler, "toolchain", lambda arch: (("ptxas", "99.0"), toolchain(arch)[1]))
+        monkeypatch.setattr(compiler, "toolchain", lambda arch: (("ptxas", "99.0"), *toolchain(arch)[1:]))
         assert key(variant_of()) != before
 
     def test_changes_with_a_switch_that_changes_code(self, key, monkeypatch, fresh_environment):
@@ -808,21 +808,21 @@ class TestFailures:
 
 class TestToolchain:
     @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
-    def test_names_both_tools_sorted(self, arch):
-        tools = toolchain(arch)
-        assert [name for name, _ in tools] == ["ptxas", "triton"]
-        assert tools[1][1] == compiler.triton.__version__
-        assert tools[0][1].split(".")[0].isdigit()
+    def test_names_both_tools_by_version_and_content_sorted(self, arch):
+        tools = dict(toolchain(arch))
+        assert [*tools] == ["ptxas", "ptxas.digest", "triton", "triton.digest"]
+        assert tools["triton"] == compiler.triton.__version__
+        assert tools["ptxas"].split(".")[0].isdigit()
 
     @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
     def test_the_driver_is_of_the_major_version_of_ptxas(self, arch):
-        assert min_driver(arch) == 1000 * int(toolchain(arch)[0][1].split(".")[0])
+        assert min_driver(arch) == 1000 * int(dict(toolchain(arch))["ptxas"].split(".")[0])
 
     def test_the_image_says_which_toolkit_it_is_from(self, place):
         for arch in ("sm_80", "sm_90"):
             toolkit = read_cubin(compile_variant(variant_of(arch), place()).image).toolkit
             assert toolkit is not None
-            assert f"{toolkit[0]}.{toolkit[1]}" == toolchain(arch)[0][1]
+            assert f"{toolkit[0]}.{toolkit[1]}" == dict(toolchain(arch))["ptxas"]
 
 
 def test_both_facts_and_image_survive_the_worker_and_the_cache(place):
@@ -830,7 +830,7 @@ def test_both_facts_and_image_survive_the_worker_and_the_cache(place):
 
     compiled = compile_variant(variant_of("sm_80"), place())
     assert isinstance(compiled, CompiledVariant)
-    assert decode_compiled(encode_compiled(compiled)) == compiled
+    assert decode_compiled(encode_compiled(compiled, "sm_80"), "sm_80") == compiled
 
 
 class TestLineInfo:

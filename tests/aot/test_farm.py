@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from nojit.aot.manifest import KernelSpec
 from nojit.aot.pool import WorkerPool
 from nojit.aot.source import SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import BundleFormatError, PackageError
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 
@@ -86,7 +90,8 @@ def run(
     keep_going: bool = False,
     executor: Callable[[], Any] = lambda: ThreadPoolExecutor(1),
 ) -> list[Finished]:
-    return list(farm.run(jobs, compiler.compile_variant, executor, cache, keep_going=keep_going))
+    check = compiler.check_compiled
+    return list(farm.run(jobs, compiler.compile_variant, executor, cache, keep_going=keep_going, check=check))
 
 
 def no_executor() -> Any:
@@ -99,7 +104,7 @@ def test_every_job_is_compiled_and_kept(cache, compiler):
     assert not any(event.cached or event.error for event in events)
     for event in events:
         assert event.compiled == compiler().compile_variant(event.job.variant, PLACE)
-        assert cache.get(event.job.key) == encode_compiled(event.compiled)
+        assert cache.get(event.job.key) == encode_compiled(event.compiled, event.job.variant.arch)
 
 
 def test_what_the_cache_has_needs_no_executor(cache, compiler):
@@ -221,10 +226,101 @@ class TestFailures:
             run([job(0), job(1)], compiler(), cache, keep_going=True, executor=executor)
         assert len(left) == 1
 
-    def test_an_entry_that_cannot_be_read_ends_the_build_before_anything_starts(self, cache, compiler):
-        (cache.folder / job(0).key[:2] / job(0).key[2:]).mkdir(parents=True)
-        with pytest.raises(PackageError, match="expected a readable cache entry"):
-            run([job(1), job(0)], compiler(), cache, executor=no_executor)
+    def test_another_key_where_it_was_compiled_is_one(self, cache, compiler):
+        """Whatever a worker compiles that is not what was asked for is kept under no key."""
+
+        def stale(variant: Variant, place: SourcePlace) -> CompiledVariant:
+            return replace(compiler().compile_variant(variant, place), key=key_of("other"))
+
+        (event,) = farm.run([job(0)], stale, lambda: ThreadPoolExecutor(1), cache, keep_going=True)
+        assert event.compiled is None
+        assert "expected sources, settings and toolchain to stay the same" in str(event.error)
+        assert "demo.toml kernel k: k sm_90 D=0" in str(event.error)
+        assert cache.get(job(0).key) is None
+
+
+FACTS = json.loads(encode_compiled(FakeCompiler(Path(os.devnull), {"demo:k": FakeSource(("x",), ("D",))}).compile_variant(VARIANTS[0], PLACE), "sm_90").partition(b"\n")[0])  # fmt: skip
+
+
+def entry_of(facts: object, image: bytes = b"fake image\n") -> bytes:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":")).encode() + b"\n" + image
+
+
+WHOLE = {**FACTS, "image_bytes": 11}
+GARBAGE = {
+    "nothing": b"",
+    "no JSON": b"garbage",
+    "a cut JSON": entry_of(WHOLE)[:40],
+    "nested JSON": b"[" * 100_000 + b"\n",
+    "another thing": entry_of([1, 2]),
+    "a field too few": entry_of({key: value for key, value in WHOLE.items() if key != "registers"}),
+    "a field too many": entry_of({**WHOLE, "more": 1}),
+    "spaces": entry_of(WHOLE).replace(b":", b": ", 1),
+    "a wrong type": entry_of({**WHOLE, "registers": "32"}),
+    "a number out of range": entry_of({**WHOLE, "spill_bytes": -1}),
+    "a float": entry_of({**WHOLE, "registers": 1.5}),
+    "a launch of another shape": entry_of({**WHOLE, "launch": {}}),
+    "a wrong layout": entry_of({**WHOLE, "layout": "x"}),
+    "another arch": entry_of({**WHOLE, "arch": "sm_80"}),
+    "a shorter image": entry_of(WHOLE, b"fake"),
+    "another image": entry_of(WHOLE, b"other bytes"),
+}
+
+
+class TestEntriesOfNoUse:
+    @pytest.mark.parametrize("kind", GARBAGE)
+    def test_are_compiled_again_and_noted_whatever_their_checksum_says(self, cache, compiler, kind):
+        cache.put(job(0).key, GARBAGE[kind])
+        (event,) = run([job(0)], compiler(), cache)
+        assert (event.cached, event.error) == (False, None)
+        (misfit,) = cache.misfits
+        assert misfit.path == str(cache.folder / job(0).key[:2] / job(0).key[2:])
+        assert misfit.reason.startswith("expected ")
+        (again,) = run([job(0)], compiler(), Cache(cache.folder), executor=no_executor)
+        assert again.compiled == event.compiled
+
+    def test_a_whole_one_is_of_use(self, cache, compiler):
+        cache.put(job(0).key, entry_of(WHOLE))
+        (event,) = run([job(0)], compiler(), cache, executor=no_executor)
+        assert event.cached
+        assert cache.misfits == ()
+
+    def test_two_that_changed_places_are_compiled_again(self, cache, compiler):
+        first = {event.job: event.compiled for event in run([job(0), job(1)], compiler(), cache)}
+        paths = [cache.folder / one.key[:2] / one.key[2:] for one in (job(0), job(1))]
+        contents = [path.read_bytes() for path in paths]
+        for path, content in zip(paths, reversed(contents), strict=True):
+            path.write_bytes(content)
+        events = run([job(0), job(1)], compiler(), cache)
+        assert {event.job: event.compiled for event in events} == first
+        assert not any(event.cached for event in events)
+        assert len(cache.misfits) == 2
+
+    def test_a_folder_in_the_place_of_one_stays_and_the_build_goes_on(self, cache, compiler):
+        place = cache.folder / job(0).key[:2] / job(0).key[2:]
+        place.mkdir(parents=True)
+        (event,) = run([job(0)], compiler(), cache)
+        assert event.compiled is not None
+        assert place.is_dir()
+        assert [one.path for one in cache.misfits] == [str(place)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.sampled_from([*WHOLE, *WHOLE["launch"]]), JSON, min_size=1, max_size=3), st.binary(max_size=20)
+)
+def test_reading_an_entry_fails_in_one_way_only(changes, image):
+    launch = {**WHOLE["launch"], **{key: value for key, value in changes.items() if key in WHOLE["launch"]}}
+    facts = {**WHOLE, "launch": launch, **{key: value for key, value in changes.items() if key in WHOLE}}
+    with contextlib.suppress(BundleFormatError):
+        decode_compiled(entry_of(facts, image), "sm_90")
 
 
 class TestInWorkers:
@@ -272,7 +368,7 @@ def test_a_compiled_variant_survives_the_cache(image, registers, spill_bytes, co
     compiled = compiled_with(
         VARIANTS[0], image=image, registers=registers, spill_bytes=spill_bytes, compile_ms=compile_ms
     )
-    assert decode_compiled(encode_compiled(compiled)) == compiled
+    assert decode_compiled(encode_compiled(compiled, "sm_90"), "sm_90") == compiled
 
 
 def test_a_label_says_what_tells_a_variant_from_others():

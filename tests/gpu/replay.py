@@ -289,7 +289,8 @@ def built_alike(folder: Path, arch: str) -> Path:
     (path,) = folder.glob(f"*-{arch}.nojit")
     with open_bundle(path) as bundle:
         given = dict(bundle.index.toolchain)
-    expected = dict(compiler.toolchain(arch))
+    # a wheel of Triton for another Python makes the same images of other files
+    expected = {tool: said for tool, said in compiler.toolchain(arch) if not tool.endswith(".digest")}
     assert {tool: given.get(tool) for tool in expected} == expected, f"{path}: other compilers built it"
     return path
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import click
-from nojit.aot import choice, diff, doctor, inspection, plan, report, sign, statement
+from nojit.aot import cache, choice, diff, doctor, inspection, plan, report, sign, statement
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cli.group import COMMANDS
 from nojit.aot.tune import account, evaluate, importance, order, records
@@ -24,6 +24,7 @@ FACTS = (
     report.VariantReport,
     report.Failure,
     report.Pruned,
+    cache.Misfit,
     inspection.BundleFacts,
     inspection.KernelFacts,
     inspection.VariantFacts,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.spec import cli_reference, manifest_reference, tiny
+from tests.spec import cli_reference, manifest_reference, settings_reference, tiny
 from tests.spec.pages import ROOT, replace_generated
 
 __all__ = ["PARTS"]
@@ -17,6 +17,7 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/bundle-format.md", "tiny"): lambda: tiny.render(tiny.tiny_bundle()),
     (ROOT / "docs/manifest.md", "grammar"): manifest_reference.render_grammar,
     (ROOT / "docs/manifest.md", "reference"): manifest_reference.render_reference,
+    (ROOT / "docs/cache.md", "settings"): settings_reference.render_settings,
     (ROOT / "docs/cli.md", "commands"): cli_reference.render_commands,
     (ROOT / "docs/cli.md", "facts"): cli_reference.render_facts,
 }

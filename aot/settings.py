@@ -1,0 +1,288 @@
+"""Which settings of Triton can change machine code, and what a build does about each.
+
+A setting is a knob of ``triton.knobs``, set by its environment variable or by code, or a variable that only Triton's C++
+reads. Every one is decided here: refused, part of a variant's key, set by the build itself, or without effect on an image
+for an NVIDIA GPU. A setting that no one decided on, as a later Triton may bring, is part of the key.
+
+Triton is not imported: whoever has it passes ``triton.knobs``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from nojit.aot.toolchain import file_digest
+from nojit.runtime.errors import CompileError
+
+__all__ = ["KNOBS", "VARIABLES", "Role", "Setting", "knobs_in", "read_settings", "setting_of", "settings_words"]
+
+
+class Role(Enum):
+    """What a build does about a setting."""
+
+    REFUSED = "refused"
+    """It must not be set."""
+    KEYED = "keyed"
+    """Its value is part of each variant's key, and told with the toolchain."""
+    HASHED = "hashed"
+    """So is the content of the files that it names."""
+    OWN = "own"
+    """The build sets it, or the toolchain's digests cover it, whatever the environment says."""
+    WITHOUT_EFFECT = "without effect"
+    """It cannot change an image for an NVIDIA GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is decided about one setting."""
+
+    role: Role
+    why: str
+    variable: str = ""
+    """That sets it; empty if only code can, and of variables without a knob."""
+
+
+def _keyed(why: str, variable: str = "") -> Setting:
+    return Setting(Role.KEYED, why, variable)
+
+
+def _refused(why: str, variable: str = "") -> Setting:
+    return Setting(Role.REFUSED, why, variable)
+
+
+def _own(why: str, variable: str = "") -> Setting:
+    return Setting(Role.OWN, why, variable)
+
+
+def _without_effect(why: str, variable: str = "") -> Setting:
+    return Setting(Role.WITHOUT_EFFECT, why, variable)
+
+
+_PRINTS: Final = "prints while a kernel is compiled, which it would not be with the old key"
+_STORES: Final = "each variant is compiled into a folder of its own, by Triton's own cache manager"
+_LAUNCHES: Final = "is called by launches, or compiles launchers"
+_OTHER_GPUS: Final = "AMD's backend alone reads it"
+_PROFILES: Final = "the profiler alone reads it"
+_TUNES: Final = "the autotuner alone reads it, and a build runs none"
+
+# every knob of Triton 3.6 to 3.9, by group and name; `amd` and `proton` as a whole
+KNOBS: Final[dict[str, Setting]] = {
+    "build.*": _without_effect(_LAUNCHES),
+    "redis.*": _without_effect(_STORES),
+    "cache.*": _own(_STORES),
+    "amd.*": _without_effect(_OTHER_GPUS),
+    "proton.*": _without_effect(_PROFILES),
+    "autotuning.*": _without_effect(_TUNES),
+    "compilation.override": _refused("it replaces kernels by files of TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),
+    "compilation.dump_ir": _keyed("adds versions to the IR of LLVM, and dumps what is compiled", "TRITON_KERNEL_DUMP"),
+    "compilation.dump_ir_extract_di_local_variables": _keyed(
+        "has ptxas read debug info, which turns optimizations off", "LLVM_EXTRACT_DI_LOCAL_VARIABLES"
+    ),
+    "compilation.store_binary_only": _own("the build wants the binary alone", "TRITON_STORE_BINARY_ONLY"),
+    "compilation.always_compile": _own("the build has a cache of its own", "TRITON_ALWAYS_COMPILE"),
+    "compilation.use_ir_loc": _keyed("moves the lines of line info", "USE_IR_LOC"),
+    "compilation.enable_asan": _keyed("adds checks", "TRITON_ENABLE_ASAN"),
+    "compilation.disable_line_info": _own("the build asks for line info in twins only", "TRITON_DISABLE_LINE_INFO"),
+    "compilation.front_end_debugging": _without_effect("lengthens tracebacks", "TRITON_FRONT_END_DEBUGGING"),
+    "compilation.allow_non_constexpr_globals": _keyed(
+        "compiles kernels that are refused without", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"
+    ),
+    "compilation.instrumentation_mode": _refused(
+        "it makes kernels that only a running Triton can launch", "TRITON_INSTRUMENTATION_MODE"
+    ),
+    "compilation.fpsan_homomorphic_casts": _without_effect(
+        "Triton reads it when it launches", "TRITON_FPSAN_HOMOMORPHIC_CASTS"
+    ),
+    "compilation.listener": _without_effect("is told of compilations"),
+    "runtime.interpret": _refused(
+        "it makes functions for the interpreter, which compile to nothing", "TRITON_INTERPRET"
+    ),
+    "runtime.debug": _without_effect(
+        "Triton reads it when it launches; a build asks for `debug` by the option", "TRITON_DEBUG"
+    ),
+    "runtime.override_arch": _refused("it compiles for another GPU than the bundle is for", "TRITON_OVERRIDE_ARCH"),
+    "runtime.launch_enter_hook": _without_effect(_LAUNCHES),
+    "runtime.launch_exit_hook": _without_effect(_LAUNCHES),
+    "runtime.kernel_load_start_hook": _without_effect(_LAUNCHES),
+    "runtime.kernel_load_end_hook": _without_effect(_LAUNCHES),
+    "runtime.kernel_unload_hook": _without_effect(_LAUNCHES),
+    "runtime.jit_cache_hook": _without_effect(_LAUNCHES),
+    "runtime.jit_post_compile_hook": _without_effect(_LAUNCHES),
+    "runtime.add_stages_inspection_hook": _refused(
+        "it changes the stages of the compiler in ways that no key can hold"
+    ),
+    "language.fp32_default": _keyed("is the precision of products of fp32", "TRITON_F32_DEFAULT"),
+    "language.default_fp_fusion": _keyed(
+        "says whether products and sums fuse, where the option does not", "TRITON_DEFAULT_FP_FUSION"
+    ),
+    "language.force_disable_fp_fusion": _keyed("overrules the option", "TRITON_FORCE_DISABLE_FP_FUSION"),
+    "nvidia.cuobjdump": _without_effect("only looks", "TRITON_CUOBJDUMP_PATH"),
+    "nvidia.nvdisasm": _without_effect("only looks", "TRITON_NVDISASM_PATH"),
+    "nvidia.ptxas": _own("the toolchain's digests cover the program", "TRITON_PTXAS_PATH"),
+    "nvidia.ptxas_blackwell": _own("the toolchain's digests cover the program", "TRITON_PTXAS_BLACKWELL_PATH"),
+    "nvidia.dump_nvptx": _keyed(_PRINTS, "NVPTX_ENABLE_DUMP"),
+    "nvidia.disable_ptxas_opt": _keyed("turns optimizations off", "DISABLE_PTXAS_OPT"),
+    "nvidia.ptxas_options": _keyed("is passed to ptxas", "PTXAS_OPTIONS"),
+    "nvidia.mock_ptx_version": _keyed("stands for the version of ptxas", "TRITON_MOCK_PTX_VERSION"),
+    "nvidia.dump_ptxas_log": _own("the build reads spills there", "TRITON_DUMP_PTXAS_LOG"),
+    "nvidia.libdevice_path": Setting(Role.HASHED, "is linked into kernels", "TRITON_LIBDEVICE_PATH"),
+    "nvidia.libcuda_path": _without_effect(_LAUNCHES, "TRITON_LIBCUDA_PATH"),
+}
+
+# what Triton's C++ (include/triton/Tools/Sys/GetEnv.h of 3.9, and 3.6 to 3.8 likewise) and its Python read beside the knobs
+VARIABLES: Final[dict[str, Setting]] = {
+    "ALLOW_LHS_TMEM_LAYOUT_CONVERSION": _keyed("chooses layouts"),
+    "DISABLE_LLVM_OPT": _keyed("turns optimizations off"),
+    "DISABLE_MMA_V3": _keyed("chooses instructions"),
+    "DISABLE_MMA_V5": _keyed("chooses instructions"),
+    "TRITON_PREFER_TMEM_16x256_LAYOUT": _keyed("chooses layouts"),
+    "TRITON_ENABLE_EXPERIMENTAL_CONSAN": _keyed("adds checks"),
+    "TRITON_CONSAN_INIT_ALLOCATIONS": _keyed("adds checks"),
+    "TRITON_ENABLE_LLVM_DEBUG": _keyed(_PRINTS),
+    "TRITON_LLVM_DEBUG_ONLY": _keyed(_PRINTS),
+    "LLVM_IR_ENABLE_DUMP": _keyed(_PRINTS),
+    "LLVM_ENABLE_TIMING": _keyed(_PRINTS),
+    "MLIR_ENABLE_DIAGNOSTICS": _keyed(_PRINTS),
+    "MLIR_ENABLE_DUMP": _keyed(_PRINTS),
+    "MLIR_ENABLE_TIMING": _keyed(_PRINTS),
+    "MLIR_DISABLE_MULTITHREADING": _keyed("is one of those that Triton's own cache knows"),
+    "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": _keyed(_PRINTS),
+    "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": _keyed(_PRINTS),
+    "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": _keyed(_PRINTS),
+    "LLVM_PASS_PLUGIN_PATH": Setting(Role.HASHED, "names passes that LLVM runs"),
+    "TRITON_PLUGIN_PATHS": Setting(Role.HASHED, "names passes and dialects that Triton loads"),
+    "TRITON_PLUGIN_VERSION_CHECK": _keyed("says which of those are loaded"),
+    "MLIR_DUMP_PATH": _without_effect("says where dumps go"),
+    "TRITON_REPRODUCER_PATH": _without_effect("says where IR goes that crashed a pass"),
+    "TRITON_ENABLE_PYTHON_STACKTRACE": _without_effect("lengthens tracebacks"),
+    "CC": _without_effect(_LAUNCHES),
+    "CXX": _without_effect(_LAUNCHES),
+    "LD_LIBRARY_PATH": _without_effect("Triton looks for the driver there"),
+    "TRITON_DEFAULT_BACKEND": _without_effect("chooses a driver, and the build asks none"),
+    "TRITON_BACKENDS_IN_TREE": _without_effect("the toolchain's digests cover the backend that compiles"),
+}
+"""Variables without a knob."""
+
+# longer values, and those that are no plain text, are told by their digest
+_VALUE_CHARS_MAX: Final = 120
+_PLAIN: Final = (bool, int, float, str)
+_WATCHED: Final = frozenset({Role.REFUSED, Role.KEYED, Role.HASHED})
+_UNDECIDED: Final = _keyed("nobody has decided on it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Knob:
+    """One knob that has to be looked at."""
+
+    group: Any
+    name: str
+    spelling: str
+    """What to call it: its variable, as a user sets it."""
+    variable: str
+    """What sets it whenever it is read; empty if nothing does."""
+    default: Any
+    setting: Setting
+
+
+def knobs_in(knobs: ModuleType) -> Iterator[tuple[str, str]]:
+    """List the group and the name of every knob that a Triton has."""
+    for group, holder in vars(knobs).items():
+        if not isinstance(holder, knobs.base_knobs):
+            continue
+        kind = type(holder)
+        for name in {**vars(kind), **vars(kind).get("__annotations__", {})}:
+            value = vars(kind).get(name)
+            if not name.startswith("_") and not isinstance(value, FunctionType | property):
+                yield group, name
+
+
+def setting_of(group: str, name: str) -> Setting | None:
+    """Return what is decided about a knob; None if nothing is."""
+    return KNOBS.get(f"{group}.{name}") or KNOBS.get(f"{group}.*")
+
+
+@lru_cache(maxsize=1)
+def _knobs(knobs: ModuleType) -> tuple[tuple[_Knob, ...], frozenset[str]]:
+    """List the knobs that have to be looked at, and the variables of all."""
+    watched, variables = [], set()
+    for group, name in knobs_in(knobs):
+        setting = setting_of(group, name) or _UNDECIDED
+        described = vars(type(getattr(knobs, group))).get(name)
+        variable = getattr(described, "key", "")
+        # some read their variable when Triton is imported, and have nothing to say which
+        spelling = variable or setting.variable or f"triton.knobs.{group}.{name}"
+        variables |= {spelling}
+        if setting.role in _WATCHED:
+            default = getattr(described, "default", None) if variable else None
+            watched.append(_Knob(getattr(knobs, group), name, spelling, variable, default, setting))
+    return tuple(watched), frozenset(variables)
+
+
+def read_settings(
+    knobs: ModuleType, getenv: Callable[[str], str | None], invalidating: Iterable[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """List the settings that can change machine code and are set: name and value, sorted by name.
+
+    Args:
+        knobs: ``triton.knobs``. What code has set there counts as much as what the environment says.
+        getenv: reads a variable.
+        invalidating: the variables that Triton itself takes for changing code.
+
+    Raises:
+        CompileError: one is set that a build refuses.
+    """
+    watched, of_knobs = _knobs(knobs)
+    told: dict[str, str] = {}
+    for knob in watched:
+        # most are set by nothing, and to compute their values costs more than to know that
+        if knob.variable and knob.name not in vars(knob.group) and getenv(knob.variable) is None:
+            continue
+        value = getattr(knob.group, knob.name)
+        if value is None or value in {knob.default, ""}:
+            continue
+        if knob.setting.role is Role.REFUSED:
+            what = f"expected {knob.spelling} to be unset where kernels are built, since {knob.setting.why}"
+            raise CompileError(what, got=_told(value))
+        told[knob.spelling] = _content(value) if knob.setting.role is Role.HASHED else _told(value)
+    for name in {*VARIABLES, *invalidating} - of_knobs:
+        role = VARIABLES.get(name, _UNDECIDED).role
+        text = getenv(name)
+        if text and role in _WATCHED:
+            told[name] = _content(text) if role is Role.HASHED else _told(text)
+    return tuple(sorted(told.items()))
+
+
+def settings_words(settings: Iterable[tuple[str, str]]) -> str:
+    """Put settings into one line: ``DISABLE_PTXAS_OPT=1 PTXAS_OPTIONS='-O1 -v'``."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings)
+
+
+def _told(value: object) -> str:
+    """Spell a value, so that two that differ are spelled differently and all can be shown in a line."""
+    if isinstance(value, bool):
+        return str(int(value))
+    # an object is told by its kind: what it does cannot be known
+    text = str(value) if isinstance(value, _PLAIN) else f"{type(value).__module__}.{type(value).__qualname__}"
+    if len(text) <= _VALUE_CHARS_MAX and text.isprintable():
+        return text
+    return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}"
+
+
+def _content(paths: object) -> str:
+    """Tell files by what is in them: where they lie is a machine's."""
+    return ":".join(_file(path) for path in str(paths).split(":") if path)
+
+
+def _file(path: str) -> str:
+    try:
+        return f"sha256:{file_digest(path)}"
+    except OSError:
+        # what becomes of it is for Triton to say
+        return "unreadable"
