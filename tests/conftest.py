@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 
 from tests.fakecuda import FakeCuda, build_driver, build_faketorch, load_extension
+
+# before anything loads OpenMP, and for every child: its threads spin while they wait for each other, which took half of all
+# CPU time, and most on a busy machine
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_finish() -> None:
