@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeAlias
 
 from nojit.runtime.call import Argument, CallFacts, are_addresses, converted
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.keys import constexpr_value
+from nojit.runtime.keys import constexpr_value, meant
 from nojit.runtime.table import KernelTable
+from nojit.runtime.values import Value
 
 __all__ = ["Facts", "call_facts", "is_dtype", "stand_in"]
 
@@ -44,10 +45,15 @@ def call_facts(facts: Facts, table: KernelTable, arch: int) -> CallFacts:
     types, kernel = table.param_types(), table.kernel
     return CallFacts(
         arguments={name: _argument(name, fact, types[name], kernel) for name, fact in arguments.items()},
-        constexprs={name: constexpr_value(value, name, kernel) for name, value in constexprs.items()},
+        constexprs={name: _constexpr(name, value, table) for name, value in constexprs.items()},
         options={name: constexpr_value(value, name, kernel) for name, value in options.items()},
         arch=arch,
     )
+
+
+def _constexpr(name: str, value: Any, table: KernelTable) -> Value:
+    given = constexpr_value(value, name, table.kernel)
+    return meant(given, table.built_values(name)) if isinstance(given, str | tuple) else given
 
 
 def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kernel: str) -> Argument:

@@ -87,7 +87,11 @@ class StandIn:
         options = {**way.flags, **dict(way.config.options), **call.options}
         if (call.arch or 0) < PDL_SINCE:
             options.pop("launch_pdl", None)
-        settings = {name: handed.given.get(name, value) for name, value in (constexprs | options).items()}
+        # what the caller gave, but a dtype as Triton has it
+        settings = {
+            name: value if isinstance(value, DType) else handed.given.get(name, value)
+            for name, value in (constexprs | options).items()
+        }
         grid = _grid_of(table, names, handed, settings)
         named = _arguments(function, call, handed.given, way)
         # options that are None are Triton's to choose

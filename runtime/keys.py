@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.interests import interests
 from nojit.runtime.table import KernelTable, Missing, Tuning
 from nojit.runtime.tuning_table import BUCKETS
+from nojit.runtime.type_names import dtype_name, dtype_spellings
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Interner",
     "constexpr_value",
     "make_spec",
+    "meant",
     "push_constant",
     "row_constexprs",
     "row_names",
@@ -64,6 +66,10 @@ class Interner:
         if bits is not None:
             return bits
         name, kind = _name_and_kind(value)
+        if kind is _Kind.DTYPE:
+            # a call may spell it in another way, and is to be found again
+            for spelled in dtype_spellings(str(name)):
+                self.add(spelled)
         number = self._numbers.setdefault(name, len(self._numbers))
         bits = _core.OPAQUE_BASE + (kind << _core.OPAQUE_KIND_SHIFT) + number
         if isinstance(name, str):
@@ -110,7 +116,8 @@ def _name_and_kind(value: Operand) -> tuple[Hashable, _Kind]:
 def constexpr_value(value: Any, name: str, kernel: str) -> Value:
     """Turn what a caller passes for a constexpr into the value that a bundle stores.
 
-    Numbers of numpy become Python's, ``tl.float16`` becomes `DType`, a ``@triton.jit`` function `FunctionRef`.
+    Numbers of numpy become Python's, a ``@triton.jit`` function becomes `FunctionRef`, and a dtype of Triton's, torch's or numpy's
+    `DType`. A string may yet stand for a dtype: see `meant`.
 
     Raises:
         ArgumentError: nothing that a constexpr can be.
@@ -125,12 +132,43 @@ def constexpr_value(value: Any, name: str, kernel: str) -> Value:
             return kind(value)
     if isinstance(value, tuple | list):
         return tuple(constexpr_value(item, name, kernel) for item in value)
-    found = _of_triton(value) or _of_numpy(value)
+    where = f"constexpr {name} of kernel {kernel}"
+    found = _of_triton(value) or _of_dtype(value, name, where) or _of_numpy(value)
     if found is None:
-        where = f"constexpr {name} of kernel {kernel}"
         what = "expected int, float, bool, str, None, a tuple, a dtype or a jit function"
         raise ArgumentError(what, got=type(value).__name__, where=where, argument=name)
     return found[0]
+
+
+def meant(value: Value, known: Iterable[Value]) -> Value:
+    """Return what a string stands for where only dtypes are known for a constexpr: ``bfloat16`` for ``tl.bfloat16``.
+
+    Args:
+        value: what a caller passes, as `constexpr_value` has it; what is no string stays as it is.
+        known: the values that were built.
+    """
+    if isinstance(value, tuple):
+        tuples = [other for other in known if isinstance(other, tuple) and len(other) == len(value)]
+        return tuple(meant(item, [other[place] for other in tuples]) for place, item in enumerate(value))
+    dtype = dtype_name(value) if isinstance(value, str) else None
+    if dtype is None:
+        return value
+    kinds = {type(other) for other in known}
+    return DType(dtype) if DType in kinds and str not in kinds else value
+
+
+def _of_dtype(value: Any, name: str, where: str) -> tuple[Value] | None:
+    """Know a dtype of torch's or numpy's, and numpy's scalar classes, by its class's name: neither may be there."""
+    if isinstance(value, type):
+        spelled = value.__name__.rstrip("_") if value.__module__ in ("numpy", "ml_dtypes") else ""
+    else:
+        spelled = str(value) if any(kind.__name__ == "dtype" for kind in type(value).__mro__) else ""
+    if not spelled:
+        return None
+    dtype = dtype_name(spelled)
+    if dtype is None:
+        raise ArgumentError("expected a dtype that Triton has", got=spelled, where=where, argument=name)
+    return (DType(dtype),)
 
 
 def _of_triton(value: Any) -> tuple[Value] | None:

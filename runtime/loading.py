@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import ArgumentError, did_you_mean, typed
-from nojit.runtime.keys import row_names
+from nojit.runtime.keys import constexpr_value, meant, row_names
 from nojit.runtime.table import KernelTable
 from nojit.runtime.values import identity
 
@@ -25,7 +25,10 @@ def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
     """
     rows: Iterable[int] = range(len(table))
     if only:
-        wanted = {name: set(map(identity, _several(value))) for name, value in only.items()}
+        wanted = {
+            name: {identity(_as_built(value, table.built_values(name))) for value in _several(values)}
+            for name, values in only.items()
+        }
         rows = [row for row in rows if _has(row_names(table, row), wanted)]
     used: dict[tuple[int, int], int] = {}
     for row in rows:
@@ -60,9 +63,17 @@ def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
             what = f"only: expected a value of {name}, or several"
             raise ArgumentError(what, got=repr(given), where=where, argument="only")
         for value in several:
-            if identity(value) not in values:
+            if identity(_as_built(value, values.values())) not in values:
                 what = f"only: expected {name} to be {', '.join(map(repr, values.values()))}"
                 raise ArgumentError(what, got=repr(value), where=where, argument="only")
+
+
+def _as_built(value: Any, known: Iterable[Any]) -> Any:
+    """Return a value as a bundle stores it: ``torch.bfloat16`` and, where dtypes were built, ``bf16`` as a dtype."""
+    try:
+        return meant(constexpr_value(value, "", ""), known)
+    except ArgumentError:
+        return value
 
 
 def _several(value: object) -> Collection[Any]:

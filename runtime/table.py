@@ -281,6 +281,13 @@ class KernelTable(Record):
         places = self.meanings[meaning].values
         return {axis.name: axis.values[place] for axis, place in zip(self.axes, places, strict=True)}
 
+    def built_values(self, name: str) -> tuple[Value, ...]:
+        """Return the values that a constexpr of the matrix or of configs was built with, and the function's default."""
+        axes = [value for axis in self.axes if axis.name == name and not axis.is_type for value in axis.values]
+        configs = [value for config in self.configs for key, value in config.constexprs if key == name]
+        defaults = [p.default for p in self.params if p.name == name and not isinstance(p.default, Missing)]
+        return (*axes, *configs, *defaults)
+
     def label(self, row: int) -> str:
         """Describe a row for people: meaning, config, what is None, hints."""
         meaning, config, hints, derived = self.key(row)

@@ -19,6 +19,7 @@ __all__ = [
     "TENSOR_MAP_BYTES",
     "descriptor_parts",
     "dtype_name",
+    "dtype_spellings",
     "element_name",
     "is_descriptor",
     "is_tuple",
@@ -68,6 +69,13 @@ def dtype_name(name: str) -> str | None:
     if element is None or element[0] not in "iu":
         return element
     return f"{'u' * (element[0] == 'u')}int{element[1:]}"
+
+
+@lru_cache(maxsize=64)
+def dtype_spellings(name: str) -> tuple[str, ...]:
+    """List the spellings of one of Triton's dtypes: ``bfloat16``, ``bf16`` and ``torch.bfloat16`` of ``bf16``."""
+    bare = [spelled for spelled in (*_OTHER_NAMES, *sorted(ELEMENTS)) if dtype_name(spelled) == name]
+    return (*bare, *(f"torch.{spelled}" for spelled in bare))
 
 
 def is_tuple(name: str) -> bool:

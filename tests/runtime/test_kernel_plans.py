@@ -146,11 +146,11 @@ def test_ints_arrive_whole_or_not_at_all(kind: str, values: list[Any], slots_pat
     with loader.load(slots_path) as bundle:
         take = bundle.kernel(f"take_{kind}")
         for value in values:
-            if type(value) is int and low <= value < end:
+            if isinstance(value, int) and low <= value < end:
                 take[(1,)](value)
                 width = len(fakecuda.last_launch().params[0])
                 assert 8 * width == int(kind[1:])
-                assert fakecuda.last_launch().params[0] == value.to_bytes(width, "little", signed=low < 0)
+                assert fakecuda.last_launch().params[0] == int(value).to_bytes(width, "little", signed=low < 0)
             else:
                 with pytest.raises((ArgumentError, NoMatchingVariantError), match=f"expected {kind}, got"):
                     take[(1,)](value)
