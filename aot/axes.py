@@ -20,8 +20,9 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
     Raises:
         ManifestError: an axis with a value that nothing can take, or the same value twice.
     """
-    type_axes = {axis for spelling in spec.params.values() for axis in axes_in(spelling)}
-    dim_axes = {axis for spelling in spec.params.values() for axis in dims_in(spelling)}
+    spellings = [*spec.params.values(), *(spelling for point in spec.point for spelling in point.types.values())]
+    type_axes = {axis for spelling in spellings for axis in axes_in(spelling)}
+    dim_axes = {axis for spelling in spellings for axis in dims_in(spelling)}
     _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
     axes = []
     for name, raw in spec.matrix.items():

@@ -8,8 +8,9 @@ from itertools import product
 from typing import Any
 
 from nojit.aot.axes import axes_of, read_value
-from nojit.aot.hints import hint_sets
+from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
+from nojit.aot.points import Point, Settings, points_of, typed_params
 from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.variant import Variant
@@ -20,10 +21,8 @@ from nojit.runtime.table import Derived
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
-__all__ = ["Axes", "Expander", "Expansion", "HintSet", "Names", "derived_of", "expand_kernel", "settings_of"]
+__all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]
 
-Axes = tuple[tuple[str, Value], ...]
-HintSet = tuple[tuple[str, int], ...]
 Names = Mapping[str, Any]
 # stands for a pointer that is there: only `has` may look at it before the call
 _PRESENT = expr.Pointer(0)
@@ -72,7 +71,7 @@ class Expander:
         self.arch = arch
         self.where = where
         self.axes = axes_of(spec, where)
-        self.params = tuple(spec.params)
+        self.params = tuple(typed_params(spec))
         self.ways = [
             way_of(spec, number, raw, arch, f"{where}.configs[{number}]") for number, raw in enumerate(spec.configs)
         ]
@@ -88,60 +87,55 @@ class Expander:
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
         self._never = False
-        """Whether a config was left out of the meaning at hand, since its `requires` holds for no call of these types."""
+        """Whether a config was left out of the point at hand, since its `requires` holds for no call of these types."""
+        self._partial = False
+        """Whether the point at hand leaves out values of derived constexprs."""
         self._check_overlap()
 
     def run(self, profile: str) -> Expansion:
         """List the variants of a profile."""
         variants: list[Variant] = []
-        seen: set[tuple[Any, ...]] = set()
+        seen: dict[tuple[Any, ...], str] = {}
         excluded = 0
-        for axes, signature in self.meanings():
-            built, left_out, self._never = 0, excluded, False
+        for point in self.points():
+            built, left_out = 0, excluded
+            self._never = self._partial = False
             # of each config, how many of its variants that ask for nothing are missing: a call has one set of derived
             # values, so only a config that has all of them serves every call
             missing: dict[int, int] = {}
-            for variant, names in self.variants_of(axes, signature):
+            for variant, names in self.variants_of(point):
                 kept = not any(self.truth(rule, names) for rule in self.exclude)
                 if not variant.hints and self._always_runs(variant, names):
                     missing[variant.config_number] = missing.get(variant.config_number, 0) + (not kept)
                 if not kept:
                     excluded += 1
                     continue
-                self._check_new(variant, seen)
                 built += 1
-                if profile == "full" or self.in_core(variant, names):
+                if self._is_new(variant, point, seen) and (profile == "full" or self.in_core(variant, names)):
                     variants.append(variant)
             unserved = built or (self._never and left_out == excluded)
-            if unserved and not self.spec.aligned_only and 0 not in missing.values():
-                self._refuse_incomplete(axes)
+            if unserved and not point.reason and (self._partial or 0 not in missing.values()):
+                self._refuse_incomplete(point)
+            if self.spec.point and not built and left_out == excluded:
+                self._check_built(point)
         return Expansion(tuple(variants), excluded)
 
-    def meanings(self) -> Iterator[tuple[Axes, tuple[tuple[str, str], ...]]]:
-        """List points of the matrix, each with every choice of types that it comes to."""
-        names = [axis.name for axis in self.axes]
-        for values in product(*(axis.values for axis in self.axes)):
-            axes = tuple(zip(names, values, strict=True))
-            spelled = {axis.name: str(value) for axis, value in zip(self.axes, values, strict=True)}
-            choices = [
-                types_of(fill(spelling, spelled), f"{self.where}.params.{name}")
-                for name, spelling in self.spec.params.items()
-            ]
-            for types in product(*choices):
-                yield axes, tuple(zip(self.params, types, strict=True))
+    def points(self) -> Iterator[Point]:
+        """List what is asked for."""
+        return points_of(self.spec, self.axes, self.arch, self.where)
 
-    def names_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-        """Return what rules at build time see of a meaning, before there is a config: of a param, whether it is there."""
-        names: dict[str, Any] = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in axes}}
-        names.update({name: _as_known(kind) for name, kind in signature})
+    def names_of(self, point: Point) -> dict[str, Any]:
+        """Return what rules at build time see of a point, before there is a config: of a param, whether it is there."""
+        names: dict[str, Any] = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in point.axes}}
+        names.update({name: _as_known(kind) for name, kind in point.signature})
         return names
 
-    def variants_of(self, axes: Axes, signature: tuple[tuple[str, str], ...]) -> Iterator[tuple[Variant, Names]]:
-        """List the variants of one meaning, each with what rules at build time see of it."""
-        matrix = tuple(pair for pair, axis in zip(axes, self.axes, strict=True) if not axis.is_type)
-        base = self.names_of(axes, signature)
-        opened = any(is_open(kind) for _, kind in signature)
-        for way in self.ways_for(axes):
+    def variants_of(self, point: Point) -> Iterator[tuple[Variant, Names]]:
+        """List the variants of one point, each with what rules at build time see of it."""
+        matrix = tuple(pair for pair, axis in zip(point.axes, self.axes, strict=True) if not axis.is_type)
+        base = self.names_of(point)
+        opened = any(is_open(kind) for _, kind in point.signature)
+        for way in self.ways_for(point):
             if self.arch not in way.archs:
                 continue
             names = base | self._settings_of(way)
@@ -151,15 +145,15 @@ class Expander:
                 # no call of these types runs it; that is a lack, unless it is excluded anyway
                 self._never |= not any(self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys())
                 continue
-            closed = self._closed(signature, way) if opened else signature
-            for derived in self._derived_values(way, names):
+            closed = self._closed(point.signature, way) if opened else point.signature
+            for derived in self._derived_values(way, names, dict(point.derived)):
                 known = names | dict(derived)
-                for hints in self.hint_sets_of(way, dict(closed)):
+                for hints in self.hint_sets_of(way, point.hints, dict(closed)):
                     yield (
                         Variant(
                             kernel=self.spec.name,
                             arch=self.arch,
-                            axes=axes,
+                            axes=point.axes,
                             signature=closed,
                             constexprs=matrix + way.config.constexprs + derived,
                             hints=hints,
@@ -185,20 +179,26 @@ class Expander:
                 raise ManifestError(what, got="one that does not", where=f"{self.where}.params.{name}")
         return tuple(types)
 
-    def ways_for(self, axes: Axes) -> Sequence[Way]:  # noqa: ARG002 - for those who choose by it
-        """List the configs to build a meaning with, in order of preference."""
-        return self.ways
+    def ways_for(self, point: Point) -> Sequence[Way]:
+        """List the configs to build a point with, in order of preference."""
+        return [way for way in self.ways if _has(way, point.settings)] if point.settings else self.ways
 
     def fits(self, way: Way, names: Names) -> bool:
         """Say whether a config's `when` holds."""
         return self.truth(way.when, names)
 
-    def _derived_values(self, way: Way, names: Names) -> Iterator[tuple[tuple[str, Value], ...]]:
+    def _derived_values(self, way: Way, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
         required = parse_rule(way.config.requires or "true", self.where).conjuncts()
         choices = [
             (True,) if expression in required else self._values_of(name, expression, names)
             for name, expression in self.derived.items()
         ]
+        for place, name in enumerate(self.derived):
+            if name in wanted:
+                kept = tuple(value for value in choices[place] if identity(value) == identity(wanted[name]))
+                # another value at a call finds nothing
+                self._partial |= len(kept) < len(choices[place])
+                choices[place] = kept
         for values in product(*choices):
             yield tuple(zip(self.derived, values, strict=True))
 
@@ -228,14 +228,14 @@ class Expander:
     def _always_runs(self, variant: Variant, names: Names) -> bool:
         return self._known(variant.config.requires, names) is True
 
-    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
         """List hint sets, the fullest first, each with what `requires` guarantees."""
         # many configs share them
-        key = way.implied, *types.items()
+        key = way.implied, written, *types.items()
         known = self._known_hints.get(key)
         if known is None:
             implied = {param: hint for param, hint in way.implied if is_hintable(types[param], hint)}
-            known = hint_sets([*self.spec.hints, {}], implied, types, f"{self.where}.hints")
+            known = hint_sets(written, implied, types)
             self._known_hints[key] = known
         return known
 
@@ -257,7 +257,8 @@ class Expander:
                         f"expected {name!r} in one place, got it in {owner} and {place}", where=self.where
                     )
 
-    def _check_new(self, variant: Variant, seen: set[tuple[Any, ...]]) -> None:
+    def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], str]) -> bool:
+        """Say whether no point asked for a variant before; one that asks twice is refused."""
         # what a call can tell apart: of the options, those that the entry names and those of every kernel
         key = (
             tuple(plain(kind) for _, kind in variant.signature),
@@ -266,17 +267,25 @@ class Expander:
             variant.config.options,
             variant.config.requires,
         )
-        if key in seen:
+        known = seen.get(key)
+        if known == point.where:
             raise ManifestError(f"expected each variant once, got twice: {variant.label()}", where=self.where)
-        seen.add(key)
+        seen.setdefault(key, point.where)
+        return known is None
 
-    def _refuse_incomplete(self, axes: Axes) -> None:
-        meaning = ", ".join(f"{name} = {value!r}" for name, value in axes) or "the kernel"
+    def _refuse_incomplete(self, point: Point) -> None:
+        meaning = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
         raise ManifestError(
             f"expected a config without `requires`, all of whose derived values are built, for {meaning} on {self.arch}, "
             "so that every call is served; add one, or say why not in `aligned_only`",
-            where=self.where,
+            where=point.where,
         )
+
+    def _check_built(self, point: Point) -> None:
+        """Refuse a listed point that nothing is built for, though there are configs for the arch."""
+        if any(self.arch in way.archs for way in self.ways):
+            what = f"expected a config that fits the point on {self.arch}, with derived constexprs that it can have"
+            raise ManifestError(what, got="none", where=point.where)
 
     def truth(self, rule: expr.Expression, names: Names) -> bool:
         """Evaluate a rule.
@@ -300,6 +309,12 @@ def settings_of(way: Way) -> dict[str, Any]:
 def _plain(value: Value) -> Any:
     """Make a constexpr comparable in the expression language, which knows no dtypes and functions."""
     return value.name if isinstance(value, DType | FunctionRef) else value
+
+
+def _has(way: Way, settings: Settings) -> bool:
+    """Say whether a config sets what is asked for."""
+    given = dict(way.config.constexprs + way.options)
+    return all(name in given and identity(given[name]) == identity(value) for name, value in settings)
 
 
 def _as_known(kind: str) -> Any:

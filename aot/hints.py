@@ -3,35 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
 
 from nojit.aot.types import NONE, is_hintable, plain
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import leaves
 
-__all__ = ["hint_sets"]
+__all__ = ["HintSet", "WrittenHints", "hint_sets", "subsets"]
 
 HintSet = tuple[tuple[str, int], ...]
 
 
-def hint_sets(
-    written: Sequence[Mapping[str, int]], implied: Mapping[str, int], types: Mapping[str, str], where: str
-) -> list[HintSet]:
+class WrittenHints(NamedTuple):
+    """A set of hints that a manifest asks for."""
+
+    where: str
+    """Where it does, for messages."""
+    hints: HintSet
+    """Not sorted."""
+
+
+def subsets(hints: Mapping[str, int], missing: int, at_most: int, where: str) -> list[WrittenHints]:
+    """List a set of hints and its subsets, the fullest first; the empty one is not among them.
+
+    Args:
+        hints: the set.
+        missing: how many of it may be missing.
+        at_most: how many sets it may come to.
+        where: the table that asks for them, for messages.
+
+    Raises:
+        ManifestError: it comes to more.
+    """
+    sizes = [len(hints) - left_out for left_out in range(missing + 1) if left_out < len(hints)]
+    count = sum(comb(len(hints), size) for size in sizes)
+    if count > at_most:
+        what = f"expected at most {at_most} sets of hints"
+        got = f"{count} of {len(hints)} hints, up to {missing} of which may be missing; lower `missing`, or raise `at_most`"
+        raise ManifestError(what, got=got, where=where)
+    return [WrittenHints(f"{where}.hints", chosen) for size in sizes for chosen in combinations(hints.items(), size)]
+
+
+def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types: Mapping[str, str]) -> list[HintSet]:
     """List the distinct sets of hints for one signature, each sorted.
 
     Args:
         written: as the manifest has them; hints on what is None are left out.
         implied: what every set has besides.
         types: the type of each runtime param.
-        where: the manifest's hints, for messages.
 
     Raises:
         ManifestError: a hint on what is no param, or of a type that cannot have it.
     """
     leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
     sets: dict[HintSet, None] = {}
-    for number, raw in enumerate(written):
-        hints = {**implied, **raw}
-        held = [path for path, hint in hints.items() if _is_there(path, hint, leaf_types, f"{where}[{number}]")]
+    for where, raw in written:
+        hints = {**implied, **dict(raw)}
+        held = [path for path, hint in hints.items() if _is_there(path, hint, leaf_types, where)]
         sets[tuple(sorted((path, hints[path]) for path in held))] = None
     return list(sets)
 

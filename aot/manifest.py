@@ -24,11 +24,14 @@ from nojit.aot.tuning_rules import check_batch, check_tuning
 from nojit.runtime.errors import ManifestError, worded
 
 __all__ = [
+    "HINT_SETS_MAX",
     "BundleSpec",
     "DerivedSpec",
     "ExcludeSpec",
     "KernelSpec",
     "Manifest",
+    "PartialHintsSpec",
+    "PointSpec",
     "Reading",
     "TuningSpec",
     "find_manifests",
@@ -80,6 +83,59 @@ class ExcludeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Variants not to build."""
 
     when: Annotated[Expression, Meta(description="True for the variants to leave out.")]
+
+
+HINT_SETS_MAX = 32
+"""Sets that the hints of one table come to, unless it allows more."""
+
+
+class PartialHintsSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A set of hints that is built with some of them missing, too: a call runs the variant with the most that hold for it."""
+
+    hints: Annotated[
+        dict[Leaf, Literal[1, 16]], Meta(min_length=1, description="The whole set, as an entry of `hints` has it.")
+    ]
+    missing: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="How many of the hints may be missing at once; unset: all but one."),
+    ] = None
+    at_most: Annotated[int, Meta(ge=1, le=4096, description="How many sets it may come to; more is an error.")] = (
+        HINT_SETS_MAX
+    )
+
+
+class PointSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One kind of call to build for. An entry that lists points builds these, and not the product of its matrix."""
+
+    values: Annotated[
+        dict[Name, Any],
+        Meta(
+            description="The value of each axis that has more than one; of a derived constexpr the only value to build, where that is known."
+        ),
+    ] = {}
+    types: Annotated[
+        dict[Name, str],
+        Meta(
+            description="Types of params, in place of those in `params`: `none` for one that is None. An optional param that is not named is there."
+        ),
+    ] = {}
+    hints: Annotated[
+        dict[Leaf, Literal[1, 16]], Meta(description="The specialization to build, as an entry of `hints`.")
+    ] = {}
+    missing: Annotated[
+        int, Meta(ge=0, description="Build it also with up to so many of the hints missing, as `partial_hints` does.")
+    ] = 0
+    config: Annotated[
+        dict[str, Any],
+        Meta(description="Constexprs and options: of `configs`, only those that have them are built for the point."),
+    ] = {}
+    archs: Annotated[list[str], Meta(description="Only for these architectures.")] = []
+    aligned_only: Annotated[
+        str,
+        Meta(
+            description="Why nothing is built for calls of this kind that the hints, or the values of derived constexprs, do not hold for: such a call is an error, unless another point serves it."
+        ),
+    ] = ""
 
 
 class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -167,6 +223,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description='Sets of specializations to build beside the hint-free variant: `16` divisible by 16, `1` equal to 1. A member of a tuple is `"x.0"`.'
         ),
     ] = []
+    partial_hints: Annotated[list[PartialHintsSpec], Meta(description="Sets of hints that hold one by one.")] = []
     derived: Annotated[
         dict[Name, str | DerivedSpec],
         Meta(description="Constexprs that follow from the call and the chosen config, as expressions."),
@@ -182,6 +239,9 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         dict[str, Any], Meta(description="Compiler options that hold for every config, such as `enable_fp_fusion`.")
     ] = {}
     exclude: Annotated[list[ExcludeSpec], Meta(description="Variants not to build.")] = []
+    point: Annotated[
+        list[PointSpec], Meta(description="The kinds of call to build for, in place of the product of the matrix.")
+    ] = []
     core: Annotated[Expression, Meta(description="Which variants belong to the `core` profile.")] = "true"
     aligned_only: Annotated[
         str,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import msgspec
 from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.expand import Expander, HintSet, Names
+from nojit.aot.expand import Expander, Names
+from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec, TuningSpec
 from nojit.aot.report import Pruned
 from nojit.aot.target import check_arch
@@ -76,15 +77,16 @@ class _SpaceExpander(Expander):
         variants: list[Variant] = []
         pruned: list[Pruned] = []
         excluded = 0
-        for axes, signature in self.meanings():
-            meant = self.names_of(axes, signature)
+        seen: set[str] = set()
+        for point in self.points():
+            meant = self.names_of(point)
             if self.rule.names <= meant.keys() and not self.truth(self.rule, meant):
                 continue
-            seen: set[str] = set()
-            for variant, names in self.variants_of(axes, signature):
+            for variant, names in self.variants_of(point):
+                facts = repr((variant.axes, variant.signature, variant.config, variant.derived))
                 if any(self.truth(rule, names) for rule in self.exclude):
                     excluded += 1
-                elif self.truth(self.rule, names) and (facts := repr((variant.config, variant.derived))) not in seen:
+                elif self.truth(self.rule, names) and facts not in seen:
                     if (reason := self._left_out(variant, names)) is None:
                         seen.add(facts)
                         variants.append(variant)
@@ -96,9 +98,9 @@ class _SpaceExpander(Expander):
         """Say whether a config is looked at; one that its space leaves out is, to be listed."""
         return way.number >= self.own or super().fits(way, names)
 
-    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
         """List the fullest set of hints alone."""
-        return [max(super().hint_sets_of(way, types), key=len)]
+        return [max(super().hint_sets_of(way, written, types), key=len)]
 
     def _left_out(self, variant: Variant, names: Names) -> str | None:
         rule = self.ways[variant.config_number].when

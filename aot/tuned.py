@@ -12,9 +12,11 @@ from pathlib import Path
 
 from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
-from nojit.aot.expand import Axes, Expander, Expansion, HintSet, Names, settings_of
+from nojit.aot.expand import Expander, Expansion, Names, settings_of
+from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec
 from nojit.aot.options import OPTIONS
+from nojit.aot.points import Point
 from nojit.aot.target import check_arch
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, make_way, parse_rule, told_options
@@ -156,12 +158,15 @@ class _TunedExpander(Expander):
             number = len(self.ways) + len(self._tuned)
             self._tuned.setdefault(repr(config), _way(spec, number, config, arch, f"{where} {FOLDER}"))
 
-    def ways_for(self, axes: Axes) -> Sequence[Way]:
-        """List a covered meaning's configs, the one that is most often best first; the manifest's for any other."""
-        tuned = [self._tuned[facts] for facts in _by_merit(self._tables, dict(axes))]
+    def ways_for(self, point: Point) -> Sequence[Way]:
+        """List a covered meaning's configs, the one that is most often best first; the manifest's for any other.
+
+        A point that names its config is built with that.
+        """
+        tuned = [] if point.settings else [self._tuned[facts] for facts in _by_merit(self._tables, dict(point.axes))]
         if not tuned:
             self._serving = None
-            return self.ways
+            return super().ways_for(point)
         free = [way for way in tuned if not way.config.requires and not self._by_hand]
         serving = free[:1] or [way for way in self.ways if not way.config.requires]
         self._serving = frozenset(way.number for way in serving)
@@ -178,9 +183,9 @@ class _TunedExpander(Expander):
             return super().in_core(variant, names)
         return any(super(_TunedExpander, self).in_core(variant, {**names, **settings_of(way)}) for way in self.ways)
 
-    def hint_sets_of(self, way: Way, types: Mapping[str, str]) -> list[HintSet]:
+    def hint_sets_of(self, way: Way, written: Sequence[WrittenHints], types: Mapping[str, str]) -> list[HintSet]:
         """List the sets of hints; only the configs that serve every call are built without hints, and those by hand with none."""
-        sets = super().hint_sets_of(way, types)
+        sets = super().hint_sets_of(way, written, types)
         least = min(sets, key=len)
         if self._serving is None:
             return sets

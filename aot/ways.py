@@ -99,7 +99,8 @@ def make_way(
 
 
 def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, int], ...]:
-    return tuple(hint for hint in implied_hints(requires, where) if hint[0] in spec.params)
+    typed = spec.params.keys() | {name for point in spec.point for name in point.types}
+    return tuple(hint for hint in implied_hints(requires, where) if hint[0] in typed)
 
 
 def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:

@@ -214,7 +214,7 @@ def _matrix_remedy(selection: Selection) -> str:
     if lines:
         return " and ".join(lines)
     point = [f"{selection.table.axes[place].name} = {_toml(value)}" for place, (_, value) in selection.wanted.items()]
-    return f"the combination of {', '.join(point)}, which an `exclude` or the profile leaves out"
+    return f"the combination of {', '.join(point)}, which an `exclude`, the list of points or the profile leaves out"
 
 
 def _derived_remedy(selection: Selection, meaning: int, config: int) -> str:

@@ -135,3 +135,92 @@ def test_has_asks_whether_numbers_tuples_and_descriptors_are_there(built, tensor
             images.add(fakecuda.last_launch().kernel)
             assert kernel.explain(tensor(1 << 20, "int32"), *arguments).chosen
     assert len(images) == 8
+
+
+# -- points, and hints that hold one by one --------------------------------------------------------------------------
+
+SUM = """
+    @triton.jit
+    def k(out_ptr, a_ptr, b_ptr, n, SCALE: tl.constexpr, BLOCK: tl.constexpr):
+        lanes = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        value = tl.load(a_ptr + lanes, mask=lanes < n) + tl.load(b_ptr + lanes, mask=lanes < n)
+        tl.store(out_ptr + lanes, value * SCALE, mask=lanes < n)
+"""
+SUM_ENTRY = """
+    [kernel.params]
+    out_ptr = "*{dtype}"
+    a_ptr = "*{dtype}"
+    b_ptr = "*{dtype}"
+    n = "i32"
+
+    [kernel.matrix]
+    dtype = ["fp32", "fp16"]
+    SCALE = [1, 2]
+
+    [[kernel.configs]]
+    BLOCK = 512
+    num_warps = 1
+"""
+
+
+def test_a_recorded_call_is_served_and_no_other(built, tensor, fakecuda):
+    entry = f"""{textwrap.dedent(SUM_ENTRY)}
+[[kernel.point]]
+values = {{ dtype = "fp32", SCALE = 2 }}
+hints = {{ out_ptr = 16, a_ptr = 16, b_ptr = 16, n = 16 }}
+aligned_only = "recorded calls only"
+
+[[kernel.point]]
+values = {{ dtype = "fp16", SCALE = 1 }}
+types = {{ n = "i64" }}
+"""
+    kernel = built(SUM, entry, count=2)
+
+    def call(dtype: str, scale: int, n: int, last: int = 1 << 16) -> list[Any]:
+        return [*(tensor(address, dtype) for address in (4096, 8192, last)), n, scale]
+
+    for _ in range(2):
+        kernel[1,](*call("float32", 2, 512))
+        assert fakecuda.last_launch().ints()[:4] == (4096, 8192, 1 << 16, 512)
+        kernel[1,](*call("float16", 1, 1 << 40))
+    launched = fakecuda.launch_count()
+    for arguments, reason in [
+        (call("float32", 2, 500), "expects n divisible by 16, got int 500"),
+        (call("float32", 2, 512, 4100), "expects b_ptr divisible by 16, got 0x1004"),
+        (call("float32", 1, 512), "SCALE is 2, got 1"),
+        (call("float16", 2, 512), "SCALE is 1, got 2"),
+    ]:
+        for make in (kernel[1,], kernel.warmup):
+            with pytest.raises(runtime.NoMatchingVariantError, match=reason):
+                make(*arguments)
+        assert kernel.explain(*arguments).chosen is None
+    with pytest.raises(runtime.NoMatchingVariantError, match="the variants without hints, which `aligned_only` leaves"):
+        kernel[1,](*call("float32", 2, 500))
+    assert fakecuda.launch_count() == launched
+
+
+def test_the_most_hints_that_hold_are_what_a_call_runs_with(built, tensor, fakecuda):
+    entry = (
+        SUM_ENTRY.replace('["fp32", "fp16"]', '["fp32"]').replace("[1, 2]", "[1]")
+        + """
+    [[kernel.partial_hints]]
+    hints = { out_ptr = 16, a_ptr = 16, b_ptr = 16, n = 16 }
+    missing = 2
+    """
+    )
+    kernel = built(SUM, entry, count=12)
+    images: dict[frozenset[str], set[int]] = {}
+    for _ in range(2):
+        for held in itertools.product((True, False), repeat=4):
+            addresses = [(4096 << place) + (0 if one else 4) for place, one in enumerate(held[:3])]
+            arguments = [*(tensor(address, "float32") for address in addresses), 512 if held[3] else 500, 1]
+            kernel[1,](*arguments)
+            assert fakecuda.last_launch().ints()[:4] == (*addresses, arguments[3])
+            names = ("out_ptr", "a_ptr", "b_ptr", "n")
+            # with fewer than two that hold nothing was built but the variant without
+            expected = frozenset(name for name, one in zip(names, held, strict=True) if one and sum(held) > 1)
+            chosen = kernel.explain(*arguments).chosen
+            assert {word.partition(":")[0] for word in chosen.split() if word.endswith(":16")} == expected
+            images.setdefault(expected, set()).add(fakecuda.last_launch().kernel)
+    assert all(len(ran) == 1 for ran in images.values())
+    assert len(set().union(*images.values())) > 6

@@ -448,7 +448,7 @@ MISSES = [
         make_table({"A": "constexpr", "B": "constexpr"}, axes=(replace(HEAD_DIM, name="A"), replace(HEAD_DIM, name="B")),
                    keep=lambda key: key[0] != 3),
         CallFacts({}, {"A": 128, "B": 128}),
-        "the combination of A = 128, B = 128, which an `exclude` or the profile leaves out",
+        "the combination of A = 128, B = 128, which an `exclude`, the list of points or the profile leaves out",
         "A is 64, got 128",
     ),
     (

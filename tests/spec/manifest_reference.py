@@ -21,6 +21,8 @@ _PLACES = {
     "KernelSpec": "`[[kernel]]`",
     "DerivedSpec": "An entry of `[kernel.derived]` that lists its values",
     "ExcludeSpec": "`[[kernel.exclude]]`",
+    "PartialHintsSpec": "`[[kernel.partial_hints]]`",
+    "PointSpec": "`[[kernel.point]]`",
     "TuningSpec": "`[kernel.tuning]`",
 }
 _WORDS = {"array": "array", "integer": "int", "object": "table", "string": "string"}

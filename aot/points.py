@@ -1,0 +1,158 @@
+"""What a manifest asks to be built: the points of its matrix, or those that it lists. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from typing import Any, TypeAlias
+
+from nojit.aot.axes import read_value
+from nojit.aot.config_rules import constexprs_in
+from nojit.aot.hints import WrittenHints, subsets
+from nojit.aot.manifest import HINT_SETS_MAX, KernelSpec, PointSpec
+from nojit.aot.options import OPTIONS, option_value
+from nojit.aot.target import check_arch
+from nojit.aot.types import fill, types_of
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.table import Axis
+from nojit.runtime.values import Value, identity
+
+__all__ = ["Axes", "Point", "Settings", "Signature", "points_of", "typed_params"]
+
+Axes: TypeAlias = tuple[tuple[str, Value], ...]
+Settings: TypeAlias = tuple[tuple[str, Value], ...]
+Signature: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One meaning, and what is built for it."""
+
+    axes: Axes
+    signature: Signature
+    hints: tuple[WrittenHints, ...]
+    """Every set of hints, the empty one included if it is built."""
+    reason: str
+    """Why it may leave calls unserved; empty if it may not."""
+    where: str
+    """What asks for it, for messages."""
+    settings: Settings = ()
+    """Constexprs and options that a config must have to be built for it."""
+    derived: Settings = ()
+    """Derived constexprs, and the one value of each that is built."""
+
+
+def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
+    """List the params that an entry types, each with its spellings."""
+    found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
+    for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
+        found[name] = (*found.get(name, ()), spelling)
+    return found
+
+
+def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:
+    """List what an entry asks to be built for an arch: the points that it lists, else those of its matrix.
+
+    Raises:
+        ManifestError: a type, a value or a set of hints that is none.
+    """
+    if spec.point:
+        return _listed(spec, axes, arch, where)
+    return _of_matrix(spec, axes, where)
+
+
+def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[Point]:
+    """Multiply the matrix out, each point with every choice of types that it comes to."""
+    hints = _hints_of(spec, where)
+    for values in product(*(axis.values for axis in axes)):
+        chosen = tuple(zip((axis.name for axis in axes), values, strict=True))
+        spelled = {name: str(value) for name, value in chosen}
+        choices = [
+            types_of(fill(spelling, spelled), f"{where}.params.{name}") for name, spelling in spec.params.items()
+        ]
+        for types in product(*choices):
+            signature = tuple(zip(spec.params, types, strict=True))
+            yield Point(chosen, signature, hints, spec.aligned_only, where)
+
+
+def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
+    written = [WrittenHints(f"{where}.hints[{i}]", tuple(hints.items())) for i, hints in enumerate(spec.hints)]
+    for i, partial in enumerate(spec.partial_hints):
+        place = f"{where}.partial_hints[{i}]"
+        most = len(partial.hints) if partial.missing is None else partial.missing
+        written += subsets(partial.hints, most, partial.at_most, place)
+    return (*written, WrittenHints(f"{where}.hints", ()))
+
+
+def _listed(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:
+    for number, raw in enumerate(spec.point):
+        place = f"{where}.point[{number}]"
+        for named in raw.archs:
+            check_arch(named, f"{place}.archs")
+        if raw in spec.point[:number]:
+            raise ManifestError("expected points to differ", got=f"point[{spec.point.index(raw)}] again", where=place)
+        point = _point(spec, raw, axes, place)
+        if not raw.archs or arch in raw.archs:
+            yield point
+
+
+def _point(spec: KernelSpec, raw: PointSpec, axes: Sequence[Axis], where: str) -> Point:
+    values = {name: read_value(value, f"{where}.values.{name}") for name, value in raw.values.items()}
+    for name in values:
+        known = (*(axis.name for axis in axes), *spec.derived)
+        if name not in known:
+            got = f"{name!r}{did_you_mean(name, known)}"
+            raise ManifestError("expected an axis or a derived constexpr", got=got, where=f"{where}.values.{name}")
+    chosen = tuple((axis.name, _value_of(axis, values, where)) for axis in axes)
+    spelled = {name: str(value) for name, value in chosen}
+    hints = subsets(raw.hints, raw.missing, HINT_SETS_MAX, where) if raw.hints else []
+    general = [] if raw.hints and raw.aligned_only else [WrittenHints(f"{where}.hints", ())]
+    return Point(
+        axes=chosen,
+        signature=_signature(spec, raw, spelled, where),
+        hints=(*hints, *general),
+        reason=raw.aligned_only,
+        where=where,
+        settings=_settings(spec, raw.config, f"{where}.config"),
+        derived=tuple((name, value) for name, value in values.items() if name in spec.derived),
+    )
+
+
+def _value_of(axis: Axis, values: Mapping[str, Value], where: str) -> Value:
+    if axis.name not in values:
+        if len(axis.values) == 1:
+            return axis.values[0]
+        raise ManifestError(f"expected a value for axis {axis.name!r}", got="none", where=f"{where}.values")
+    value = values[axis.name]
+    if identity(value) not in map(identity, axis.values):
+        what = f"expected a value of axis {axis.name!r}, {' or '.join(map(repr, axis.values))}"
+        raise ManifestError(what, got=repr(value), where=f"{where}.values.{axis.name}")
+    return value
+
+
+def _signature(spec: KernelSpec, raw: PointSpec, spelled: Mapping[str, str], where: str) -> Signature:
+    """Type each param: one that can be None is there, unless the point says that it is not."""
+    types: dict[str, str] = {}
+    for name, spelling in {**spec.params, **raw.types}.items():
+        place = f"{where}.types.{name}"
+        first, *others = types_of(fill(spelling, spelled), place)
+        if others and name in raw.types:
+            what = "expected one type, since a point is one kind of call"
+            raise ManifestError(what, got=repr(spelling), where=place)
+        types[name] = first
+    return tuple(types.items())
+
+
+def _settings(spec: KernelSpec, raw: Mapping[str, Any], where: str) -> Settings:
+    constexprs = dict.fromkeys(name for config in spec.configs for name in constexprs_in(config))
+    for name, value in raw.items():
+        if name in OPTIONS:
+            OPTIONS[name].check(value, f"{where}.{name}")
+        elif name not in constexprs:
+            got = f"{name!r}{did_you_mean(name, (*constexprs, *OPTIONS))}"
+            raise ManifestError("expected what configs set", got=got, where=f"{where}.{name}")
+    return tuple(
+        (name, option_value(value) if name in OPTIONS else read_value(value, f"{where}.{name}"))
+        for name, value in raw.items()
+    )
