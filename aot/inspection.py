@@ -128,7 +128,7 @@ def bundle_facts(bundle: BundleFile) -> BundleFacts:
         image_arch=index.target.image_arch,
         min_driver=index.min_driver,
         toolchain=dict(index.toolchain),
-        file_bytes=Path(bundle.path).stat().st_size,
+        file_bytes=bundle.size_bytes,
         payload_bytes=sum(entry.payload_bytes for entry in index.kernels),
         image_bytes=sum(group.raw_bytes for kernel in bundle.kernels for group in bundle.groups(kernel)),
         images=sum(entry.images for entry in index.kernels),

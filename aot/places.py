@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.runtime.discover import named
-from nojit.runtime.errors import BundleError, worded
+from nojit.aot.inspection import open_bundle
+from nojit.aot.wheel.reading import WheelFile
+from nojit.runtime.bundle import BundleFile
+from nojit.runtime.discover import asked_names, named
+from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.trust import signed_path
 
-__all__ = ["Place", "bundles_at", "find_bundles"]
+__all__ = ["Found", "Place", "bundles_at", "find_bundles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,34 @@ class Place:
     path: Path
     name: str
     """What to call that: in a wheel, the wheel's path and the one in it."""
+    file: BundleFile | None = None
+    """The bundle, if it was opened to find it."""
+    asked: tuple[str, ...] = ()
+    """One of these names is what it was asked for by; empty if it was by its place."""
+
+    def opened(self) -> BundleFile:
+        """Return the bundle, as it was found; it is the caller's to close.
+
+        Raises:
+            BundleError: it is not there, or not whole.
+        """
+        return self.file or open_bundle(self.path)
 
     def rename_in(self, error: Exception) -> None:
         """Have an error call the place by its name."""
         for words in ("got", "where"):
             said = getattr(error, words, "").replace(str(self.path.parent), str(Path(self.name).parent))
             setattr(error, words, said)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a user means by a file, a folder, a wheel or a name."""
+
+    places: tuple[Place, ...]
+    """Of bundles."""
+    wheel: WheelFile | None = None
+    """That they lie in."""
 
 
 def find_bundles(places: Iterable[Path]) -> list[Path]:
@@ -51,34 +74,32 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
 
 
 @contextmanager
-def bundles_at(place: Path) -> Iterator[list[Place]]:
+def bundles_at(place: Path) -> Iterator[Found]:
     """List the bundles that a user means by a file, a folder, a wheel or a name; those of a wheel lie there until the block ends.
 
     Raises:
-        BundleError: a folder or a wheel holds none, or it is no wheel.
+        BundleError: a folder or a wheel holds none, or it is no wheel, or one that readers would not read alike.
         FileNotFoundError: no bundle has this name.
     """
     if place.suffix == ".whl" and place.is_file():
-        with tempfile.TemporaryDirectory(prefix="nojit-wheel-") as folder:
-            yield [Place(path, str(place / path.relative_to(folder))) for path in _unpack(place, folder)]
+        with WheelFile(place) as wheel, tempfile.TemporaryDirectory(prefix="nojit-wheel-") as folder:
+            yield Found(tuple(_unpack(wheel, Path(folder))), wheel)
         return
-    is_path = place.exists() or place.suffix in {SUFFIX, ".whl"} or os.sep in str(place)
-    paths = find_bundles([place]) if is_path else [found.path for found in named(str(place), os.environ)]
-    yield [Place(path, str(path)) for path in paths]
+    if place.exists() or place.suffix in {SUFFIX, ".whl"} or os.sep in str(place):
+        yield Found(tuple(Place(path, str(path)) for path in find_bundles([place])))
+        return
+    asked = asked_names(str(place))
+    yield Found(tuple(Place(one.path, str(one.path), one.file, asked) for one in named(str(place), os.environ)))
 
 
-def _unpack(wheel: Path, folder: str) -> list[Path]:
+def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
     """Write the bundles of a wheel into a folder, each with its signed statement beside it."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            inside = archive.namelist()
-            bundles = [name for name in inside if name.endswith(SUFFIX)]
-            for name in {*map(signed_path, bundles)} & {*inside}:
-                archive.extract(name, folder)
-            # nothing is written outside of the folder, whatever it is called
-            paths = [Path(archive.extract(name, folder)) for name in bundles]
-    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise BundleError("expected a wheel", got=worded(error), where=str(wheel)) from None
-    if not paths:
-        raise BundleError(f"expected a wheel with *{SUFFIX} files", got="none", where=str(wheel))
-    return paths
+    if not wheel.bundles:
+        raise BundleError(f"expected a wheel with *{SUFFIX} files", got="none", where=str(wheel.path))
+    for number, name in enumerate(wheel.bundles):
+        # in a folder of its own: paths of a wheel are names here, and never paths
+        own = folder / str(number)
+        own.mkdir()
+        if signed_path(name) in wheel.names:
+            wheel.extract(signed_path(name), own)
+        yield Place(wheel.extract(name, own), f"{wheel.path}/{name}")

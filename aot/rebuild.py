@@ -151,7 +151,7 @@ def _changed(recipe: Recipe, plan: Plan, sources: Path) -> list[str]:
 
 
 def _compare_bytes(bundle: BundleFile, made: Path) -> None:
-    before, after = Path(bundle.path).read_bytes(), made.read_bytes()
+    before, after = b"".join(bundle.stream()), made.read_bytes()
     if before == after:
         return
     with BundleFile(made) as other:

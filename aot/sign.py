@@ -18,7 +18,7 @@ from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.errors import BundleTrustError, PackageError, worded
 from nojit.runtime.key_files import read_key_file
-from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, encode_envelope, signed_path
+from nojit.runtime.trust import PAYLOAD_TYPE, check_envelope, check_named, check_use, encode_envelope, signed_path
 from nojit.runtime.trusted_keys import key_id
 
 if TYPE_CHECKING:
@@ -152,16 +152,18 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
 
     with open_bundle(path) as bundle:
         verify_bundle(bundle)
-        digest, index = bundle.digest, bundle.index
-    statement = read_statement(statement_path(path))
-    payload = statement.canonical()
-    envelope = Envelope(payload, PAYLOAD_TYPE, {})
-    key = signer.public_key.keyid
-    raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
-    # what no loader would take must not lie there; what is wrong with it is wrong with the statement
-    claim = check_envelope(raw, digest, only_key(_public_key(signer), "the key that signs"), str(statement.path))
-    check_named(claim, index, str(statement.path))
-    check_file(path, claim)
+        statement = read_statement(statement_path(path))
+        payload = statement.canonical()
+        envelope = Envelope(payload, PAYLOAD_TYPE, {})
+        key = signer.public_key.keyid
+        raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
+        # what no loader would take must not lie there; what is wrong with it is wrong with the statement
+        trusted = only_key(_public_key(signer), "the key that signs")
+        claim = check_envelope(raw, bundle.digest, trusted, str(statement.path))
+        check_named(claim, bundle.index, str(statement.path))
+        check_use(claim, bundle.index, trusted, bundle.path)
+        check_file(bundle, claim)
+        digest = bundle.digest
     place = signed_path(str(path))
     write_file(Path(place), raw)
     return SignedBundle(str(path), place, digest, claim.build_number, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from nojit.runtime.trust import (
     Claim,
     check_envelope,
     check_named,
+    check_use,
     read_claim,
     read_envelope,
     signed_path,
@@ -51,8 +53,13 @@ def read_only_key(path: Path) -> TrustedKeys:
     return only_key(read_public_key(read_key_file(str(path), "a public key"), str(path)), str(path))
 
 
-def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:
+def verify_signed(bundle: BundleFile, trusted: TrustedKeys, names: Sequence[str] = ()) -> Vouched:
     """Check that a trusted key vouches for a bundle, down to the last byte of the file.
+
+    Args:
+        bundle: its statement lies beside it.
+        trusted: whose word counts.
+        names: one of them is what it is asked for by; none is any.
 
     Raises:
         BundleTrustError: it does not.
@@ -61,8 +68,8 @@ def verify_signed(bundle: BundleFile, trusted: TrustedKeys) -> Vouched:
     # read once: what is built again must be what the signature is of
     raw = read_envelope(bundle.path)
     claim = check_envelope(raw, bundle.digest, trusted, where)
-    check_named(claim, bundle.index, where)
-    check_file(Path(bundle.path), claim)
+    check_use(claim, bundle.index, trusted, bundle.path, names)
+    check_file(bundle, claim)
     return Vouched(claim, open_signed(raw, Path(where)))
 
 
@@ -80,18 +87,20 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
         payload, signer, _ = split_envelope(raw, where)
         claim = read_claim(payload, signer, "", where)
         check_named(claim, bundle.index, where)
-        check_file(path, claim)
+        check_file(bundle, claim)
     return raw
 
 
-def check_file(path: Path, claim: Claim) -> None:
+def check_file(bundle: BundleFile, claim: Claim) -> None:
     """Compare a whole file with what its statement says of it.
 
     Raises:
         BundleTrustError: it is another.
     """
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    hasher = hashlib.sha256()
+    for part in bundle.stream():
+        hasher.update(part)
+    sha256 = hasher.hexdigest()
     if sha256 != claim.sha256:
         what = f"expected a file with SHA-256 {claim.sha256}"
-        raise BundleTrustError(what, got=sha256, where=str(path), reason="other-bundle")
+        raise BundleTrustError(what, got=sha256, where=bundle.path, reason="other-bundle")

@@ -17,7 +17,6 @@ from nojit.aot.inspection import (
     config_words,
     definition,
     kernel_facts,
-    open_bundle,
     variant_facts,
 )
 from nojit.aot.places import Place, bundles_at
@@ -44,11 +43,11 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
     """
     documents: list[dict[str, Any]] = []
     lacking: list[KernelNotFoundError] = []
-    with bundles_at(path) as places:
-        for place in places:
+    with bundles_at(path) as found:
+        for place in found.places:
             try:
                 documents.append(_inspect(out, place, kernel))
-                if len(places) > 1:
+                if len(found.places) > 1:
                     out.line()
             except (KernelNotFoundError, BundleError) as error:
                 place.rename_in(error)
@@ -57,12 +56,12 @@ def command(out: Output, path: Path, kernel: str | None) -> None:
                 lacking.append(error)
     if not documents:
         raise lacking[0]
-    out.emit("inspect", documents[0] if len(places) == 1 else {"bundles": documents})
+    out.emit("inspect", documents[0] if len(found.places) == 1 else {"bundles": documents})
 
 
 def _inspect(out: Output, place: Place, kernel: str | None) -> dict[str, Any]:
     """Show a bundle, or one kernel of it, and return what is to be written of it as JSON."""
-    with open_bundle(place.path) as bundle:
+    with place.opened() as bundle:
         facts = replace(bundle_facts(bundle), path=place.name)
         if kernel is None:
             kernels = [kernel_facts(bundle, name) for name in bundle.kernels]

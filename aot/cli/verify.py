@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 import click
 from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.group import exit_code
-from nojit.aot.inspection import open_bundle
 from nojit.aot.places import Place, bundles_at
 from nojit.aot.signed import read_only_key, verify_signed
 from nojit.aot.statement import Statement
 from nojit.aot.verification import verify_bundle
+from nojit.aot.wheel.reading import WheelFile
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import NojitError, told
+from nojit.runtime.errors import NojitError, few, told
+from nojit.runtime.trust import signed_path
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
 
 __all__ = ["command"]
@@ -25,6 +26,8 @@ __all__ = ["command"]
 _Rebuild: TypeAlias = Callable[[BundleFile, Statement | None], None]
 # as `nojit build` gives up on a variant unless told otherwise
 _TIMEOUT_S = 300.0
+# of how many files a line names
+_TOLD = 8
 
 
 @click.command("verify")
@@ -56,7 +59,11 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> int:
     """Check bundles: hashes, format, and every image against what the bundle says of how to launch it.
 
-    A folder and a wheel (.whl) stand for every bundle in them, a name for those that `runtime.load` finds by it. Exits 3 if any bundle fails, 1 if one could not be looked at, or built. That
+    A folder and a wheel (.whl) stand for every bundle in them, a name for those that `runtime.load` finds by it. A wheel must also hold
+    what its RECORD lists and nothing else, read alike by every reader of zip archives, and nothing that runs by being installed;
+    what is signed of it, and what RECORD alone says, which anybody can write, is told apart.
+
+    Exits 3 if any bundle or wheel fails, 1 if one could not be looked at, or built. That
     the bytes are the ones that were built says nothing of who built them: with --key or --trusted-keys the provenance
     statement beside each bundle must be signed, as for a process with NOJIT_TRUST=signed. With --rebuild each bundle must
     come out of its sources again, byte for byte, as its statement says: as the signed one does, with a key. Nothing is taken
@@ -69,20 +76,37 @@ def command(  # noqa: PLR0917 - click passes each by name
     again = None
     if rebuild:
         again = partial(_rebuild, sources=sources or Path(), jobs=jobs, ptxas=ptxas, tell=out.note)
-    results, codes = [], {0}
-    for result, code in (each for place in places for each in _verify_at(place, trusted, again)):
+    bundles: list[dict[str, Any]] = []
+    wheels: list[dict[str, Any]] = []
+    codes = {0}
+    for kind, result, code in (each for place in places for each in _verify_at(place, trusted, again)):
         codes.add(code)
-        results.append(result)
-        if result["ok"]:
+        (wheels if kind == "wheel" else bundles).append(result)
+        if not result["ok"]:
+            out.warn(f"FAILED  {result['path']}  {result['error']['message']}")
+        elif kind == "wheel":
+            _show_wheel(out, result, signed=trusted is not None)
+        else:
             by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
             out.line(
                 f"OK      {result['path']}  {result['digest'][:12]}, {counted(result['variants'], 'variant')}, "
                 f"{counted(result['images'], 'image')}{by}{', rebuilt' if rebuild else ''}"
             )
-        else:
-            out.warn(f"FAILED  {result['path']}  {result['error']['message']}")
-    out.emit("verify", {"ok": all(result["ok"] for result in results), "bundles": results})
+    ok = all(result["ok"] for result in (*bundles, *wheels))
+    out.emit("verify", {"ok": ok, "bundles": bundles, "wheels": wheels})
     return max(codes)
+
+
+def _show_wheel(out: Output, result: dict[str, Any], *, signed: bool) -> None:
+    """Say what vouches for which files of a wheel."""
+    recorded, unusual = result["recorded"], result["unusual"]
+    by_key = f"{counted(len(result['signed']), 'file')} signed" if signed else "no signature checked"
+    out.line(
+        f"OK      {result['path']}  RECORD lists its {counted(len(result['signed']) + len(recorded), 'file')} and no other; "
+        f"{by_key}; by RECORD alone, which anybody can write: {counted(len(recorded), 'file')}"
+    )
+    if unusual:
+        out.warn(f"{result['path']}: not of a wheel of bundles, and vouched for by nobody: {few(unusual, _TOLD)}")
 
 
 def _trusted(key: Path | None, keys: Path | None) -> TrustedKeys | None:
@@ -116,18 +140,45 @@ def _rebuild(
 
 def _verify_at(
     place: Path, trusted: TrustedKeys | None, rebuild: _Rebuild | None
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Verify the bundles that a place stands for, and say of each how that went and with which code."""
+) -> Iterator[tuple[str, dict[str, Any], int]]:
+    """Verify the bundles that a place stands for, and the wheel that they lie in, and say of each how that went and with which code."""
     try:
-        with bundles_at(place) as bundles:
-            for bundle in bundles:
+        with bundles_at(place) as found:
+            signed: set[str] = set()
+            for bundle in found.places:
                 try:
-                    yield _verify(bundle, trusted, rebuild), 0
+                    yield "bundle", _verify(bundle, trusted, rebuild), 0
+                    signed |= {bundle.name, signed_path(bundle.name)} if trusted else set()
                 except (NojitError, OSError) as error:
                     bundle.rename_in(error)
-                    yield _failure(bundle.name, error), exit_code(error)
+                    yield "bundle", _failure(bundle.name, error), exit_code(error)
+            if found.wheel is not None:
+                yield "wheel", *_verify_wheel(found.wheel, signed)
     except (NojitError, OSError) as error:
-        yield _failure(str(place), error), exit_code(error)
+        kind = "wheel" if place.suffix == ".whl" and place.is_file() else "bundle"
+        yield kind, _failure(str(place), error), exit_code(error)
+
+
+def _verify_wheel(wheel: WheelFile, signed: Collection[str]) -> tuple[dict[str, Any], int]:
+    """Hold a wheel against its record.
+
+    Args:
+        wheel: it.
+        signed: files of it that a signature was checked of, behind its path.
+    """
+    path = str(wheel.path)
+    try:
+        facts = wheel.check_record()
+    except (NojitError, OSError) as error:
+        return _failure(path, error), exit_code(error)
+    by_key = {name: f"{path}/{name}" in signed for name in facts.bundles}
+    said = {
+        "signed": [name for name, is_signed in by_key.items() if is_signed],
+        "recorded": [*(name for name, is_signed in by_key.items() if not is_signed), *facts.others],
+        "unvouched": [facts.record],
+        "unusual": list(facts.unusual),
+    }
+    return {"path": path, "ok": True, **said}, 0
 
 
 def _failure(name: str, error: NojitError | OSError) -> dict[str, Any]:
@@ -144,8 +195,8 @@ def _failure(name: str, error: NojitError | OSError) -> dict[str, Any]:
 
 
 def _verify(place: Place, trusted: TrustedKeys | None, rebuild: _Rebuild | None) -> dict[str, Any]:
-    with open_bundle(place.path) as bundle:
-        vouched = None if trusted is None else verify_signed(bundle, trusted)
+    with place.opened() as bundle:
+        vouched = None if trusted is None else verify_signed(bundle, trusted, place.asked)
         verify_bundle(bundle)
         variants = sum(entry.variants for entry in bundle.index.kernels)
         images = sum(entry.images for entry in bundle.index.kernels)

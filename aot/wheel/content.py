@@ -11,8 +11,9 @@ from pathlib import Path
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_vouched
 from nojit.aot.target import ARCHS
+from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError
-from nojit.runtime.format import HEADER_BYTES, SUFFIX, BundleIndex, decode_header
+from nojit.runtime.format import SUFFIX, BundleIndex
 from nojit.runtime.trust import signed_path
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
@@ -75,6 +76,8 @@ def read_bundle(path: Path) -> BundleContent:
         PackageError: it is for an arch that nobody builds for, or the signed statement is damaged, or of another bundle.
     """
     with open_bundle(path) as bundle:
+        # through one descriptor: a rebuild may put another file in its place
+        data = b"".join(bundle.stream())
         bundle.verify()
         index = bundle.index
         if index.target.arch not in ARCHS:
@@ -85,11 +88,17 @@ def read_bundle(path: Path) -> BundleContent:
         if not _VERSION.fullmatch(index.version):
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
         statement = read_vouched(bundle)
-        data, kernels = path.read_bytes(), tuple(_sizes(index))
-    # a rebuild may have put another one in its place since
-    if decode_header(data[:HEADER_BYTES], str(path)).index_sha256.hex() != bundle.digest:
-        raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
+        kernels = tuple(_sizes(index))
+        if hashlib.sha256(data).digest() != _sha256(bundle):
+            raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
     return BundleContent(path, data, index, bundle.digest, kernels, statement)
+
+
+def _sha256(bundle: BundleFile) -> bytes:
+    hasher = hashlib.sha256()
+    for part in bundle.stream():
+        hasher.update(part)
+    return hasher.digest()
 
 
 def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
