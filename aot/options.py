@@ -1,7 +1,6 @@
-"""The compiler options that a manifest can set, with Triton's defaults spelled out.
+"""The compiler options that a manifest can set.
 
-A default that the compiler fills in can change under a bundle's feet (`enable_fp_fusion` flips in Triton 3.10), so
-every option below is passed, never left out.
+Every one is passed to Triton, never left out: `nojit.runtime.options` has what it is where a manifest does not set it.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.options import BUILT_WITH
 from nojit.runtime.values import Value
 
 __all__ = ["FIXED", "OPTIONS", "TUNABLE", "Option", "option_value"]
@@ -48,23 +48,25 @@ def option_value(raw: Any) -> Value:
 
 
 OPTIONS: dict[str, Option] = {
-    "num_warps": Option(4, int, (1, 2, 4, 8, 16, 32)),
-    "num_stages": Option(3, int, tuple(range(1, 17))),
-    "num_ctas": Option(1, int, (1, 2, 4, 8, 16)),
-    "maxnreg": Option(None, int, tuple(range(8, 256)), optional=True),
-    "enable_fp_fusion": Option(True, bool),
-    "enable_reflect_ftz": Option(True, bool),
-    "default_dot_input_precision": Option("tf32", str, ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")),
-    "launch_pdl": Option(False, bool),
-    "launch_cooperative_grid": Option(False, bool),
-    "clc": Option(False, bool),
-    "sched4reg": Option(False, bool),
-    "min_shared_mem": Option(None, int, optional=True),
-    "ptx_version": Option(None, int, tuple(range(70, 100)), optional=True),
-    "ptx_options": Option(None, str, optional=True),
-    "extern_libs": Option(None, dict, optional=True),
-    "sanitize_overflow": Option(True, bool),
-    "debug": Option(None, bool, optional=True),
+    "num_warps": Option(BUILT_WITH["num_warps"], int, (1, 2, 4, 8, 16, 32)),
+    "num_stages": Option(BUILT_WITH["num_stages"], int, tuple(range(1, 17))),
+    "num_ctas": Option(BUILT_WITH["num_ctas"], int, (1, 2, 4, 8, 16)),
+    "maxnreg": Option(BUILT_WITH["maxnreg"], int, tuple(range(8, 256)), optional=True),
+    "enable_fp_fusion": Option(BUILT_WITH["enable_fp_fusion"], bool),
+    "enable_reflect_ftz": Option(BUILT_WITH["enable_reflect_ftz"], bool),
+    "default_dot_input_precision": Option(
+        BUILT_WITH["default_dot_input_precision"], str, ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    ),
+    "launch_pdl": Option(BUILT_WITH["launch_pdl"], bool),
+    "launch_cooperative_grid": Option(BUILT_WITH["launch_cooperative_grid"], bool),
+    "clc": Option(BUILT_WITH["clc"], bool),
+    "sched4reg": Option(BUILT_WITH["sched4reg"], bool),
+    "min_shared_mem": Option(BUILT_WITH["min_shared_mem"], int, optional=True),
+    "ptx_version": Option(BUILT_WITH["ptx_version"], int, tuple(range(70, 100)), optional=True),
+    "ptx_options": Option(BUILT_WITH["ptx_options"], str, optional=True),
+    "extern_libs": Option(BUILT_WITH["extern_libs"], dict, optional=True),
+    "sanitize_overflow": Option(BUILT_WITH["sanitize_overflow"], bool),
+    "debug": Option(BUILT_WITH["debug"], bool, optional=True),
 }
 
 # what a manifest does not set, and why

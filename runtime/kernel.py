@@ -28,6 +28,7 @@ from nojit.runtime.tuning import Lookup, key_values, lookup_of
 
 if TYPE_CHECKING:
     # a call that nothing serves is rare, and NOJIT_TUNING seldom set
+    from nojit.runtime.handle import KernelParam, LaunchConfig
     from nojit.runtime.jit_call import StandIn
     from nojit.runtime.select import Explanation
     from nojit.runtime.tuning_source import TuningSource
@@ -232,6 +233,72 @@ class Kernel(_core.Dispatcher):
         capability = _core.device_capability(self._ordinal(device))
         return any(source.image_arch.runs_on(capability) for source in self._sources)
 
+    # what code asks that was written for Triton's functions and autotuners
+
+    @property
+    def fn(self) -> Kernel:
+        """The kernel itself: what an autotuner wraps is called with a config by name, as this is."""
+        return self
+
+    @property
+    def __name__(self) -> str:
+        """The kernel's name."""
+        return self.name
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The names of the function's params in its order, constexprs included."""
+        return [param.name for param in self._params]
+
+    @property
+    def params(self) -> tuple[KernelParam, ...]:
+        """The function's params in its order."""
+        from nojit.runtime.handle import params_of  # noqa: PLC0415 - launches ask for none
+
+        return params_of(self._at_hand[1])
+
+    @property
+    def configs(self) -> tuple[LaunchConfig, ...]:
+        """The configs of the manifest, for the first architecture at hand."""
+        from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
+
+        return tuple(map(config_of, self._at_hand[1].configs))
+
+    @property
+    def best_config(self) -> LaunchConfig:
+        """The config that the last launch of this kernel ran, on whichever device and thread.
+
+        Raises:
+            AttributeError: it was not launched yet, or Triton's JIT made every call.
+        """
+        from nojit.runtime.handle import config_of  # noqa: PLC0415 - likewise
+
+        if self._last is None:
+            raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")
+        source, row = self._last.payload
+        table = self._table(source)
+        return config_of(table.configs[table.columns["config"][row]])
+
+    def run(
+        self, *args: Any, grid: Any = None, warmup: bool = False, stream: Any = None, **kwargs: Any
+    ) -> Warmed | None:
+        """Launch as ``kernel[grid](*args, **kwargs)`` does, or prepare the call as `warmup` does.
+
+        Args:
+            args: as in a call.
+            grid: a tuple, or a function of the constexprs and arguments; the bundle's if None.
+            warmup: whether to launch nothing.
+            stream: as in a call.
+            kwargs: as in a call.
+        """
+        if stream is not None:
+            kwargs["stream"] = stream
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        launch = self if grid is None else self[grid]
+        launch(*args, **kwargs)
+        return None
+
     # what the core asks for
 
     def _prepare(self, device: int) -> _core.Spec:
@@ -317,11 +384,18 @@ class Kernel(_core.Dispatcher):
             # `_resolve` knows the constexpr's name and says so
             return UNKNOWN
 
-    def _refuse_keyword(self, name: str) -> None:
-        from nojit.runtime.refusals import unexpected  # noqa: PLC0415 - most calls are right
+    def _check_option(self, name: str, value: object) -> None:
+        """Refuse a keyword of a call that names nothing of the kernel, but for an option whose value changes nothing."""
+        from nojit.runtime.options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
+        from nojit.runtime.refusals import not_as_built, unexpected  # noqa: PLC0415 - likewise
 
-        known = [param.name for param in self._params] + [*self._options, "stream"]
-        raise ArgumentError(unexpected(name, known), where=f"kernel {self.name}", argument=name)
+        if name not in BUILT_WITH:
+            what = unexpected(name, (*self.arg_names, *self._options, "stream", *BUILT_WITH))
+        elif is_as_built(name, value):
+            return
+        else:
+            what = not_as_built(name, value)
+        raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
 
     def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
         source, row = plan.payload

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nojit.runtime.call import NONE, CallFacts, mismatch, pointee, slot_kind, untyped_leaves
-from nojit.runtime.errors import ArgumentError, did_you_mean
+from nojit.runtime.errors import ArgumentError, did_you_mean, shown
+from nojit.runtime.options import BUILT_WITH
 from nojit.runtime.table import KernelTable
 from nojit.runtime.type_names import leaves
 
-__all__ = ["TRITON_OPTIONS", "check_kinds", "check_names", "check_untyped", "unexpected"]
-
-TRITON_OPTIONS = frozenset({
-    "clc", "debug", "default_dot_input_precision", "enable_fp_fusion", "enable_reflect_ftz", "extern_libs",
-    "launch_cooperative_grid", "launch_pdl", "maxnreg", "min_shared_mem", "num_ctas", "num_stages", "num_warps",
-    "ptx_options", "ptx_version", "sanitize_overflow", "sched4reg",
-})  # fmt: skip
-"""What calls may pass to Triton's JIT beside arguments, and manifests may set."""
+__all__ = ["check_kinds", "check_names", "check_untyped", "not_as_built", "unexpected"]
 
 
-def unexpected(name: str, known: list[str]) -> str:
-    """Say that a kernel takes nothing by a name: the nearest that it takes, or why an option of Triton is not among these."""
-    near = did_you_mean(name, known)
-    if not near and name in TRITON_OPTIONS:
-        near = ", an option that its manifest does not set for it to be chosen by"
-    return f"unexpected argument {name!r}{near}"
+def unexpected(name: str, known: Sequence[str]) -> str:
+    """Say that a kernel takes nothing by a name, and the nearest that it takes."""
+    return f"unexpected argument {name!r}{did_you_mean(name, tuple(known))}"
+
+
+def not_as_built(name: str, value: object) -> str:
+    """Say that a call asks by an option of Triton's for what nothing was built with."""
+    built = (
+        f"expected {name}={shown(BUILT_WITH[name])}, as every variant was built, or {name} in the manifest's configs"
+    )
+    return f"{built} with {name} = {shown(value)} among them" if value is not None else built
 
 
 def check_names(table: KernelTable, facts: CallFacts) -> None:

@@ -169,7 +169,8 @@ class Launcher:
 
 class Dispatcher:
     name: str
-
+    @property
+    def _last(self) -> Plan | None: ...
     def __init__(
         self,
         name: str,

@@ -25,11 +25,19 @@ static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ss
     return -1;
 }
 
-Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, Py_ssize_t expected)
+/* Asks the kernel about a name that is none of its own: as `nj_place_of`. */
+static __attribute__((noinline, cold)) Py_ssize_t ask_of_option(PyObject *owner, PyObject *name, PyObject *value)
+{
+    PyObject *none = PyObject_CallMethod(owner, "_check_option", "OO", name, value);
+    Py_XDECREF(none);
+    return none == NULL ? -1 : NJ_PLACE_NONE;
+}
+
+Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, PyObject *value, Py_ssize_t expected)
 {
     Py_ssize_t at = find_name(signature, name, expected);
     if (at < 0) {
-        Py_XDECREF(PyObject_CallMethod(owner, "_refuse_keyword", "O", name));
+        return ask_of_option(owner, name, value);
     }
     return at == signature->count ? NJ_ARGUMENTS_MAX : at;
 }
@@ -45,8 +53,11 @@ static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObjec
 {
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
-        Py_ssize_t place = nj_place_of(signature, owner, PyTuple_GET_ITEM(keywords, i), next);
+        Py_ssize_t place = nj_place_of(signature, owner, PyTuple_GET_ITEM(keywords, i), values[i], next);
         if (place < 0) {
+            if (place == NJ_PLACE_NONE) {
+                continue;
+            }
             return -1;
         }
         if (call->objects[place] != NULL) {

@@ -295,6 +295,16 @@ static inline int read_call(nj_dispatcher *self, const nj_fixed *fixed, const nj
     return nj_classify(&self->signature, (PyObject *)self, false, call);
 }
 
+/* Keeps what a launch ran. Not inline: most launches run what the last one did. */
+static __attribute__((noinline)) void keep_last(nj_dispatcher *self, nj_plan *plan)
+{
+    nj_plan *before;
+    NJ_BEGIN_LOCKED(self);
+    before = atomic_exchange(&self->last, (nj_plan *)Py_NewRef((PyObject *)plan));
+    NJ_END_LOCKED();
+    Py_XDECREF((PyObject *)before);
+}
+
 /* What has a large frame is no part of what asks for room on the stack: the frame would be there before the answer is. */
 #define LARGE __attribute__((noinline))
 
@@ -321,6 +331,9 @@ static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, 
     }
     if (status == 0) {
         status = nj_plan_launch(plan, &self->signature, &call, grid);
+    }
+    if (status == 0 && plan != atomic_load_explicit(&self->last, memory_order_relaxed)) {
+        keep_last(self, plan);
     }
     Py_DECREF(plan);
     return status < 0 ? NULL : Py_NewRef(Py_None);
@@ -382,6 +395,7 @@ static int dispatcher_traverse(nj_dispatcher *self, visitproc visit, void *arg)
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         Py_VISIT((PyObject *)atomic_load_explicit(&self->specs[i], memory_order_relaxed));
     }
+    Py_VISIT((PyObject *)atomic_load_explicit(&self->last, memory_order_relaxed));
     return 0;
 }
 
@@ -390,6 +404,7 @@ static int dispatcher_clear(nj_dispatcher *self)
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         Py_XDECREF((PyObject *)atomic_exchange(&self->specs[i], NULL));
     }
+    Py_XDECREF((PyObject *)atomic_exchange(&self->last, NULL));
     return 0;
 }
 
@@ -481,6 +496,20 @@ static PyMethodDef dispatcher_methods[] = {
     {NULL},
 };
 
+static PyObject *dispatcher_last(nj_dispatcher *self, void *Py_UNUSED(closure))
+{
+    PyObject *plan;
+    NJ_BEGIN_LOCKED(self);
+    plan = Py_XNewRef((PyObject *)atomic_load(&self->last));
+    NJ_END_LOCKED();
+    return plan == NULL ? Py_NewRef(Py_None) : plan;
+}
+
+static PyGetSetDef dispatcher_attributes[] = {
+    {"_last", (getter)dispatcher_last, NULL, PyDoc_STR("The plan that the last launch ran; None before the first."), NULL},
+    {NULL},
+};
+
 static PyMemberDef dispatcher_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(nj_dispatcher, vectorcall), READONLY, NULL},
     {"name", T_OBJECT, offsetof(nj_dispatcher, signature.kernel), READONLY, PyDoc_STR("The kernel's name.")},
@@ -497,6 +526,7 @@ static PyType_Slot dispatcher_slots[] = {
     {Py_tp_dealloc, dispatcher_dealloc},
     {Py_tp_methods, dispatcher_methods},
     {Py_tp_members, dispatcher_members},
+    {Py_tp_getset, dispatcher_attributes},
     {Py_mp_subscript, nj_launcher_subscript},
     {0, NULL},
 };

@@ -86,13 +86,15 @@ static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywor
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t place = nj_place_of(&kernel->signature, (PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), 0);
+        Py_ssize_t place = nj_place_of(&kernel->signature, (PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i], 0);
+        if (place == NJ_PLACE_NONE) {
+            continue;
+        }
         if (place < 0) {
             return -1;
         }
-        fixed->places[i] = (uint16_t)place;
-        fixed->objects[i] = Py_NewRef(values[i]);
-        fixed->count++;
+        fixed->places[fixed->count] = (uint16_t)place;
+        fixed->objects[fixed->count++] = Py_NewRef(values[i]);
     }
     return 0;
 }

@@ -1,0 +1,87 @@
+"""What a kernel says of itself to code that was written for Triton's functions and autotuners."""
+
+from __future__ import annotations
+
+from nojit.runtime.record import Record
+from nojit.runtime.table import Config, KernelTable, Missing
+from nojit.runtime.values import Value, spell
+
+__all__ = ["KernelParam", "LaunchConfig", "config_of", "params_of"]
+
+_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
+
+
+class KernelParam(Record):
+    """A param of the kernel function, as Triton's ``JITFunction.params`` lists it."""
+
+    name: str
+    num: int
+    """Its place in the function's order."""
+    is_constexpr: bool
+    has_default: bool
+    default: Value
+    """None if it has none."""
+
+
+class LaunchConfig(Record):
+    """A config, as Triton's ``Autotuner.best_config`` gives it: what may be passed back to the kernel by name."""
+
+    kwargs: dict[str, Value]
+    """Its constexprs."""
+    options: dict[str, Value]
+    """``num_warps`` and its like, and what else the manifest sets."""
+
+    @property
+    def num_warps(self) -> int:
+        """Warps of a block."""
+        return self._int("num_warps", 4)
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of software pipelines."""
+        return self._int("num_stages", 3)
+
+    @property
+    def num_ctas(self) -> int:
+        """Blocks of a cluster."""
+        return self._int("num_ctas", 1)
+
+    @property
+    def maxnreg(self) -> int | None:
+        """Registers that a thread may use; None if ptxas chose."""
+        return self._int("maxnreg", 0) or None
+
+    @property
+    def pre_hook(self) -> None:
+        """None: a bundle's configs call nothing."""
+
+    def all_kwargs(self) -> dict[str, Value]:
+        """Return constexprs and options by name, but options that are unset."""
+        return self.kwargs | {name: value for name, value in self.options.items() if value is not None}
+
+    def __str__(self) -> str:
+        settings = dict.fromkeys(_OPTIONS) | self.options
+        return ", ".join(f"{name}: {spell(value)}" for name, value in (self.kwargs | settings).items())
+
+    def _int(self, name: str, unset: int) -> int:
+        value = self.options.get(name)
+        return value if isinstance(value, int) else unset
+
+
+def config_of(config: Config) -> LaunchConfig:
+    """Return a table's config as Triton's users know it."""
+    return LaunchConfig(dict(config.constexprs), dict(config.options))
+
+
+def params_of(table: KernelTable) -> tuple[KernelParam, ...]:
+    """List the params of a kernel."""
+    return tuple(
+        KernelParam(
+            param.name,
+            num,
+            param.constexpr,
+            not isinstance(param.default, Missing),
+            None if isinstance(param.default, Missing) else param.default,
+        )
+        for num, param in enumerate(table.params)
+    )
