@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import triton
 from nojit.aot import importing
+from nojit.aot.decorators import read_decorators
 from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
@@ -32,7 +33,7 @@ from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import target_of
 from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.types import NONE, layout_in, plain
-from nojit.aot.variant import CompiledVariant, Variant, checked_registers, functions_in
+from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_in
 from nojit.runtime.errors import CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
@@ -54,6 +55,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 __all__ = [
     "ast_source",
     "begin",
+    "check_compiled",
     "compile_variant",
     "describe",
     "gpu_target",
@@ -187,6 +189,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG00
         raise ManifestError(
             "expected a function that Triton can read", got=f"{type(error).__name__}: {error}", where=place.where
         ) from error
+    around = read_decorators(_named(place), function, TensorDescriptor)
     return KernelSource(
         name=function.__name__,
         params=tuple(Param(param.name, param.is_constexpr, _default(param)) for param in function.params),
@@ -202,6 +205,9 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG00
         constants=frozenset(param.name for param in function.params if param.is_const),
         debug=bool(function.debug),
         settings=settings,
+        effects=around.effects,
+        computed=around.computed,
+        hooks=around.hooks,
     )
 
 
@@ -220,8 +226,8 @@ def _default(param: Any) -> Any:
     return MISSING
 
 
-@lru_cache(maxsize=1024)
-def _find(place: SourcePlace) -> JITFunction[Any]:
+def _named(place: SourcePlace) -> Any:
+    """Return what a manifest names: a function, with whatever stands around it."""
     where, name = place.where, place.name
     module = import_source(place)
     found = getattr(module, name, None)
@@ -230,12 +236,18 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
         raise ManifestError(
             f"expected a function of {place.module}", got=f"{name!r}{did_you_mean(name, functions)}", where=where
         )
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _find(place: SourcePlace) -> JITFunction[Any]:
+    named = found = _named(place)
     # autotuners and heuristics wrap the function that they decorate
     while not isinstance(found, JITFunction) and hasattr(found, "fn"):
         found = found.fn
     if not isinstance(found, JITFunction):
         raise ManifestError(
-            "expected a @triton.jit function", got=f"{type(found).__name__} {place.spelling}", where=where
+            "expected a @triton.jit function", got=f"{type(named).__name__} {place.spelling}", where=place.where
         )
     return found
 

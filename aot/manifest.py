@@ -43,12 +43,14 @@ __all__ = [
 # a bare `$` would match before a final newline too
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
 _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
+_EFFECT = r"^[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_]{1,99})?$(?!\n)"
 _BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
 _SOURCE = r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$(?!\n)"
 _SPELLINGS = {
     _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
     _LEAF: "a param's name, or name.0 and so on for a member of a tuple",
+    _EFFECT: "a name such as reset_to_zero or Config.pre_hook",
     _BUNDLE_NAME: "a name of at most 100 letters, digits, '.', '_' and '-', first a letter",
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
     _SOURCE: "package.module:function or path/to/file.py:function",
@@ -247,6 +249,12 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str,
         Meta(description="Why no variant without hints and `requires` is built; without a reason that is an error."),
     ] = ""
+    ignores: Annotated[
+        list[Annotated[str, Meta(pattern=_EFFECT)]],
+        Meta(
+            description="What decorators of the source would do at a launch of Triton's, by name, and need not be done: without a name here it is an error."
+        ),
+    ] = []
     batch: Annotated[
         list[Name],
         Meta(

@@ -15,7 +15,7 @@ from nojit.aot.manifest import BundleSpec, KernelSpec, read_manifest
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.report import Pruned
-from nojit.aot.source import KernelSource, SourcePlace, fit_tuned, fit_variant, module_of
+from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
@@ -286,6 +286,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedK
     entry = expanded.entry
     spec, place, where = entry.spec, entry.place, entry.key
     source = _described(compiler, place, arch, f"{where}.source", entry)
+    check_decorators(spec, source, where)
     variants = tuple(fit_variant(variant, source, where) for variant in expanded.expansion.variants)
     _check_names(spec, source, where)
     _check_functions(variants, entry, arch, compiler)

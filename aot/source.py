@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.manifest import KernelSpec
 from nojit.aot.options import OPTIONS
 from nojit.aot.types import NONE, has_layout, plain
 from nojit.aot.variant import Variant
@@ -14,10 +15,44 @@ from nojit.aot.ways import implied_hints
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Config, Missing, Param
 from nojit.runtime.tuned import TunedConfig
-from nojit.runtime.type_names import leaves
-from nojit.runtime.values import Value
+from nojit.runtime.type_names import descriptor_parts, is_descriptor, leaves
+from nojit.runtime.values import Value, identity
 
-__all__ = ["KernelSource", "SourcePlace", "fit_tuned", "fit_variant", "module_of"]
+__all__ = [
+    "ConfigHook",
+    "Effect",
+    "KernelSource",
+    "SourcePlace",
+    "check_decorators",
+    "fit_tuned",
+    "fit_variant",
+    "module_of",
+]
+
+
+HEURISTICS = "@triton.heuristics"
+"""What computes a param or an option at each call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What stands around a kernel function and does at a launch of Triton's what a bundle does not do."""
+
+    name: str
+    """What a manifest calls it, to leave it out."""
+    what: str
+    when: str
+    """When Triton does it, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigHook:
+    """What `pre_hook` of one `triton.Config` does: it chooses blocks of descriptors."""
+
+    settings: tuple[tuple[str, Value], ...]
+    """The constexprs of that config."""
+    blocks: tuple[tuple[str, tuple[int | None, ...]], ...]
+    """Of each descriptor that it has a block for; None for a size that no config says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +78,12 @@ class KernelSource:
     """`debug` of its decorator, which holds where the manifest sets none."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings of Triton that can change code, once it is imported: its own, and those of the environment."""
+    effects: tuple[Effect, ...] = ()
+    """What its decorators do at a launch and a bundle does not."""
+    computed: tuple[tuple[str, str], ...] = ()
+    """Params and options that a decorator gives a value, each with its name."""
+    hooks: tuple[ConfigHook, ...] = ()
+    """What `pre_hook` of an autotuner's configs choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +148,31 @@ def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
     return TunedConfig(tuple(sorted(settings, key=lambda setting: ranks[setting[0]])), config.requires)
 
 
+def check_decorators(spec: KernelSpec, source: KernelSource, where: str) -> None:
+    """Refuse what decorators would do at a launch of Triton's and a bundle does not, unless the entry ignores it.
+
+    Raises:
+        ManifestError: there is such, or the entry ignores what is not there, or a heuristic computes an option that it leaves
+            to the default.
+    """
+    for effect in source.effects:
+        if effect.name not in spec.ignores:
+            what = f"expected {source.name} to need nothing but its launch"
+            got = f'{effect.what}. {effect.when}; if nothing is lost by that, write ignores = ["{effect.name}"]'
+            raise ManifestError(what, got=got, where=f"{where}.source")
+    names = [effect.name for effect in source.effects]
+    for number, name in enumerate(spec.ignores):
+        if name not in names:
+            what = f"expected what decorators of {source.name} do ({', '.join(names) or 'nothing'})"
+            got = f"{name!r}{did_you_mean(name, names)}"
+            raise ManifestError(what, got=got, where=f"{where}.ignores[{number}]")
+    for name, by in source.computed:
+        told = name in spec.options or all(name in config for config in spec.configs)
+        if name in OPTIONS and by == HEURISTICS and not told:
+            what = f"expected {name!r} in options or in every config, since {by} computes it"
+            raise ManifestError(what, got="none", where=f"{where}.configs")
+
+
 def _with_debug(variant: Variant, source: KernelSource) -> Variant:
     options = tuple((name, source.debug if _is_unset(name, value) else value) for name, value in variant.options)
     told = _resolve_debug(variant.config.options, source)
@@ -162,10 +228,32 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
     _complete(runtime, typed, "a type in params", where)
     _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)
+    for name, by in source.computed:
+        if name in constexprs and name not in valued:
+            what = f"expected a value in matrix, configs or derived for the kernel's {name!r}, which {by} computes"
+            raise ManifestError(what, got="none but its default", where=where)
     if not source.gluon and (laid_out := [name for name, kind in variant.signature if has_layout(kind)]):
         what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, and Triton chooses it"
         raise ManifestError(what, where=f"{where}.params")
     _check_types(variant, source, where)
+    _check_blocks(variant, source, where)
+
+
+def _check_blocks(variant: Variant, source: KernelSource, where: str) -> None:
+    """Hold blocks of descriptors against those that hooks choose for the same config."""
+    constexprs, types = dict(variant.constexprs), dict(variant.signature)
+    for hook in source.hooks:
+        if any(name in constexprs and identity(constexprs[name]) != identity(value) for name, value in hook.settings):
+            continue
+        for name, wanted in hook.blocks:
+            kind = plain(types.get(name, ""))
+            block = descriptor_parts(kind)[1] if is_descriptor(kind) else wanted
+            if len(block) != len(wanted) or any(
+                size not in (None, own) for size, own in zip(wanted, block, strict=True)
+            ):
+                shown = ", ".join("any" if size is None else str(size) for size in wanted)
+                what = f"expected a block of [{shown}] for {name!r}, which pre_hook of its triton.Config sets"
+                raise ManifestError(what, got=kind, where=f"{where}.params.{name}")
 
 
 def _check_types(variant: Variant, source: KernelSource, where: str) -> None:

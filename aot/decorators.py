@@ -1,0 +1,171 @@
+"""What stands around a ``@triton.jit`` function, and acts when Triton launches it: autotuners, heuristics, hooks.
+
+At a launch for which it has tuned, Triton's autotuner calls ``Config.pre_hook`` of the config that it chose and nothing else: its
+own ``pre_hook``, ``post_hook``, ``reset_to_zero`` and ``restore_value`` are for the runs that it times; they are applied once more
+before the first launch after. A heuristic gives a param a value at each call. Triton itself is told by the names of
+its classes: this module does not import it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nojit.aot.source import HEURISTICS, ConfigHook, Effect
+from nojit.runtime.values import Value
+
+__all__ = ["Decorators", "read_decorators"]
+
+# what a hook may use and still be known by what it does to its arguments
+_PLAIN_BUILTINS = frozenset({"bool", "dict", "int", "isinstance", "len", "list", "max", "min", "range", "tuple"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decorators:
+    """What the decorators of a function do."""
+
+    effects: tuple[Effect, ...]
+    """What a bundle does not do."""
+    computed: tuple[tuple[str, str], ...]
+    """Params and options that get a value from a decorator, each with its name."""
+    hooks: tuple[ConfigHook, ...]
+    """What hooks do that choose the blocks of descriptors, and nothing else."""
+
+
+def read_decorators(found: Any, function: Any, descriptor: type) -> Decorators:
+    """Read what stands around a function.
+
+    Args:
+        found: what the manifest names.
+        function: the JITFunction inside it.
+        descriptor: Triton's class of tensor descriptors.
+    """
+    effects: list[Effect] = []
+    computed: dict[str, str] = {}
+    hooks: list[ConfigHook] = []
+    while found is not function:
+        if _is(found, "Autotuner"):
+            effects += _of_autotuner(found)
+            computed |= dict.fromkeys((name for config in found.configs for name in config.kwargs), "triton.Config")
+            read = [_read_hook(config, function, descriptor) for config in found.configs if config.pre_hook]
+            hooks += [hook for hook in read if isinstance(hook, ConfigHook)]
+            effects += [hook for hook in read if isinstance(hook, Effect)][:1]
+        elif _is(found, "Heuristics"):
+            computed |= dict.fromkeys(found.values, HEURISTICS)
+        else:
+            kind = type(found)
+            does = f"an object of {kind.__module__}.{kind.__qualname__} around the function"
+            effects.append(Effect(kind.__name__, does, "What it does at a launch is not in a bundle"))
+        found = found.fn
+    effects += _of_function(function)
+    return Decorators(tuple(effects), tuple(computed.items()), tuple(hooks))
+
+
+def _is(found: Any, name: str) -> bool:
+    return any(kind.__name__ == name and kind.__module__.startswith("triton.") for kind in type(found).__mro__)
+
+
+def _of_autotuner(tuner: Any) -> Iterator[Effect]:
+    said = {
+        "pre_hook": tuner.user_defined_pre_hook,
+        "post_hook": tuner.user_defined_post_hook,
+        "reset_to_zero": tuner.reset_to_zero,
+        "restore_value": tuner.restore_value,
+    }
+    for name, value in said.items():
+        if value:
+            shown = name if value is True else f"{name}={value!r}"
+            yield Effect(
+                name, f"{shown} of @triton.autotune", "Triton applies it while it tunes, which a bundle never does"
+            )
+
+
+def _of_function(function: Any) -> Iterator[Effect]:
+    if function.launch_metadata is not None:
+        yield Effect(
+            "launch_metadata",
+            "launch_metadata of @triton.jit",
+            "Triton calls it for hooks of profilers, which get nojit's own facts",
+        )
+    if function.pre_run_hooks:
+        yield Effect("add_pre_run_hook", "a hook of add_pre_run_hook()", "Triton calls it before every launch")
+
+
+# -- hooks of configs ------------------------------------------------------------------------------------------------
+
+
+class _UnseenError(Exception):
+    """A hook does what its effect on the arguments cannot tell."""
+
+
+def _read_hook(config: Any, function: Any, descriptor: type) -> ConfigHook | Effect:
+    """Run a hook over stand-ins, to see whether it does anything but choose blocks."""
+    try:
+        _check_code(config.pre_hook)
+        given = {param.name: _stand_in(descriptor, param.name) for param in function.params}
+        given |= {
+            param.name: _unwrapped(param.default)
+            for param in function.params
+            if param.is_constexpr and param.has_default
+        }
+        given |= config.all_kwargs()
+        blocks: dict[str, tuple[int | None, ...]] = {}
+        with_blocks = {name: value for name, value in given.items() if isinstance(value, descriptor)}
+        for value in with_blocks.values():
+            value.__dict__["_blocks"] = blocks
+        config.pre_hook(given)
+        if not blocks:
+            raise _UnseenError("does nothing to them that the build can see")  # noqa: TRY301 - as what it runs does
+    except Exception as error:  # noqa: BLE001 - the hook's own, too
+        why = str(error) if isinstance(error, _UnseenError) else f"raises {type(error).__name__}: {error}"
+        return Effect(
+            "Config.pre_hook",
+            f"pre_hook of a triton.Config, which {why}",
+            "Triton calls it before every launch: let callers do what it does",
+        )
+    settings = tuple((name, value) for name, value in config.kwargs.items() if isinstance(value, int | float | str))
+    return ConfigHook(settings, tuple(blocks.items()))
+
+
+def _unwrapped(default: Any) -> Value:
+    value: Value = getattr(default, "value", default)
+    return value
+
+
+def _check_code(hook: Any) -> None:
+    """Refuse a hook that reaches for more than its arguments: what that does cannot be seen."""
+    if not inspect.isfunction(hook):
+        raise _UnseenError(f"is a {type(hook).__name__} and no plain function")
+    reached = inspect.getclosurevars(hook)
+    for name, value in (*reached.globals.items(), *reached.nonlocals.items()):
+        if not (isinstance(value, int | float | str | None) or getattr(value, "__name__", "") == "TensorDescriptor"):
+            raise _UnseenError(f"uses {name}")
+    for name in reached.builtins:
+        if name not in _PLAIN_BUILTINS:
+            raise _UnseenError(f"calls {name}")
+
+
+def _stand_in(descriptor: type, param: str) -> Any:
+    """Make what stands for an argument: a descriptor, for hooks that look, whose block can be set and that tells nothing."""
+
+    def refuse(*_: object) -> Any:
+        raise _UnseenError(f"asks for the value of {param}")
+
+    def read(_: object, name: str) -> Any:
+        raise _UnseenError(f"uses {param}.{name}")
+
+    def write(self: Any, name: str, value: Any) -> None:
+        if name != "block_shape" or not isinstance(value, Sequence):
+            raise _UnseenError(f"sets {param}.{name}")
+        self.__dict__["_blocks"][param] = tuple(size if isinstance(size, int) else None for size in value)
+
+    operations = ("__eq__", "__ne__", "__bool__", "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__radd__", "__sub__", "__rsub__",
+                  "__mul__", "__rmul__", "__floordiv__", "__rfloordiv__", "__mod__", "__index__", "__int__", "__len__", "__iter__",
+                  "__getitem__", "__str__", "__format__")  # fmt: skip
+    body: Mapping[str, Any] = dict.fromkeys(operations, refuse)
+    kind = type(
+        "StandIn", (descriptor,), {**body, "__hash__": object.__hash__, "__getattr__": read, "__setattr__": write}
+    )
+    return object.__new__(kind)
