@@ -33,6 +33,8 @@ class BundleState:
     """Whether its problem is that ``NOJIT_TRUST`` refuses it, and so all that would be loaded together with it."""
     foreign: bool = False
     """Whether operators take from it only what no other bundle holds, and pass it over if it has a problem."""
+    expires: str = ""
+    """When its signature stops to count, in UTC, where ``NOJIT_TRUST`` asks for one; empty if never."""
 
     @property
     def counts(self) -> bool:

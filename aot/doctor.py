@@ -10,11 +10,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.choice import BundleState, driver_for, taken
+from nojit.aot.signed import expiry_of
 from nojit.aot.wheel.metadata import PROVENANCE
 from nojit.runtime.bundle import Accept, BundleFile
 from nojit.runtime.discover import Found, asked_names, named, names, operators_ask, serving
@@ -40,6 +42,7 @@ __all__ = [
     "examine_settings",
     "examine_thin_wheels",
     "examine_tuning",
+    "nearly_expired",
     "probe_driver",
     "trust_policy",
     "versions",
@@ -48,6 +51,8 @@ __all__ = [
 
 # of how many kernels a message names
 _TOLD = 5
+# how long before a signature expires it is told
+_SOON_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +181,29 @@ def examine_bundle(found: Found, accept: Accept | None = None) -> BundleState:
                 kernels=bundle.kernels,
                 foreign=found.foreign,
             )
-            bundle.authorize(accept)
-            if found.foreign and accept is not None:
-                # operators pass over what it may not serve
-                state = replace(state, kernels=tuple(serving(bundle)[0]))
+            if accept is not None:
+                bundle.authorize(accept)
+                state = replace(state, expires=expiry_of(bundle))
+                if found.foreign:
+                    # operators pass over what it may not serve
+                    state = replace(state, kernels=tuple(serving(bundle)[0]))
     except BundleTrustError as error:
         return replace(state, problem=str(error), untrusted=True)
     except (BundleError, OSError) as error:
         return BundleState(path, found.origin, worded(error), foreign=found.foreign)
     return state
+
+
+def nearly_expired(bundles: Sequence[BundleState]) -> list[tuple[str, int]]:
+    """Name the bundles that nobody will load any longer soon, and the days that are left."""
+    present, left = datetime.now(UTC), []
+    for bundle in bundles:
+        # what has expired has a problem
+        if bundle.expires and not bundle.problem:
+            days = (datetime.fromisoformat(bundle.expires) - present).days
+            if days < _SOON_DAYS:
+                left.append((bundle.path, days))
+    return left
 
 
 def examine_thin_wheels() -> dict[str, list[str]]:

@@ -7,7 +7,9 @@ one line of in-toto's attestation format; what a Sigstore bundle calls ``dsseEnv
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import CryptoSigner
 
-__all__ = ["NewKey", "SignedBundle", "make_key", "read_signer", "sign_bundle"]
+__all__ = ["NewKey", "SignedBundle", "make_key", "moment_of", "read_signer", "sign_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class SignedBundle:
     """Of the bundle."""
     build_number: int
     key_id: str
+    expires: str
+    """When the signature stops to count, in UTC; empty if never."""
 
 
 def make_key(path: Path, password: bytes | None = None) -> NewKey:
@@ -141,8 +145,13 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     return CryptoSigner(key, SSlibKey.from_crypto(key.public_key(), keyid=key_id(key.public_key())))
 
 
-def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
+def sign_bundle(path: Path, signer: CryptoSigner, expires: str = "") -> SignedBundle:
     """Check a bundle, and sign the statement that lies beside it.
+
+    Args:
+        path: of the bundle.
+        signer: signs.
+        expires: from when on the statement does not count, as `moment_of` gives it; never if empty.
 
     Raises:
         BundleError: the bundle is not whole, or the statement is missing or not of this bundle.
@@ -153,7 +162,7 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
     with open_bundle(path) as bundle:
         verify_bundle(bundle)
         statement = read_statement(statement_path(path))
-        payload = statement.canonical()
+        payload = (statement.until(expires) if expires else statement).canonical()
         envelope = Envelope(payload, PAYLOAD_TYPE, {})
         key = signer.public_key.keyid
         raw = encode_envelope(payload, key, bytes.fromhex(envelope.sign(signer).signature))
@@ -166,7 +175,37 @@ def sign_bundle(path: Path, signer: CryptoSigner) -> SignedBundle:
         digest = bundle.digest
     place = signed_path(str(path))
     write_file(Path(place), raw)
-    return SignedBundle(str(path), place, digest, claim.build_number, key)
+    return SignedBundle(str(path), place, digest, claim.build_number, key, claim.expires)
+
+
+def moment_of(expires: str, valid_for: str) -> str:
+    """Return until when what is signed now counts, as statements spell it; empty if nobody said.
+
+    Args:
+        expires: a day, from whose start on it does not, or a moment: ``2027-01-01``, ``2027-01-01T12:00:00Z``; in UTC.
+        valid_for: how long it does, from now: ``90d``, ``12h``.
+
+    Raises:
+        ValueError: that is none, or past; the message says what was expected.
+    """
+    if not expires and not valid_for:
+        return ""
+    present = datetime.now(UTC)
+    try:
+        if expires:
+            moment = datetime.fromisoformat(expires if "T" in expires else f"{expires}T00:00:00Z")
+        else:
+            count, unit = re.fullmatch(r"([0-9]+)([hdw])", valid_for).groups()  # type: ignore[union-attr] # None has no groups
+            moment = present + timedelta(**{{"h": "hours", "d": "days", "w": "weeks"}[unit]: int(count)})
+        spelled = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment.tzinfo else ""
+    except (ValueError, AttributeError, OverflowError):
+        spelled = ""
+    if not re.fullmatch(r"[0-9]{4}-.*", spelled):
+        example = "a day or a moment in UTC such as 2027-01-01 or 2027-01-01T12:00:00Z" if expires else "90d, 12h or 8w"
+        raise ValueError(f"expected {example}, got {expires or valid_for!r}")
+    if moment <= present:
+        raise ValueError(f"expected a moment to come, got {spelled}")
+    return spelled
 
 
 def _public_key(signer: CryptoSigner) -> Ed25519PublicKey:

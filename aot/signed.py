@@ -15,6 +15,7 @@ from nojit.runtime.key_files import read_key_file
 from nojit.runtime.trust import (
     Claim,
     check_envelope,
+    check_fresh,
     check_named,
     check_use,
     read_claim,
@@ -27,7 +28,7 @@ from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_pub
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ["Vouched", "check_file", "only_key", "read_only_key", "read_vouched", "verify_signed"]
+__all__ = ["Vouched", "check_file", "expiry_of", "only_key", "read_only_key", "read_vouched", "verify_signed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,20 @@ def read_vouched(bundle: BundleFile) -> bytes | None:
         payload, signer, _ = split_envelope(raw, where)
         claim = read_claim(payload, signer, "", where)
         check_named(claim, bundle.index, where)
+        check_fresh(claim, where)
         check_file(bundle, claim)
     return raw
+
+
+def expiry_of(bundle: BundleFile) -> str:
+    """Return when the statement beside a bundle stops to count; empty if never. Nothing else of it is checked.
+
+    Raises:
+        BundleTrustError: there is none, or it is no statement.
+    """
+    where = signed_path(bundle.path)
+    payload, signer, _ = split_envelope(read_envelope(bundle.path), where)
+    return read_claim(payload, signer, "", where).expires
 
 
 def check_file(bundle: BundleFile, claim: Claim) -> None:

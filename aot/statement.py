@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json, canonical_json, parse_json
-from nojit.runtime.trust import INDEX_DIGEST, read_beside, signed_path, split_envelope
+from nojit.runtime.trust import EXPIRES, INDEX_DIGEST, read_beside, signed_path, split_envelope
 
 T = TypeVar("T")
 
@@ -68,6 +69,8 @@ class ProvenanceFacts:
     build_number: int
     finished: str
     """When, in UTC."""
+    expires: str
+    """When its signature stops to count, in UTC; empty if never."""
     signed: bool
     """Whether a signed statement of this bundle lies beside it too; by whom, and whether rightly, `nojit verify` says."""
     signed_problem: str = ""
@@ -84,6 +87,21 @@ class Statement:
     def canonical(self) -> bytes:
         """Spell it as it is signed."""
         return canonical_json(self.document)
+
+    def until(self, moment: str) -> Statement:
+        """Return a statement that says the same, and until when that counts.
+
+        Raises:
+            PackageError: it has no place for that.
+        """
+        document = self._read(lambda said: json.loads(canonical_json(said)))
+        place: Any = document
+        for field in ("predicate", "runDetails", "metadata"):
+            place = place.setdefault(field, {}) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            raise PackageError("expected a statement that nojit build wrote", got="another", where=str(self.path))
+        place[EXPIRES] = moment
+        return replace(self, document=document)
 
     def recipe(self) -> Recipe:
         """Say what was built.
@@ -243,6 +261,7 @@ def _facts(document: Any, digest: str) -> ProvenanceFacts:
         builder=_text(run["builder"]["id"]),
         build_number=int(definition["internalParameters"]["buildNumber"]),
         finished=_text(run["metadata"]["finishedOn"]),
+        expires=_text(run["metadata"].get(EXPIRES, "")),
         signed=False,
     )
 

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import time
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -30,16 +31,19 @@ if TYPE_CHECKING:
     from nojit.runtime.trusted_keys import TrustedKey
 
 __all__ = [
+    "EXPIRES",
     "INDEX_DIGEST",
     "PAYLOAD_TYPE",
     "REASONS",
     "Claim",
     "accept_of",
     "check_envelope",
+    "check_fresh",
     "check_named",
     "check_signed",
     "check_use",
     "encode_envelope",
+    "now",
     "pre_authentication",
     "read_beside",
     "read_claim",
@@ -51,6 +55,11 @@ __all__ = [
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 INDEX_DIGEST: Final = "nojitIndex"
 """What a subject's digest calls the digest of a bundle: SHA-256 of the index, which pins every other byte."""
+EXPIRES: Final = "nojit_expiresOn"
+"""What a statement's `runDetails.metadata` calls the moment from which on nobody loads the bundle, beside SLSA's own times.
+
+SLSA asks for names of a vendor's own in what others add; consumers ignore what they do not know.
+"""
 
 REASONS: Final = {
     "policy": "`NOJIT_TRUST` or the file of trusted keys says something wrong, or `cryptography` is not installed",
@@ -63,10 +72,13 @@ REASONS: Final = {
     "key-scope": "the key may not sign bundles of this name",
     "other-name": "the bundle is another than the file's name, the program or an operator asks for",
     "rolled-back": "the bundle is older than the least build number that is trusted",
+    "expired": "the statement was valid until a moment that is past, by this machine's clock",
 }
 
 # as builds and wheels call bundle files
 _FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?)" + re.escape(SUFFIX))
+# in UTC and of one length, so that moments compare as texts do
+_MOMENT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _STATEMENT_BYTES_MAX: Final = 4 << 20
 _BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _ENVELOPE: Final = re.compile(
@@ -87,6 +99,8 @@ class Claim(Record):
     """Of the whole file."""
     key_id: str
     key_name: str
+    expires: str
+    """When it stops to count, ``2027-01-01T00:00:00Z``; empty if never."""
 
 
 def accept_of(policy: str, keys_path: str | None) -> Accept | None:
@@ -151,7 +165,25 @@ def check_envelope(raw: bytes, digest: str, trusted: TrustedKeys, where: str) ->
         what = f"expected a statement of bundle {digest[:12]}"
         _refuse("other-bundle", what, got=f"one of {claim.digest[:12]}", where=where)
     _check_name(claim, key, claim.name, trusted, where)
+    check_fresh(claim, where)
     return claim
+
+
+def check_fresh(claim: Claim, where: str) -> None:
+    """Require that a statement has not expired, by the machine's real-time clock.
+
+    Raises:
+        BundleTrustError: it has.
+    """
+    moment = now()
+    if claim.expires and moment >= claim.expires:
+        what = f"expected a statement that is valid at {moment}, as this machine's clock says; sign the bundle again"
+        _refuse("expired", what, got=f"one that was until {claim.expires}", where=where)
+
+
+def now() -> str:
+    """Return the time as statements spell it, to the second: the system's real-time clock, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _check_name(claim: Claim, key: TrustedKey, name: str, trusted: TrustedKeys, where: str) -> None:
@@ -350,7 +382,29 @@ def read_claim(payload: bytes, signer: str, key_name: str, where: str) -> Claim:
         what = "expected one subject with both digests, and the bundle's name, version and build number"
         _refuse("statement", what, where=where)
     name, version, digest, sha256 = texts
-    return Claim(name, version, number, digest, sha256, signer, key_name)
+    return Claim(name, version, number, digest, sha256, signer, key_name, _expiry(value, where))
+
+
+def _expiry(statement: Json, where: str) -> str:
+    metadata = _at(statement, "predicate", "runDetails", "metadata")
+    if not isinstance(metadata, dict) or EXPIRES not in metadata:
+        return ""
+    moment = metadata[EXPIRES]
+    if not isinstance(moment, str) or not _is_moment(moment):
+        what = f"expected a moment such as 2027-01-01T00:00:00Z for {EXPIRES}"
+        _refuse("statement", what, got=repr(moment), where=where)
+    return moment
+
+
+def _is_moment(text: str) -> bool:
+    from datetime import datetime  # noqa: PLC0415 - few statements expire
+
+    try:
+        # one that there is: this reads other spellings, too
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return _MOMENT.fullmatch(text) is not None
 
 
 def _at(value: Json, *path: str) -> Json:

@@ -30,8 +30,8 @@ def command(out: Output) -> int:
     that the environment names and that is not there, a damaged bundle, a variable that says what it cannot. (A bundle that a
     program loads by its path or by another name may load all the same.) Else 4 if there is a GPU that no bundle fits, and 0
     without a GPU: there is nothing to match. With NOJIT_TRUST=signed, bundles that are not signed as that wants are listed
-    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators. Wheels that
-    operators do not ask for are nothing that they raise for.
+    with the reason, and used for nothing; nor are those that they are loaded together with, by name or by operators; signatures that
+    expire within 30 days are warned of. Wheels that operators do not ask for are nothing that they raise for.
     """
     driver = doctor.probe_driver()
     found, *errors = discover.survey(os.environ)
@@ -68,6 +68,10 @@ def command(out: Output) -> int:
     out.emit("doctor", document)
     _show_machine(out, document, driver, cache)
     _show_bundles(out, bundles, problems)
+    for path, days in doctor.nearly_expired(bundles):
+        out.warn(f"{path}: its signature expires in {counted(days, 'day')}: sign it again (nojit sign)")
+    if "NOJIT_TRUSTED_KEYS" in os.environ and "NOJIT_TRUST" not in os.environ:
+        out.warn("environment: NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles are loaded, whoever signed them")
     for problem in settings:
         out.warn(f"environment: {problem}")
     _show_tuning(out, tuning)

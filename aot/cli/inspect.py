@@ -94,7 +94,8 @@ def _origin(facts: ProvenanceFacts) -> str:
         return "the statement beside it is of another bundle"
     commit = f"commit {facts.commit[:12]}{' and changes' if facts.dirty else ''}" if facts.commit else "no known commit"
     of = f" of {facts.uri}" if facts.uri else ""
-    signed = ", signed" if facts.signed else ", not signed rightly" if facts.signed_problem else ""
+    until = f" until {facts.expires}" if facts.expires else ""
+    signed = f", signed{until}" if facts.signed else ", not signed rightly" if facts.signed_problem else ""
     return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
 
 

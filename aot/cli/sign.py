@@ -12,7 +12,7 @@ import click
 from nojit.aot.cli.console import Output, output_options
 from nojit.aot.inspection import open_bundle
 from nojit.aot.places import find_bundles
-from nojit.aot.sign import NewKey, make_key, read_signer, sign_bundle
+from nojit.aot.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
 from nojit.aot.statement import read_statement, statement_path
 from nojit.aot.verification import verify_bundle
 from nojit.runtime.errors import few
@@ -27,18 +27,30 @@ _TOLD = 4
 @click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--key", "key_path", type=click.Path(path_type=Path), help="Private Ed25519 key in PEM.")
 @click.option("--new-key", "new_key", type=click.Path(path_type=Path), help="Make a key there first; also PATH.pub.")
+@click.option(
+    "--expires", default="", metavar="DATE", help="Day or moment in UTC from which on it does not count: 2027-01-01."
+)
+@click.option("--valid-for", default="", metavar="TIME", help="How long it counts from now: 90d, 12h, 8w.")
 @output_options
-def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_key: Path | None) -> None:
+def command(  # noqa: PLR0917 - click passes each by name
+    out: Output, places: tuple[Path, ...], key_path: Path | None, new_key: Path | None, expires: str, valid_for: str
+) -> None:
     """Check bundles, and sign the provenance statement beside each: <bundle>.intoto.jsonl.
 
     A folder stands for every bundle in it. The statement, which `nojit build` wrote, pins every byte of the bundle; a
-    process with NOJIT_TRUST=signed loads only what a trusted key signed so. NOJIT_KEY_PASSWORD decrypts the key, and
-    encrypts a new one.
+    process with NOJIT_TRUST=signed loads only what a trusted key signed so. With --expires or --valid-for it does so until then, by
+    its machine's clock; a bundle that is signed without stays valid. NOJIT_KEY_PASSWORD decrypts the key, and encrypts a new one.
     """
     if (key_path is None) == (new_key is None):
         raise click.UsageError("expected either --key or --new-key")
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign")
+    if expires and valid_for:
+        raise click.UsageError("expected one of --expires and --valid-for")
+    try:
+        until = moment_of(expires, valid_for)
+    except ValueError as error:
+        raise click.UsageError(f"{'--expires' if expires else '--valid-for'}: {error}") from None
     password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
     bundles, changed = find_bundles(places), []
     for path in bundles:
@@ -55,9 +67,11 @@ def command(out: Output, places: tuple[Path, ...], key_path: Path | None, new_ke
     if bundles:
         signer = read_signer(key_path or Path(str(new_key)), password)
         for path in bundles:
-            one = sign_bundle(path, signer)
+            one = sign_bundle(path, signer, until)
             signed.append(one)
-            say(f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}, in {one.statement}")
+            say(
+                f"SIGNED  {path}  {one.digest[:12]}, build {one.build_number}{f', until {until}' if until else ''}, in {one.statement}"
+            )
     out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
     if made is not None:
         _show_key(out, made)

@@ -88,6 +88,7 @@ def command(  # noqa: PLR0917 - click passes each by name
             _show_wheel(out, result, signed=trusted is not None)
         else:
             by = f", signed by {result['signed_by']}, build {result['build_number']}" if trusted else ""
+            by += f", until {result['expires']}" if result["expires"] else ""
             out.line(
                 f"OK      {result['path']}  {result['digest'][:12]}, {counted(result['variants'], 'variant')}, "
                 f"{counted(result['images'], 'image')}{by}{', rebuilt' if rebuild else ''}"
@@ -204,5 +205,9 @@ def _verify(place: Place, trusted: TrustedKeys | None, rebuild: _Rebuild | None)
         if rebuild is not None:
             rebuild(bundle, vouched.statement if vouched else None)
     claim = vouched.claim if vouched else None
-    said = {"signed_by": claim.key_name if claim else None, "build_number": claim.build_number if claim else None}
+    said = {
+        "signed_by": claim.key_name if claim else None,
+        "build_number": claim.build_number if claim else None,
+        "expires": claim.expires or None if claim else None,
+    }
     return {"path": place.name, "ok": True, **facts, **said, "rebuilt": rebuild is not None}

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,75 @@ def test_each_of_several_keys_counts(bundle: Path, signed: Path) -> None:
     for signer in (RELEASE, OTHER):
         sign(bundle, signer)
         assert loader.load(bundle).kernels == ("add",)
+
+
+# -- how long a signature counts ---------------------------------------------------------------------------------------
+
+PAST, TO_COME = "2001-02-03T04:05:06Z", "9999-12-31T23:59:59Z"
+
+
+@pytest.mark.usefixtures("signed")
+def test_a_signature_counts_until_it_expires(bundle: Path) -> None:
+    sign(bundle, metadata={"nojit_expiresOn": TO_COME, "finishedOn": PAST})
+    assert loader.load(bundle).kernels == ("add",)
+    sign(bundle, metadata={"nojit_expiresOn": PAST})
+    refused(
+        bundle,
+        "expired",
+        match=r"expected a statement that is valid at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, as this machine's clock says; "
+        f"sign the bundle again, got one that was until {PAST} - at ",
+    )
+
+
+@pytest.mark.usefixtures("signed")
+def test_it_ends_with_the_second_that_it_names(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the system's real-time clock, in UTC, whatever the time zone."""
+    monkeypatch.setenv("TZ", "America/Anchorage")
+    time.tzset()
+    try:
+        moment = 1_000_000_000
+        sign(bundle, metadata={"nojit_expiresOn": "2001-09-09T01:46:40Z"})
+        monkeypatch.setattr(time, "gmtime", lambda *given, plain=time.gmtime: plain(*given or (moment,)))
+        refused(bundle, "expired")
+        moment -= 1
+        assert loader.load(bundle).kernels == ("add",)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.usefixtures("signed")
+def test_what_is_loaded_stays_loaded(bundle: Path, fakecuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign(bundle, metadata={"nojit_expiresOn": TO_COME})
+    with loader.load(bundle) as opened:
+        sign(bundle, metadata={"nojit_expiresOn": PAST})
+        opened.kernel("add")[(1,)](1)
+    assert fakecuda.launch_count() == 1
+
+
+NO_MOMENTS = [
+    *(None, "", 1, True, ["9999-12-31T23:59:59Z"], "never"),
+    *("9999-12-31", "9999-12-31T23:59:59", "9999-12-31T23:59:59+00:00", "99991231T235959Z"),
+    *("9999-12-31 23:59:59Z", "9999-12-31T23:59:59.0Z", "\u0669999-12-31T23:59:59Z"),
+    *("9999-13-31T23:59:59Z", "9999-02-30T00:00:00Z", "9999-12-31T24:00:00Z", "9999-12-31T23:59:60Z"),
+]
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("moment", NO_MOMENTS)
+def test_a_moment_has_one_spelling(bundle: Path, moment: object) -> None:
+    """A time that is not understood would otherwise be none, or never come."""
+    sign(bundle, metadata={"nojit_expiresOn": moment})
+    refused(bundle, "statement", match="expected a moment such as 2027-01-01T00:00:00Z for nojit_expiresOn, got ")
+
+
+@pytest.mark.usefixtures("signed")
+@pytest.mark.parametrize("details", [None, {}, {"metadata": None}, {"metadata": {}}, [], "x"])
+def test_a_statement_that_names_no_moment_never_expires(bundle: Path, details: object) -> None:
+    statement = make_statement(bundle)
+    statement["predicate"]["runDetails"] = details
+    Path(signed_path(str(bundle))).write_bytes(envelope(statement, RELEASE))
+    assert loader.load(bundle).kernels == ("add",)
 
 
 WRONG: dict[str, Callable[[bytes], bytes]] = {

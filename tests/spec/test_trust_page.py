@@ -10,12 +10,18 @@ import pytest
 from nojit.runtime.trust import REASONS
 
 from tests.spec.pages import ROOT, blocks, rows
+from tests.spec.test_faults_page import check_named_tests
 
 TRUST, OBSERVABILITY = ROOT / "docs/trust.md", ROOT / "docs/observability.md"
 
 
 def test_the_table_of_reasons_is_the_codes() -> None:
     assert {reason: words for reason, words in rows(TRUST, "reasons")} == REASONS  # noqa: C416 - rows are lists
+
+
+@pytest.mark.parametrize("row", rows(TRUST, "attacks"), ids=lambda row: row[0][:60])
+def test_every_attack_has_tests(row: list[str]) -> None:
+    check_named_tests(row[2])
 
 
 def test_the_files_of_keys_on_the_page_are_read(tmp_path: Path) -> None:

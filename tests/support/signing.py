@@ -49,8 +49,10 @@ class Signer:
         return self.private.sign(message)
 
 
-def make_statement(bundle: Path, *, build_number: int = 0, **changes: Any) -> dict[str, Any]:
-    """Say of a bundle what the runtime looks at; `changes` replace fields of the statement."""
+def make_statement(
+    bundle: Path, *, build_number: int = 0, metadata: dict[str, Any] | None = None, **changes: Any
+) -> dict[str, Any]:
+    """Say of a bundle what the runtime looks at; `changes` replace fields of the statement, `metadata` is of the run."""
     with BundleFile(bundle) as file:
         name, version, digest = file.index.name, file.index.version, file.digest
     sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
@@ -62,7 +64,8 @@ def make_statement(bundle: Path, *, build_number: int = 0, **changes: Any) -> di
             "buildDefinition": {
                 "externalParameters": {"bundle": {"name": name, "version": version}},
                 "internalParameters": {"buildNumber": build_number},
-            }
+            },
+            **({} if metadata is None else {"runDetails": {"metadata": metadata}}),
         },
     } | changes
 
@@ -95,4 +98,6 @@ def trusted_keys(path: Path, *signers: Signer, more: str = "", each: str = "") -
     """
     keys = "".join(f'[[key]]\nname = "{signer.name}"\npublic = """\n{signer.pem}"""\n{each}\n' for signer in signers)
     path.write_text(f"schema = 1\n{keys}{more}\n", encoding="utf-8")
+    # whatever the umask
+    path.chmod(0o644)
     return path

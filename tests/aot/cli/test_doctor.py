@@ -9,6 +9,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,38 @@ def test_what_is_not_signed_takes_along_what_it_is_loaded_with(
     assert all(problem in shown.stderr for problem in said)
     assert ("would use" in shown.stdout) == bool(used)
     assert ("no bundle can be loaded" in shown.stderr) == (not used)
+
+
+def test_a_signature_that_soon_expires_is_told(
+    guarded: Callable[..., list[Path]], run: Run, document: Document, tmp_path: Path
+) -> None:
+    paths = guarded("0 a sm_90a k", "1 b sm_90a l", "2 c sm_90a m", "3 d sm_90a n")
+    days = (None, 40, 20, -1)
+    for path, ahead in zip(paths, days, strict=True):
+        moment = datetime.now(UTC) + timedelta(days=ahead or 0, hours=1)
+        said = {} if ahead is None else {"nojit_expiresOn": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        statement = make_statement(path, metadata=said)
+        Path(signed_path(str(path))).write_bytes(envelope(statement, Signer.of("release")))
+    result = run("doctor")
+    assert f"{paths[2]}: its signature expires in 20 days: sign it again (nojit sign)" in result.stderr
+    assert "expires in" not in result.stderr.replace(f"{paths[2]}: its signature expires in 20 days", "")
+    assert f"{paths[3]}: expected a statement that is valid at " in result.stderr
+    assert result.exit_code == 1
+    written = document("doctor", code=1)["bundles"]
+    assert [bool(one["expires"]) for one in written] == [False, True, True, False]
+
+
+def test_keys_without_a_policy_are_told(
+    machine: Callable[..., None], run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(90, archs=("sm_90a",))
+    assert "NOJIT_TRUSTED_KEYS" not in run("doctor").stderr
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(tmp_path / "trusted.toml"))
+    result = run("doctor")
+    assert "NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles are loaded, whoever signed them" in result.stderr
+    assert result.exit_code == 0
+    monkeypatch.setenv("NOJIT_TRUST", "any")
+    assert "NOJIT_TRUSTED_KEYS" not in run("doctor").stderr
 
 
 def test_a_wheel_goes_by_two_names(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +362,116 @@ def test_no_key_is_made_where_there_is_nothing_for_it_to_sign(run: Run, bundle: 
     assert result.exit_code == 1
     assert "expected the bundle's provenance statement" in result.stderr
     assert list(tmp_path.glob("new.pem*")) == []
+
+
+# -- how long a signature counts ---------------------------------------------------------------------------------------
+
+
+def moment(**ahead: int) -> str:
+    return (datetime.now(UTC) + timedelta(**ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+MOMENTS = {
+    "9999-01-01": "9999-01-01T00:00:00Z",
+    "9999-01-01T12:30:00Z": "9999-01-01T12:30:00Z",
+    "9999-01-01T12:30:00+02:00": "9999-01-01T10:30:00Z",
+}
+
+
+@pytest.mark.parametrize("given", MOMENTS)
+def test_a_signature_may_expire(run: Run, document: Document, stated: Path, key: Path, given: str) -> None:
+    until = MOMENTS[given]
+    unsigned = statement_path(stated).read_bytes()
+    shown = run("sign", "--key", key, stated, "--expires", given)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert f"build 3, until {until}, in " in shown.stdout
+    assert f"build 3, until {until}" in run("verify", "--key", f"{key}.pub", stated).stdout
+    assert document("verify", "--key", f"{key}.pub", stated)["bundles"][0]["expires"] == until
+    # what the build says stays as it is, and signing without says never
+    assert statement_path(stated).read_bytes() == unsigned
+    assert document("sign", "--key", key, stated)["bundles"][0]["expires"] == ""
+    assert document("verify", "--key", f"{key}.pub", stated)["bundles"][0]["expires"] is None
+
+
+@pytest.mark.parametrize(("words", "ahead"), [("90d", {"days": 90}), ("12h", {"hours": 12}), ("8w", {"weeks": 8})])
+def test_it_may_count_for_a_while(
+    document: Document, stated: Path, key: Path, words: str, ahead: dict[str, int]
+) -> None:
+    before = moment(**ahead)
+    (one,) = document("sign", "--key", key, stated, "--valid-for", words)["bundles"]
+    assert before <= one["expires"] <= moment(**ahead)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--expires", "9999-01-01", "--valid-for", "1d"), "expected one of --expires and --valid-for"),
+        (("--expires", "2001-01-01"), "--expires: expected a moment to come, got 2001-01-01T00:00:00Z"),
+        (("--valid-for", "0d"), "--valid-for: expected a moment to come"),
+        *(
+            (("--expires", text), f"expected a day or a moment in UTC such as 2027-01-01 .* got '{text}'")
+            for text in ("soon", "9999-13-01", "9999-01-01T12:00:00", "01.01.9999", "9999-01-01 12:00")
+        ),
+        *(
+            (("--valid-for", text), f"expected 90d, 12h or 8w, got '{text}'")
+            for text in ("d", "-1d", "90", "1y", "1.5d", "99999999999d", "9999999d", " ")
+        ),
+    ],
+)
+def test_a_moment_that_is_none_is_wrong_usage(
+    run: Run, stated: Path, key: Path, words: tuple[str, ...], said: str
+) -> None:
+    result = run("sign", "--key", key, stated, *words)
+    assert result.exit_code == 2
+    assert re.search(said, " ".join(result.stderr.split()))
+    assert not Path(signed_path(str(stated))).exists()
+
+
+def test_an_expired_signature_is_refused_wherever_it_counts(
+    run: Run, document: Document, stated: Path, tmp_path: Path
+) -> None:
+    signer = Signer.of("release")
+    public = tmp_path / "release.pub"
+    public.write_text(signer.pem)
+    public.chmod(0o644)
+    expired = make_statement(stated, metadata={"nojit_expiresOn": "2001-02-03T04:05:06Z"})
+    Path(signed_path(str(stated))).write_bytes(envelope(expired, signer))
+    (one,) = document("verify", "--key", public, stated, code=3)["bundles"]
+    assert one["error"]["reason"] == "expired"
+    assert "sign the bundle again, got one that was until 2001-02-03T04:05:06Z" in one["error"]["message"]
+    # nothing was signed that the bytes do not say
+    assert document("verify", stated)["bundles"][0]["expires"] is None
+    packed = run("wheel", stated, "--out", tmp_path / "dist")
+    assert packed.exit_code == 3
+    assert "got one that was until 2001-02-03T04:05:06Z" in packed.stderr
+    assert not (tmp_path / "dist").exists()
+
+
+def test_other_tools_read_a_statement_that_expires(run: Run, stated: Path, key: Path) -> None:
+    """It is the statement that lies there and one field more, in an envelope as ever."""
+    dsse, signing = pytest.importorskip("securesystemslib.dsse"), pytest.importorskip("securesystemslib.signer")
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    assert run("sign", "--key", key, stated, "--expires", "9999-01-01").exit_code == 0
+    whole = dsse.Envelope.from_dict(json.loads(Path(signed_path(str(stated))).read_bytes()))
+    public = load_pem_public_key(Path(f"{key}.pub").read_bytes())
+    (key_id,) = whole.signatures
+    assert whole.verify([signing.SSlibKey.from_crypto(public, keyid=key_id)], 1)
+    said, plain = json.loads(whole.payload), json.loads(statement_path(stated).read_bytes())
+    assert said["predicate"].pop("runDetails") == {"metadata": {"nojit_expiresOn": "9999-01-01T00:00:00Z"}}
+    assert said == plain
+
+
+def test_inspect_says_until_when_a_signature_counts(
+    run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
+) -> None:
+    use_compiler()
+    assert run("build", manifest, "--out", manifest.parent / "out", "--jobs", 1).exit_code == 0
+    (stated,) = (manifest.parent / "out").glob("*.nojit")
+    sign(stated)
+    assert document("inspect", stated)["provenance"]["expires"] == ""
+    statement = json.loads(statement_path(stated).read_bytes())
+    statement["predicate"]["runDetails"]["metadata"]["nojit_expiresOn"] = "9999-01-01T00:00:00Z"
+    Path(signed_path(str(stated))).write_bytes(envelope(statement, Signer.of("release")))
+    assert document("inspect", stated)["provenance"]["expires"] == "9999-01-01T00:00:00Z"
+    assert ", signed until 9999-01-01T00:00:00Z" in run("inspect", stated).stdout
