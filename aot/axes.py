@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from nojit.aot.manifest import KernelSpec
 from nojit.aot.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.type_names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 
-__all__ = ["axes_of", "read_value"]
+if TYPE_CHECKING:
+    from nojit.aot.manifest import KernelSpec
+
+__all__ = ["axes_of", "plain_value", "read_value", "typed_params"]
 
 
 def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
@@ -20,7 +23,7 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
     Raises:
         ManifestError: an axis with a value that nothing can take, or the same value twice.
     """
-    spellings = [*spec.params.values(), *(spelling for point in spec.point for spelling in point.types.values())]
+    spellings = list(chain.from_iterable(typed_params(spec).values()))
     type_axes = {axis for spelling in spellings for axis in axes_in(spelling)}
     dim_axes = {axis for spelling in spellings for axis in dims_in(spelling)}
     _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
@@ -51,6 +54,19 @@ def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: 
                 near = did_you_mean(name, (*spec.matrix, *config))
                 what = f"expected {{{name}}} to be an axis of the matrix, or a constexpr of every config{near}"
                 raise ManifestError(what, got=f"none in configs[{number}]", where=f"{where}.params")
+
+
+def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
+    """List the params that an entry types, each with its spellings."""
+    found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
+    for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
+        found[name] = (*found.get(name, ()), spelling)
+    return found
+
+
+def plain_value(value: Value) -> Any:
+    """Make a constexpr comparable in the expression language, which knows no dtypes and functions."""
+    return value.name if isinstance(value, DType | FunctionRef) else value
 
 
 def read_value(raw: Any, where: str) -> Value:

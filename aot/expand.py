@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from nojit.aot.axes import axes_of, read_value
+from nojit.aot.axes import axes_of, plain_value, read_value, typed_params
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
-from nojit.aot.points import Point, Settings, points_of, typed_params
+from nojit.aot.points import Point, Settings, points_of
 from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.variant import Variant
@@ -19,7 +19,7 @@ from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table import Derived
 from nojit.runtime.target import arch_number
-from nojit.runtime.values import DType, FunctionRef, Value, identity
+from nojit.runtime.values import Value, identity
 
 __all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]
 
@@ -126,7 +126,10 @@ class Expander:
 
     def names_of(self, point: Point) -> dict[str, Any]:
         """Return what rules at build time see of a point, before there is a config: of a param, whether it is there."""
-        names: dict[str, Any] = {"arch": arch_number(self.arch), **{name: _plain(value) for name, value in point.axes}}
+        names: dict[str, Any] = {
+            "arch": arch_number(self.arch),
+            **{name: plain_value(value) for name, value in point.axes},
+        }
         names.update({name: _as_known(kind) for name, kind in point.signature})
         return names
 
@@ -303,12 +306,7 @@ class Expander:
 
 def settings_of(way: Way) -> dict[str, Any]:
     """Return what rules see of a config."""
-    return {name: _plain(value) for name, value in way.config.constexprs + way.options}
-
-
-def _plain(value: Value) -> Any:
-    """Make a constexpr comparable in the expression language, which knows no dtypes and functions."""
-    return value.name if isinstance(value, DType | FunctionRef) else value
+    return {name: plain_value(value) for name, value in way.config.constexprs + way.options}
 
 
 def _has(way: Way, settings: Settings) -> bool:

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
+from nojit.aot.rule_types import check_rules
 from nojit.aot.structure import check_structure
 from nojit.aot.target import check_arch
 from nojit.aot.tuning_rules import check_batch, check_tuning
@@ -32,6 +33,7 @@ __all__ = [
     "Manifest",
     "PartialHintsSpec",
     "PointSpec",
+    "ReadKernel",
     "Reading",
     "TuningSpec",
     "find_manifests",
@@ -314,7 +316,23 @@ def load_manifest(path: Path) -> Manifest:
     mistakes.raise_found()
     if reading is None or reading.bundle is None:
         raise TypeError("expected a reading without mistakes to be whole")
-    return Manifest(schema=1, bundle=reading.bundle, kernel=[spec for _, spec in reading.kernels])
+    return Manifest(schema=1, bundle=reading.bundle, kernel=[kernel.spec for kernel in reading.kernels])
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKernel:
+    """A kernel's entry."""
+
+    number: int
+    """Its place in the file, from 0."""
+    spec: KernelSpec
+    sound: bool
+    """Whether no mistake was found in it."""
+
+    @property
+    def key(self) -> str:
+        """Its key path."""
+        return f"$.kernel[{self.number}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +342,8 @@ class Reading:
     text: ManifestText
     bundle: BundleSpec | None
     """None if it has a mistake."""
-    kernels: tuple[tuple[int, KernelSpec], ...]
-    """Those without a mistake, each with its place in the file."""
+    kernels: tuple[ReadKernel, ...]
+    """Those that have the form of one."""
 
 
 def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
@@ -354,16 +372,17 @@ def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> 
     bundle = _converted(data.get("bundle"), BundleSpec, "$.bundle", found)
     if bundle is not None:
         bundle = msgspec.structs.replace(bundle, archs=_known_archs(bundle.archs, found))
-    kernels = data.get("kernel")
-    specs = []
-    for number, entry in enumerate(kernels if isinstance(kernels, list) else []):
+    written = data.get("kernel")
+    kernels = []
+    for number, entry in enumerate(written if isinstance(written, list) else []):
         _check_settings(entry, f"$.kernel[{number}]", found)
-        specs.append((number, _converted(entry, KernelSpec, f"$.kernel[{number}]", found)))
-    sound = tuple((number, spec) for number, spec in specs if spec is not None)
-    for number, spec in sound:
-        _check_kernel(spec, f"$.kernel[{number}]", found)
-    _check_names(sound, found)
-    return Reading(source, bundle, sound)
+        spec = _converted(entry, KernelSpec, f"$.kernel[{number}]", found)
+        if spec is not None:
+            before = len(found)
+            _check_kernel(spec, f"$.kernel[{number}]", found)
+            kernels.append(ReadKernel(number, spec, sound=len(found) == before))
+    _check_names(kernels, found)
+    return Reading(source, bundle, tuple(kernels))
 
 
 def _known_archs(archs: Sequence[str], found: Mistakes) -> list[str]:
@@ -413,12 +432,13 @@ def _check_kernel(kernel: KernelSpec, place: str, found: Mistakes) -> None:
     check_batch(kernel, f"{place}.batch", found)
     if kernel.tuning is not None:
         check_tuning(kernel, kernel.tuning, place, found)
+    check_rules(kernel, place, found)
 
 
-def _check_names(kernels: Iterable[tuple[int, KernelSpec]], found: Mistakes) -> None:
+def _check_names(kernels: Iterable[ReadKernel], found: Mistakes) -> None:
     seen: dict[str, int] = {}
-    for number, kernel in kernels:
-        other = seen.setdefault(kernel.name, number)
-        if other != number:
-            what = f"expected each kernel name once, got {kernel.name!r} in kernel[{other}] too"
-            found.add(what, at=f"$.kernel[{number}].name")
+    for kernel in kernels:
+        other = seen.setdefault(kernel.spec.name, kernel.number)
+        if other != kernel.number:
+            what = f"expected each kernel name once, got {kernel.spec.name!r} in kernel[{other}] too"
+            found.add(what, at=f"{kernel.key}.name")

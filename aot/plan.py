@@ -11,16 +11,16 @@ from typing import Protocol
 import msgspec
 from nojit.aot.axes import axes_of
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.manifest import BundleSpec, KernelSpec, read_manifest
+from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, read_manifest
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.report import Pruned
+from nojit.aot.rule_types import check_requires, check_rules
 from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
 from nojit.aot.target import check_arch
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant, functions_in
-from nojit.aot.ways import parse_rule, told_options
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
@@ -155,13 +155,21 @@ def _renamed(bundle: BundleSpec) -> BundleSpec:
 class _Entry:
     """One kernel of one manifest."""
 
-    spec: KernelSpec
+    read: ReadKernel
     place: SourcePlace
     manifest: Path
     text: ManifestText
-    key: str
-    """Its key path in the manifest."""
     tuned: list[TunedTable] = field(default_factory=list)
+
+    @property
+    def spec(self) -> KernelSpec:
+        """What the manifest says."""
+        return self.read.spec
+
+    @property
+    def key(self) -> str:
+        """Its key path in the manifest."""
+        return self.read.key
 
 
 def _check_kernel(name: str, entries: Sequence[_Entry], *, tuning: bool) -> None:
@@ -192,17 +200,17 @@ def _merge(
                 got=f"version {reading.bundle.version!r} and archs {reading.bundle.archs}",
                 at="$.bundle",
             )
-        for number, spec in reading.kernels:
-            key = f"$.kernel[{number}]"
+        for kernel in reading.kernels:
+            spec = kernel.spec
             other = owners.setdefault((bundle.name, spec.name), path)
             if other is not path:
                 what = f"expected kernel {spec.name!r} once in bundle {bundle.name!r}"
-                found.add(what, got=f"it in {other} too", at=f"{key}.name")
+                found.add(what, got=f"it in {other} too", at=f"{kernel.key}.name")
             # absolute, for a source may change the folder of the process that imports it
             folders = path.parent.absolute(), project.absolute()
             where = f"{path} kernel {spec.name}"
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
-            entries.append(_Entry(spec, place, path, reading.text, key))
+            entries.append(_Entry(kernel, place, path, reading.text))
     if tuned:
         _give_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
     return bundles
@@ -275,24 +283,35 @@ def _planned(
 ) -> tuple[PlannedKernel, ...]:
     planned = []
     for entry in sorted(entries, key=lambda each: each.spec.name):
-        with mistakes.within(entry.text).caught():
+        found = mistakes.within(entry.text)
+        with found.caught():
+            if not entry.read.sound:
+                # the source may be wrong, too
+                _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
+                continue
             expanded = _expand(entry, arch, profile, tuning=tuning)
             if expanded.expansion.variants:
-                planned.append(_plan_kernel(expanded, arch, compiler))
+                planned.append(_plan_kernel(expanded, arch, compiler, found))
     return tuple(planned)
 
 
-def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler) -> PlannedKernel:
+def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel:
     entry = expanded.entry
     spec, place, where = entry.spec, entry.place, entry.key
     source = _described(compiler, place, arch, f"{where}.source", entry)
     check_decorators(spec, source, where)
-    variants = tuple(fit_variant(variant, source, where) for variant in expanded.expansion.variants)
-    _check_names(spec, source, where)
-    _check_functions(variants, entry, arch, compiler)
+    check_rules(
+        spec,
+        where,
+        mistakes,
+        source.params,
+        [dict(each.settings) for table in expanded.tables for each in table.configs],
+    )
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
-            _check_text(config.requires, spec, source, f"{table.path} $.config[{number}].requires")
+            check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
+    variants = tuple(fit_variant(variant, source, where) for variant in expanded.expansion.variants)
+    _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
         spec=spec,
         source=source,
@@ -324,27 +343,6 @@ def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, comp
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:
     return replace(table, configs=tuple(fit_tuned(config, source) for config in table.configs))
-
-
-def _check_names(spec: KernelSpec, source: KernelSource, where: str) -> None:
-    """Refuse what would fail at each call: a grid that is no expression, a name that nothing gives a value to."""
-    for number, text in enumerate(spec.grid):
-        _check_text(text, spec, source, f"{where}.grid[{number}]")
-    for number, config in enumerate(spec.configs):
-        _check_text(config.get("requires", ""), spec, source, f"{where}.configs[{number}].requires")
-    for number, table in enumerate(spec.tuning.space if spec.tuning else ()):
-        _check_text(table.get("requires", ""), spec, source, f"{where}.tuning.space[{number}].requires")
-    for derived in derived_of(spec):
-        _check_text(derived.expression, spec, source, f"{where}.derived.{derived.name}")
-
-
-def _check_text(text: str, spec: KernelSpec, source: KernelSource, where: str) -> None:
-    """Refuse an expression with a name that has no value at a call; an empty one says nothing."""
-    known = ("arch", *(param.name for param in source.params), *spec.matrix, *told_options(spec))
-    for name in sorted(parse_rule(text, where).names) if text else ():
-        if name not in known:
-            near = did_you_mean(name, known)
-            raise ManifestError("expected a param, constexpr or axis", got=f"{name!r}{near}", where=where)
 
 
 @dataclass(frozen=True, slots=True)

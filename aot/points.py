@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import product
 from typing import Any, TypeAlias
 
 from nojit.aot.axes import read_value
@@ -18,7 +18,7 @@ from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Axes", "Point", "Settings", "Signature", "points_of", "typed_params"]
+__all__ = ["Axes", "Point", "Settings", "Signature", "points_of"]
 
 Axes: TypeAlias = tuple[tuple[str, Value], ...]
 Settings: TypeAlias = tuple[tuple[str, Value], ...]
@@ -41,14 +41,6 @@ class Point:
     """Constexprs and options that a config must have to be built for it."""
     derived: Settings = ()
     """Derived constexprs, and the one value of each that is built."""
-
-
-def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:
-    """List the params that an entry types, each with its spellings."""
-    found: dict[str, tuple[str, ...]] = {name: (spelling,) for name, spelling in spec.params.items()}
-    for name, spelling in chain.from_iterable(point.types.items() for point in spec.point):
-        found[name] = (*found.get(name, ()), spelling)
-    return found
 
 
 def points_of(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:

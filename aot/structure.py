@@ -81,6 +81,8 @@ class _Walk:
             case inspect.IntType() if type(value) is int:
                 if kind.ge is not None and value < kind.ge:
                     self._add(f"an int of at least {kind.ge}", value, place)
+                elif kind.le is not None and value > kind.le:
+                    self._add(f"an int of at most {kind.le}", value, place)
             case inspect.LiteralType():
                 if not any(identity(value) == identity(one) for one in kind.values):
                     words = tuple(one for one in kind.values if isinstance(one, str))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nojit.aot.axes import typed_params
 from nojit.aot.config_rules import CONFIG_RULES, check_rules, constexprs_in
 from nojit.aot.manifest_text import spell_key
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.options import OPTIONS, TUNABLE
-from nojit.aot.types import FLOATS, NONE
+from nojit.aot.types import BOOLS, FLOATS, NONE
 from nojit.runtime import expr
 from nojit.runtime.errors import did_you_mean
 from nojit.runtime.neighbours import cost_words, is_cost
@@ -58,7 +59,7 @@ def check_batch(kernel: KernelSpec, place: str, mistakes: Mistakes) -> None:
 
 
 def _ints(kernel: KernelSpec) -> tuple[str, ...]:
-    return tuple(name for name, spelling in kernel.params.items() if _is_int(spelling))
+    return tuple(name for name, spellings in typed_params(kernel).items() if all(map(_is_int, spellings)))
 
 
 def _check_int(name: str, ints: tuple[str, ...], where: str, mistakes: Mistakes) -> None:
@@ -91,14 +92,21 @@ def _check_terms(kernel: KernelSpec, tuning: TuningSpec, place: str, mistakes: M
     if (tuning.terms or names) and len(names) != len(tuning.key):
         what = f"expected {len(tuning.key)} names, one for each number of the key"
         mistakes.add(what, got=str(len(names)), at=f"{place}.names")
-    constexprs = [name for config in kernel.configs for name in constexprs_in(config)]
+    constexprs = list(_int_constexprs(kernel.configs))
+    taken = {MULTIPROCESSORS, *kernel.matrix, *(name for config in kernel.configs for name in constexprs_in(config))}
     for number, name in enumerate(names):
-        if name in (*names[:number], MULTIPROCESSORS, *constexprs, *kernel.matrix) or not is_name(name):
+        if name in (*names[:number], *taken) or not is_name(name):
             mistakes.add("expected a name of its own", got=repr(name), at=f"{place}.names[{number}]")
     axes = [axis for axis, values in kernel.matrix.items() if all(type(value) is int for value in values)]
     known = tuple(dict.fromkeys((*names, MULTIPROCESSORS, *constexprs, *axes)))
     for number, text in enumerate(tuning.terms):
         _check_term(text, known, f"{place}.terms[{number}]", mistakes)
+
+
+def _int_constexprs(configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """List the constexprs of configs that are ints wherever they are set."""
+    every = dict.fromkeys(name for config in configs for name in constexprs_in(config))
+    return (name for name in every if all(type(config.get(name, 0)) is int for config in configs))
 
 
 def _check_term(text: str, known: tuple[str, ...], where: str, mistakes: Mistakes) -> None:
@@ -116,7 +124,7 @@ def _check_term(text: str, known: tuple[str, ...], where: str, mistakes: Mistake
 
 
 def _is_int(spelling: str) -> bool:
-    return not (spelling[:1] in "*(" or spelling.startswith("tensordesc") or spelling in (*FLOATS, NONE, ""))
+    return not (spelling[:1] in "*(" or spelling.startswith("tensordesc") or spelling in (*BOOLS, *FLOATS, NONE, ""))
 
 
 def _check_axis(matrix: Mapping[str, list[Any]], axis: str, where: str, mistakes: Mistakes) -> bool:

@@ -21,7 +21,7 @@ from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.strict import canonical_json
-from nojit.runtime.table import Launch, Param, Slot
+from nojit.runtime.table import MISSING, Launch, Param, Slot
 from nojit.runtime.values import encode_value
 
 __all__ = ["FakeCompiler", "FakeSource"]
@@ -36,6 +36,8 @@ class FakeSource:
     params: tuple[str, ...]
     constexprs: tuple[str, ...] = ()
     helpers: tuple[str, ...] = ()
+    defaults: tuple[tuple[str, int | str], ...] = ()
+    """Of constexprs; those that are no `constexprs` above are ones besides."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class FakeCompiler:
             raise ManifestError("expected a function", got=repr(place.spelling), where=place.where)
         texts = [place.spelling, *(f"{name}={self.helpers[name]}" for name in source.helpers)]
         params = [Param(name, constexpr=False) for name in source.params]
-        params += [Param(name, constexpr=True) for name in source.constexprs]
+        defaults = dict(source.defaults)
+        constexprs = dict.fromkeys((*source.constexprs, *defaults))
+        params += [Param(name, constexpr=True, default=defaults.get(name, MISSING)) for name in constexprs]
         return KernelSource(
             name=place.spelling.rpartition(":")[2],
             params=tuple(params),

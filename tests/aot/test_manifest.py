@@ -41,7 +41,7 @@ class TestReading:
             '[kernel.params]\nx_ptr = "*{dtype}?"\nn = "i32"\n[kernel.matrix]\ndtype = ["fp16"]\nFLAG = [true, 1, 1.0]\n'
             "[[kernel.hints]]\nx_ptr = 16\n[[kernel.hints]]\nn = 1\n"
             '[kernel.derived]\nEVEN = "n == 1"\nSPLIT = { expr = "n // 2", values = [1, 2] }\n'
-            '[[kernel.configs]]\nBLOCK = 64\nnum_warps = 8\narchs = ["sm_90"]\nwhen = "FLAG"\nrequires = "n > 1"\n'
+            '[[kernel.configs]]\nBLOCK = 64\nnum_warps = 8\narchs = ["sm_90"]\nwhen = "FLAG == true"\nrequires = "n > 1"\n'
             '[kernel.options]\nenable_fp_fusion = false\n[[kernel.exclude]]\nwhen = "BLOCK > 64"\n'
             '[kernel.tuning]\nkey = ["n"]\nbucket = "exact"\n'
         )

@@ -1,0 +1,339 @@
+"""The expressions of a kernel's entry, each held against the types of its names and of what it has to give. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from nojit.aot.axes import plain_value, read_value, typed_params
+from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.expression_types import ANY, BOOL, INT, Case, Kind, Known, Term, TypeMistake, check, kind_of, term_of
+from nojit.aot.mistakes import Mistakes
+from nojit.aot.options import OPTIONS, option_value
+from nojit.aot.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
+from nojit.aot.ways import told_options
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.expr_ops import Op
+from nojit.runtime.expr_ops import Value as Operand
+from nojit.runtime.expr_tree import Name, Node, Operation
+from nojit.runtime.table import Missing, Param
+from nojit.runtime.tuned import TunedConfig
+from nojit.runtime.values import Value, identity
+
+if TYPE_CHECKING:
+    from nojit.aot.manifest import KernelSpec
+
+__all__ = ["check_requires", "check_rules"]
+
+_Settings: TypeAlias = Mapping[str, tuple[Operand, ...]]
+"""What each constexpr and option of a config can be; a space has several values."""
+
+_CASES_MAX: Final = 4096
+"""Beyond so many cases, names of several types are looked at all at once: rarer rules are refused than could be."""
+
+
+def check_rules(
+    spec: KernelSpec,
+    place: str,
+    mistakes: Mistakes,
+    params: Sequence[Param] | None = None,
+    tuned: Sequence[Mapping[str, Value]] = (),
+) -> None:
+    """Find every expression of an entry that cannot be read, has an unknown name or can fail for a type's sake.
+
+    Args:
+        spec: the entry.
+        place: its key path.
+        mistakes: gets what is found.
+        params: the params of the kernel function; None while it is not known, when any name may be a constexpr that has a
+            default.
+        tuned: constexprs and options of configs from tuned tables.
+    """
+    _Entry(spec, place, mistakes, params, tuned).check()
+
+
+def check_requires(
+    spec: KernelSpec, config: TunedConfig, where: str, mistakes: Mistakes, params: Sequence[Param] | None = None
+) -> None:
+    """Find what is wrong with the `requires` of a config from a tuned table; an empty one says nothing.
+
+    Args:
+        spec: the entry of the kernel.
+        config: as the table has it, spelled out.
+        where: the config's place in the table.
+        mistakes: gets what is found.
+        params: as for `check_rules`.
+    """
+    if config.requires:
+        entry = _Entry(spec, "", mistakes, params, [dict(config.settings)])
+        entry.check_requires(config.requires, f"{where}.requires")
+
+
+class _Entry:
+    def __init__(
+        self,
+        spec: KernelSpec,
+        place: str,
+        mistakes: Mistakes,
+        params: Sequence[Param] | None,
+        tuned: Sequence[Mapping[str, Value]],
+    ) -> None:
+        self.spec = spec
+        self.place = place
+        self.mistakes = mistakes
+        self.defaults: dict[str, Term] | None = None
+        if params is not None:
+            self.defaults = {
+                param.name: ANY if isinstance(param.default, Missing) else term_of(frozenset({kind_of(param.default)}))
+                for param in params
+                if param.constexpr
+            }
+        # one spelling each, or several where points have their own
+        self.params = typed_params(spec)
+        self.axes = {name: _readable(values) for name, values in spec.matrix.items()}
+        self.configs = [self._settings(config) for config in spec.configs]
+        self.spaces = [self._settings(table, several=True) for table in (spec.tuning.space if spec.tuning else ())]
+        self.tuned = [{name: (plain_value(value),) for name, value in settings.items()} for settings in tuned]
+        self.derived: dict[str, frozenset[Kind]] = {}
+        self._told = frozenset(told_options(spec))
+
+    def check(self) -> None:
+        """Check everything."""
+        every = [*self.configs, *self.spaces, *self.tuned]
+        for name, written in self.spec.derived.items():
+            key = f"{self.place}.derived.{name}"
+            if isinstance(written, str):
+                self.derived[name] = self._rule(written, key, BOOL | INT, every, at_call=True)
+            else:
+                self.derived[name] = self._rule(written.expr, f"{key}.expr", INT, every, at_call=True)
+        for number, text in enumerate(self.spec.grid):
+            self._rule(text, f"{self.place}.grid[{number}]", INT, every, at_call=True, derived=True)
+        self._check_ways(self.spec.configs, self.configs, f"{self.place}.configs")
+        if self.spec.tuning is not None:
+            self._check_ways(self.spec.tuning.space, self.spaces, f"{self.place}.tuning.space")
+            self._rule(
+                self.spec.tuning.when, f"{self.place}.tuning.when", BOOL, [*self.configs, *self.spaces], derived=True
+            )
+            for number, text in enumerate(self.spec.tuning.key):
+                # None counts as 0 there
+                self._rule(text, f"{self.place}.tuning.key[{number}]", INT, [], at_call=True, nullable=True)
+        for number, exclude in enumerate(self.spec.exclude):
+            self._rule(exclude.when, f"{self.place}.exclude[{number}].when", BOOL, every, derived=True)
+        self._rule(self.spec.core, f"{self.place}.core", BOOL, self.configs, derived=True)
+
+    def check_requires(self, text: str, where: str) -> None:
+        """Check the rule of the one tuned config."""
+        self._rule(text, where, BOOL, self.tuned, at_call=True)
+
+    def _check_ways(self, written: Sequence[Mapping[str, Any]], settings: Sequence[_Settings], place: str) -> None:
+        for number, (way, own) in enumerate(zip(written, settings, strict=True)):
+            for rule, at_call in (("when", False), ("requires", True)):
+                text = way.get(rule)
+                if isinstance(text, str) and text:
+                    self._rule(text, f"{place}[{number}].{rule}", BOOL, [own], at_call=at_call)
+
+    def _rule(
+        self,
+        text: str,
+        key: str,
+        expected: frozenset[Kind],
+        settings: Sequence[_Settings],
+        *,
+        at_call: bool = False,
+        derived: bool = False,
+        nullable: bool = False,
+    ) -> frozenset[Kind]:
+        """Check one expression, and return the types that it gives; `ANY` if it has a mistake."""
+        try:
+            expression = expr.parse(text)
+            if not at_call:
+                _refuse_values(expression.root, text, self.params)
+            cases = self._cases(expression.names, settings, at_call=at_call, derived=derived)
+            if nullable:
+                cases = (
+                    case for case in cases if not any(_is_none(case[name]) for name in self.params if name in case)
+                )
+            return check(expression, expected, cases)
+        except expr.ExpressionError as error:
+            self.mistakes.add(str(error), at=key)
+        except TypeMistake as mistake:
+            self.mistakes.add(mistake.what, got=mistake.got, at=key)
+        return ANY
+
+    def _cases(
+        self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
+    ) -> Iterator[Case]:
+        """List everything that names can stand for at once: names of one type as that type, of several value by value."""
+        fixed, splits, params, own = self._sorted_out(names, settings, at_call=at_call, derived=derived)
+        groups = self._groups(own, settings, at_call=at_call)
+        if prod(len(self.axes[axis]) for axis in splits) > _CASES_MAX:
+            fixed |= {axis: _union(self.axes[axis]) for axis in splits if axis in names}
+            splits = []
+        for point in product(*([(axis, value) for value in self.axes[axis]] for axis in splits)):
+            chosen = dict(point)
+            known = fixed | {axis: Known(value) for axis, value in chosen.items()}
+            kinds = {name: self._param_kinds(name, chosen) for name in params}
+            choices = [_apart(kinds[name]) for name in params]
+            for terms in product(*choices):
+                for group in groups:
+                    yield {**known, **dict(zip(params, terms, strict=True)), **group}
+
+    def _sorted_out(
+        self, names: frozenset[str], settings: Sequence[_Settings], *, at_call: bool, derived: bool
+    ) -> tuple[dict[str, Term], list[str], list[str], list[str]]:
+        """Tell names apart: those of one type throughout, the axes that decide others' types, params, settings of configs."""
+        fixed: dict[str, Term] = {}
+        splits: dict[str, None] = {}
+        params, own = [], []
+        known = self._known(settings, at_call=at_call, derived=derived)
+        for name in sorted(names):
+            # while the function is not known, a stranger may be a constexpr that has a default
+            guessed = at_call and self.defaults is None and name not in self.spec.derived
+            if name not in known and not guessed:
+                near = did_you_mean(name, tuple(known))
+                what = (
+                    "expected a param, constexpr or axis" if at_call else "expected an axis, constexpr, option or arch"
+                )
+                raise TypeMistake(what, f"{name!r}{near}")
+            if name == "arch":
+                fixed[name] = INT
+            elif name in self.params:
+                params.append(name)
+                if len(self._param_kinds(name, {}) - {Kind.NONE}) > 1:
+                    splits |= dict.fromkeys(
+                        axis for spelling in self.params[name] for axis in axes_in(spelling) if axis in self.axes
+                    )
+            elif name in self.axes:
+                union = _union(self.axes[name])
+                if len(union) > 1 and union != ANY:
+                    splits[name] = None
+                else:
+                    fixed[name] = term_of(union)
+            elif derived and name in self.derived:
+                fixed[name] = self.derived[name]
+            elif any(name in each for each in settings):
+                own.append(name)
+            else:
+                fixed[name] = (self.defaults or {}).get(name, ANY)
+        return fixed, [*splits], params, own
+
+    def _known(self, settings: Sequence[_Settings], *, at_call: bool, derived: bool) -> dict[str, None]:
+        own = [name for each in settings for name in each if not at_call or name not in OPTIONS or name in self._told]
+        known = ["arch", *self.params, *self.axes, *own]
+        if derived:
+            known += self.derived
+        if at_call:
+            known += [name for name in self.defaults or () if name not in self.spec.derived]
+        return dict.fromkeys(known)
+
+    def _groups(self, own: Sequence[str], settings: Sequence[_Settings], *, at_call: bool) -> list[dict[str, Term]]:
+        """List the distinct ways in which configs set names."""
+        if not own:
+            return [{}]
+        mixed = {name for name in own if len(_union([value for each in settings for value in each.get(name, ())])) > 1}
+        choices = [
+            [self._choices(name, each, at_call=at_call, mixed=name in mixed) for name in own] for each in settings
+        ]
+        if sum(prod(map(len, each)) for each in choices) > _CASES_MAX:
+            return [{name: _union([value for each in settings for value in each.get(name, ())]) for name in own}]
+        groups: dict[tuple[object, ...], dict[str, Term]] = {}
+        for each in choices:
+            for terms in product(*each):
+                key = tuple(identity(term.value) if isinstance(term, Known) else term for term in terms)
+                groups[key] = dict(zip(own, terms, strict=True))
+        return [*groups.values()]
+
+    def _choices(self, name: str, settings: _Settings, *, at_call: bool, mixed: bool) -> list[Term]:
+        if name not in settings:
+            if not at_call:
+                raise TypeMistake(f"expected every config to set {name!r}", "one that does not")
+            return [(self.defaults or {}).get(name, ANY)]
+        values = settings[name]
+        return [Known(value) for value in values] if mixed else [term_of(_union(values))]
+
+    def _param_kinds(self, name: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
+        """Return the types of a param where axes have the chosen values, and any other ones."""
+        return frozenset().union(*(self._spelled_kinds(spelling, chosen) for spelling in self.params[name]))
+
+    def _spelled_kinds(self, spelling: str, chosen: Mapping[str, Operand]) -> frozenset[Kind]:
+        axes = [axis for axis in axes_in(spelling) if axis in self.axes]
+        values = [(chosen[axis],) if axis in chosen else self.axes[axis] for axis in axes]
+        found = [
+            _kinds_of(fill(spelling, dict(zip(axes, map(str, point), strict=True))).strip())
+            for point in product(*values)
+        ]
+        return frozenset().union(*found) if found else ANY
+
+    def _settings(self, written: Mapping[str, Any], *, several: bool = False) -> _Settings:
+        """Return what a config sets: its constexprs, and every option."""
+        options = {name: option.default for name, option in OPTIONS.items()} | self.spec.options
+        found: dict[str, tuple[Operand, ...]] = {name: (option_value(value),) for name, value in options.items()}
+        for name, raw in written.items():
+            if name in CONFIG_RULES:
+                continue
+            values = raw if several and isinstance(raw, list) else [raw]
+            found[name] = tuple(map(option_value, values)) if name in OPTIONS else _readable(values)
+        return found
+
+
+def _readable(raw: Sequence[Any]) -> tuple[Operand, ...]:
+    """Read constexprs; none if one of them cannot be read, which is told elsewhere."""
+    try:
+        return tuple(plain_value(read_value(value, "")) for value in raw)
+    except ManifestError:
+        return ()
+
+
+def _union(values: Sequence[Operand]) -> frozenset[Kind]:
+    """Return the types of values; all types if there are none."""
+    return frozenset(map(kind_of, values)) or ANY
+
+
+def _apart(kinds: frozenset[Kind]) -> list[Term]:
+    """Tell the types of a param apart, but not None from what expressions ask no more of than whether it is there."""
+    if kinds == ANY:
+        return [ANY]
+    together = kinds & _NULLABLE if kinds & {Kind.POINTER, Kind.HIDDEN} else frozenset()
+    return [
+        *([together] if together else []),
+        *(term_of(frozenset({kind})) for kind in Kind if kind in kinds - together),
+    ]
+
+
+_NULLABLE: Final = frozenset({Kind.POINTER, Kind.HIDDEN, Kind.NONE})
+
+
+def _is_none(term: Term) -> bool:
+    return isinstance(term, Known) and term.value is None
+
+
+def _kinds_of(spelling: str) -> frozenset[Kind]:
+    """Return the types that a param's spelling stands for; all types if it is none, which is told elsewhere."""
+    if spelling.endswith("?"):
+        return _kinds_of(spelling[:-1]) | {Kind.NONE}
+    for kind, spelled in _SPELLED.items():
+        if spelling in spelled:
+            return frozenset({kind})
+    for kind, start in _STARTS.items():
+        if spelling.startswith(start):
+            return frozenset({kind})
+    return ANY
+
+
+_SPELLED: Final = {Kind.INT: INTS, Kind.BOOL: BOOLS, Kind.FLOAT: FLOATS, Kind.NONE: (NONE,)}
+_STARTS: Final[dict[Kind, str | tuple[str, ...]]] = {Kind.POINTER: "*", Kind.HIDDEN: ("(", "tensordesc")}
+
+
+def _refuse_values(node: Node, text: str, params: Collection[str]) -> None:
+    """Refuse a rule of the build that asks for what only a call has: anything of a param but whether it is there."""
+    if isinstance(node, Name):
+        if node.name in params:
+            what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
+            raise TypeMistake(what, f"{text!r}, with {node.name!r}, whose value only a call has")
+        return
+    asks = isinstance(node, Operation) and node.op is Op.HAS and isinstance(node.operands[0], Name)
+    for operand in () if asks else getattr(node, "operands", ()):
+        _refuse_values(operand, text, params)
