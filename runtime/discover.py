@@ -135,8 +135,12 @@ def operators_ask(kernel: str, called: Iterable[str]) -> tuple[str, ...]:
 def _is_the_librarys(kernel: str) -> bool:
     from importlib import import_module  # noqa: PLC0415 - as said
 
-    # not by an import statement: the runtime stands below the library
-    return import_module("nojit.kernels.manifests").entry_of(kernel) is not None
+    try:
+        # not by an import statement: the runtime stands below the library, and works without it
+        manifests = import_module("nojit.kernels.manifests")
+    except ModuleNotFoundError:
+        return False
+    return manifests.entry_of(kernel) is not None
 
 
 def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -343,6 +345,54 @@ def test_so_is_one_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     error = refused("policy", lambda: loader.load(bundle))
     assert f"expected a {what} of root, of user 0 or of the owner of nojit's files" in str(error)
     assert f"got one of user 54321 - at {given}" in str(error)
+
+
+def test_on_a_read_only_mount_nobody_can_write_whatever_the_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ConfigMap of Kubernetes lies in a folder of mode 0777, behind a link."""
+    bundle, mount = put(tmp_path / "a.nojit"), tmp_path / "mount"
+    (mount / "..data").mkdir(parents=True)
+    shutil.copy(os.environ["NOJIT_TRUSTED_KEYS"], mount / "..data/trusted.toml")
+    (mount / "trusted.toml").symlink_to("..data/trusted.toml")
+    monkeypatch.setenv("NOJIT_TRUSTED_KEYS", str(mount / "trusted.toml"))
+    mount.chmod(0o777)
+    refused("policy", lambda: loader.load(bundle))
+    plain = os.statvfs
+
+    def statvfs(place: str) -> Any:
+        inside = Path(place).is_relative_to(mount)
+        return SimpleNamespace(f_flag=os.ST_RDONLY) if inside else plain(place)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    assert loader.load(bundle).kernels == ("add",)
+    # what leads there still counts
+    tmp_path.chmod(0o777)
+    assert f"chmod go-w {tmp_path}" in str(refused("policy", lambda: loader.load(bundle)))
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_what_is_refused_stays_open_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Callable[..., None]
+) -> None:
+    for number in range(3):
+        put(tmp_path / f"found/{number}.nojit", f"k{number}")
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path / "found"))
+    loader.load("acme").close()
+    before = open_files()
+    put(tmp_path / "found/1.nojit", "k1", signer=OWN)
+    for _ in range(2):
+        refused("key-scope", lambda: loader.load("acme"))
+        with pytest.raises(FileNotFoundError):
+            loader.load("acne")
+    (tmp_path / "found/2.nojit").write_bytes(b"no bundle")
+    with pytest.raises(BundleError):
+        loader.load("acme")
+    gc.collect()
+    assert open_files() == before
 
 
 def test_a_pipe_for_a_file_of_keys_is_refused_and_not_waited_for(
