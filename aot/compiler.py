@@ -28,16 +28,17 @@ from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
 from nojit.aot.patches import Baseline
+from nojit.aot.ptxas import gpu_names
 from nojit.aot.settings import read_settings, settings_words
 from nojit.aot.source import KernelSource, SourcePlace
-from nojit.aot.target import target_of
+from nojit.aot.target import OLDEST, target_of
 from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.types import NONE, layout_in, plain
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_in
 from nojit.runtime.errors import CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
-from nojit.runtime.target import PDL_SINCE, arch_number
+from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
 from nojit.runtime.type_names import descriptor_parts, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
@@ -53,6 +54,7 @@ from triton.runtime.jit import DependenciesFinder, JITCallable, JITFunction
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 __all__ = [
+    "archs",
     "ast_source",
     "begin",
     "check_compiled",
@@ -111,6 +113,20 @@ def min_driver(arch: str) -> int:
     A driver of the same major version loads any minor's images; an older major does not.
     """
     return int(_ptxas(arch).version.split(".")[0]) * 1000
+
+
+def archs() -> tuple[str, ...]:
+    """List the archs that can be built for here, by number; empty if a ptxas does not say what it assembles."""
+    named = {number: gpu_names(_ptxas(f"sm_{number}").path) for number in (OLDEST, FIRST_EXACT)}
+    if not all(named.values()):
+        return ()
+    numbers = {image.number for names in named.values() for image in names}
+    return tuple(
+        f"sm_{number}"
+        for number in sorted(numbers)
+        # each from the ptxas that Triton takes for it
+        if number >= OLDEST and image_arch_of(f"sm_{number}") in named[FIRST_EXACT if number >= FIRST_EXACT else OLDEST]
+    )
 
 
 def _ptxas(arch: str) -> knobs.NvidiaTool:

@@ -18,7 +18,7 @@ from nojit.aot.report import Pruned
 from nojit.aot.rule_types import check_requires, check_rules
 from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
 from nojit.aot.space import expand_space
-from nojit.aot.target import check_arch
+from nojit.aot.target import ARCHS, check_arch, check_assembled, check_known
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant, functions_in
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
@@ -47,6 +47,9 @@ class Compiler(Protocol):
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         """Name the tools that make it."""
+
+    def archs(self) -> tuple[str, ...]:
+        """List the archs that it can make it for; empty if that is not known."""
 
     def min_driver(self, arch: str) -> int:
         """Return the least CUDA version whose driver loads it."""
@@ -127,17 +130,18 @@ def make_plans(
         TuningError: a tuned table that does not fit the manifests.
     """
     for arch in archs:
-        check_arch(arch, "--arch")
+        check_assembled(check_arch(arch, "--arch"), compiler.archs(), "--arch")
     mistakes = Mistakes()
     bundles = _merge(manifests, project, mistakes, tuned=tuned and not tuning)
     entries = [entry for _, found in bundles.values() for entry in found]
+    _check_archs(entries, compiler, mistakes)
     if not mistakes:
         for name in kernels:
             _check_kernel(name, entries, tuning=tuning)
     plans = []
     for bundle, found in bundles.values():
         wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
-        for arch in dict.fromkeys(archs or bundle.archs):
+        for arch in dict.fromkeys(archs or _assembled(bundle, found, compiler, mistakes)):
             planned = _planned(wanted, arch, profile, compiler, mistakes, tuning=tuning)
             files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
             names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
@@ -145,6 +149,38 @@ def make_plans(
             plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files, absent))
     mistakes.raise_found()
     return plans
+
+
+def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
+    """Require that configs, spaces and tuned tables name archs that somebody may build for: others would never be used."""
+    known = frozenset(ARCHS).union(compiler.archs())
+    for entry in entries:
+        spaces = entry.spec.tuning.space if entry.spec.tuning else []
+        found = mistakes.within(entry.text)
+        for place, tables in ((f"{entry.key}.configs", entry.spec.configs), (f"{entry.key}.tuning.space", spaces)):
+            for number, table in enumerate(tables):
+                for arch in table.get("archs", []):
+                    with found.caught():
+                        check_known(arch, known, f"{place}[{number}].archs")
+        for tuned in entry.tuned:
+            with mistakes.caught():
+                try:
+                    check_known(tuned.device.arch, known, f"{tuned.path} $.device.arch")
+                except ManifestError as error:
+                    raise TuningError(error.what, got=error.got, where=error.where) from None
+
+
+def _assembled(bundle: BundleSpec, entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> Iterator[str]:
+    """List the archs of a bundle that the toolchain can build for; the others are mistakes."""
+    # all manifests of a bundle agree on them
+    found = mistakes.within(entries[0].text) if entries else mistakes
+    for number, arch in enumerate(bundle.archs):
+        assembled = False
+        with found.caught():
+            check_assembled(arch, compiler.archs(), f"$.bundle.archs[{number}]")
+            assembled = True
+        if assembled:
+            yield arch
 
 
 def _renamed(bundle: BundleSpec) -> BundleSpec:

@@ -36,7 +36,8 @@ def prune_compiled(variant: Variant, compiled: CompiledVariant, max_spill_bytes:
         ("registers", registers, _REGISTERS_MAX, "of a block"),
     )
     for what, found, most, unit in limits:
-        if found > most:
+        # of a GPU that is not known yet, a launch says it
+        if most is not None and found > most:
             return Pruned(variant.kernel, variant.label(), f"{what} over {most:,} {unit}", f"{found:,}")
     return None
 

@@ -13,13 +13,14 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from nojit.runtime.errors import CompileError, worded
-from nojit.runtime.target import spell_cuda
+from nojit.runtime.target import ImageArch, parse_image_arch, spell_cuda
 
-__all__ = ["Ptxas", "parse_cuda", "pin", "pinned", "read_ptxas"]
+__all__ = ["Ptxas", "gpu_names", "parse_cuda", "pin", "pinned", "read_ptxas"]
 
 # what Triton 3.6 to 3.9 reads, and its own file for each
 _VARIABLES = {"TRITON_PTXAS_PATH": "ptxas", "TRITON_PTXAS_BLACKWELL_PATH": "ptxas-blackwell"}
@@ -70,6 +71,16 @@ def read_ptxas(path: Path) -> Ptxas:
     if done.returncode or match is None:
         raise CompileError("expected a ptxas that says its version", got=repr(done.stdout[-200:]), where=str(path))
     return Ptxas(path.absolute(), int(match[1]) * 1000 + int(match[2]) * 10)
+
+
+@lru_cache(maxsize=16)
+def gpu_names(path: str) -> frozenset[ImageArch]:
+    """Ask a ptxas which GPUs it assembles for; empty if it does not say, as a script may not."""
+    try:
+        done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    return frozenset(map(parse_image_arch, re.findall(r"'(sm_[0-9]{2,3}[af]?)'", done.stdout)))
 
 
 @contextlib.contextmanager

@@ -104,6 +104,11 @@ class SourceCompiler:
         tools: tuple[tuple[str, str], ...] = self._opened().call("toolchain", arch)
         return tools
 
+    def archs(self) -> tuple[str, ...]:
+        """List the archs that can be built for here; see `nojit.aot.compiler.archs`."""
+        known: tuple[str, ...] = self._opened().call("archs")
+        return known
+
     def min_driver(self, arch: str) -> int:
         """Return the least CUDA version whose driver loads images for `arch` (13000 for 13.0)."""
         version: int = self._opened().call("min_driver", arch)
@@ -145,17 +150,17 @@ class _First:
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
-        self._answers: dict[tuple[str, str], Any] = {}
+        self._answers: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
 
-    def call(self, name: str, arch: str) -> Any:
-        """Ask the compiler something of an arch that no source has a say in."""
+    def call(self, name: str, *asked: str) -> Any:
+        """Ask the compiler something that no source has a say in, of an arch or of all."""
         with self._lock:
-            if (name, arch) not in self._answers:
-                self._answers[name, arch] = self._try(
-                    lambda first: first.call(f"{_COMPILER}:{name}", arch, timeout_s=_START_S)
+            if (name, *asked) not in self._answers:
+                self._answers[name, *asked] = self._try(
+                    lambda first: first.call(f"{_COMPILER}:{name}", *asked, timeout_s=_START_S)
                 )
-            return self._answers[name, arch]
+            return self._answers[name, *asked]
 
     def copy(self, arch: str, words: Path | None = None, environment: Mapping[str, str] | None = None) -> Process:
         """Start a copy; by default what it prints goes to a file of its own, and it has a temporary folder of its own."""

@@ -1,8 +1,21 @@
 """GPU architecture names, which device runs which image, and how CUDA versions are spelled. Pure.
 
 An *arch* names Triton's target (``sm_90``). Its *image* is what ptxas made of it: Triton assembles every arch from 9.0
-up as ``sm_90a``, whose code runs on exactly that chip; ``sm_100f`` runs on the rest of its family too; a plain ``sm_80``
-runs on every device of the same major version and at least its minor.
+up as ``sm_90a``. `ImageArch.runs_on` is the one rule of where an image runs:
+
+=================== ======================================= =====================================================
+image               runs on                                 source
+=================== ======================================= =====================================================
+``sm_90a``          exactly that chip                       CUDA Programming Guide, "Compute Capabilities",
+                                                            architecture-specific features
+``sm_100f``         `FAMILIES`                              there, family-specific features
+``sm_80``           the same major version, the same minor  CUDA C++ Programming Guide, "Binary Compatibility"
+                    one or a later one
+of a chip in        exactly that chip, plain or not, and    there: "Binary compatibility is supported only for the
+`ALONE`, and on it  that chip takes no other image          desktop. It is not supported for Tegra. Also, the
+                                                            binary compatibility between desktop and Tegra is
+                                                            not supported."
+=================== ======================================= =====================================================
 """
 
 from __future__ import annotations
@@ -12,8 +25,11 @@ import re
 from nojit.runtime.record import Record
 
 __all__ = [
+    "ALONE",
     "ARCHS",
     "FAMILIES",
+    "FIRST_EXACT",
+    "PDL_SINCE",
     "ImageArch",
     "arch_number",
     "image_arch_of",
@@ -22,18 +38,46 @@ __all__ = [
     "spell_cuda",
 ]
 
-# what every supported Triton (3.6 to 3.9) compiles for and its ptxas assembles
-ARCHS = ("sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
-# members of each architecture family, by the compute capability that names it (CUDA programming guide, "family-specific")
+ARCHS = (
+    "sm_75",
+    "sm_80",
+    "sm_86",
+    "sm_87",
+    "sm_88",
+    "sm_89",
+    "sm_90",
+    "sm_100",
+    "sm_101",
+    "sm_103",
+    "sm_107",
+    "sm_110",
+    "sm_120",
+    "sm_121",
+)
+"""What the ptxas of some supported Triton (3.6 to 3.9) assembles. A build asks the one that it has, which may know more."""
+
 FAMILIES: dict[int, frozenset[int]] = {
-    100: frozenset({100, 103}),
+    # Compute Capabilities, "Compilation Target": 10.0 and 10.3. ptxas 13.4 has 10.7 in both families, too: it assembles PTX of
+    # sm_100f and sm_103f for sm_107f, and refuses that of another family
+    100: frozenset({100, 103, 107}),
+    103: frozenset({103, 107}),
     120: frozenset({120, 121}),
 }
+"""Members of each family of architectures, by the compute capability that names it; of others, that one alone."""
+
+ALONE = frozenset({53, 62, 72, 87, 88, 101, 110})
+"""Chips that share no images with others of their major version.
+
+Tegra's, by the column "Jetson" of developer.nvidia.com/cuda-gpus and cuda-legacy-gpus: 5.3, 6.2, 7.2, 8.7 (Orin) and 11.0 (Thor,
+which CUDA before 13 calls 10.1; nothing says that either name's images run under the other). On an Orin, an image of sm_80 is "no
+kernel image" (measured in jax-ml/jax pull request 40492). No product of 8.8 is documented: it is taken for one of these, since an
+image that is missing is told, and one that should not have run is not.
+"""
 
 _ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
 _IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
-# Triton assembles every arch from this one up for exactly that chip
-_FIRST_EXACT = 90
+FIRST_EXACT = 90
+"""Triton assembles every arch from this one up for exactly that chip."""
 PDL_SINCE = 90
 """The first with programmatic dependent launches."""
 
@@ -44,17 +88,17 @@ class ImageArch(Record):
     number: int
     """Compute capability without the dot: 90 for 9.0."""
     suffix: str
-    """``a`` exactly this chip, ``f`` its family, empty the same major version."""
+    """``a`` exactly this chip, ``f`` its family, empty the same major version, as far as `ImageArch.runs_on` goes."""
 
     def __str__(self) -> str:
         return f"sm_{self.number}{self.suffix}"
 
     def runs_on(self, device: int) -> bool:
-        """Say whether a device of compute capability `device` (90 for 9.0) runs this image."""
-        if self.suffix == "a":
+        """Say whether a device of compute capability `device` (90 for 9.0) runs this image; see the table above."""
+        if self.suffix == "a" or self.number in ALONE or device in ALONE:
             return device == self.number
         if self.suffix == "f":
-            return device in FAMILIES.get(self.number, frozenset({self.number})) and device >= self.number
+            return device in FAMILIES.get(self.number, frozenset({self.number}))
         return device // 10 == self.number // 10 and device >= self.number
 
     def closeness(self, device: int) -> tuple[int, int]:
@@ -100,4 +144,4 @@ def parse_image_arch(text: str) -> ImageArch:
 def image_arch_of(arch: str) -> ImageArch:
     """Name the image that Triton makes for `arch`."""
     number = arch_number(arch)
-    return ImageArch(number, "a" if number >= _FIRST_EXACT else "")
+    return ImageArch(number, "a" if number >= FIRST_EXACT else "")

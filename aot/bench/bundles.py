@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nojit.aot.bench import children
 from nojit.aot.doctor import probe_driver
-from nojit.aot.target import ARCHS
+from nojit.aot.target import check_arch
 from nojit.runtime.errors import BundleError, NojitError, PackageError, worded
 from nojit.runtime.format import SUFFIX
 
@@ -70,17 +70,12 @@ def device_arch() -> str:
     """Name the arch of the first device.
 
     Raises:
-        NojitError: there is no driver, no device, or nothing can be built for it.
+        NojitError: there is no driver, no device, or one that is too old.
     """
     driver = probe_driver()
     if not driver.devices:
         raise NojitError("expected a GPU to measure on", got=driver.problem)
-    arch = f"sm_{driver.devices[0]}"
-    if arch not in ARCHS:
-        raise NojitError(
-            f"expected a GPU that kernels can be built for ({', '.join(ARCHS)})", got=arch, where="device 0"
-        )
-    return arch
+    return check_arch(f"sm_{driver.devices[0]}", "device 0")
 
 
 def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool = False) -> None:

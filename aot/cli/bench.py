@@ -14,9 +14,8 @@ from nojit.aot.bench.cold_start import WAYS, ColdStartBench
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
 from nojit.aot.bench.run import bench_cold_start, bench_launch, save
-from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.console import Arch, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
-from nojit.aot.target import ARCHS
 
 __all__ = ["command"]
 
@@ -133,7 +132,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 
 
 @command.command("bundles")
-@click.option("--arch", required=True, type=click.Choice(ARCHS), metavar="ARCH", help="Build for this.")
+@click.option("--arch", required=True, type=Arch(), metavar="ARCH", help="Build for this.")
 @click.option(
     "--kernels",
     "counts",

@@ -23,7 +23,7 @@ from nojit.aot.cli.build_report import (
     show_twins,
     warn_of_absent,
 )
-from nojit.aot.cli.console import Number, Output, output_options
+from nojit.aot.cli.console import Arch, Number, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.farm import Finished
@@ -34,7 +34,6 @@ from nojit.aot.provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.aot.ptxas import parse_cuda, pin
 from nojit.aot.sources import SourceCompiler
 from nojit.aot.statement import read_signed_statement, read_statement, statement_path
-from nojit.aot.target import ARCHS
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.aot.twins import compare_twins, twin_plans
 from nojit.runtime.errors import ManifestError, PackageError
@@ -81,9 +80,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 @click.command("build")
 @click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--arch", "archs", multiple=True, type=click.Choice(ARCHS), metavar="ARCH", help="Build for this; repeatable."
-)
+@click.option("--arch", "archs", multiple=True, type=Arch(), metavar="ARCH", help="Build for this; repeatable.")
 @click.option("--profile", type=click.Choice(["core", "full"]), default="full", help="How many variants; full: all.")
 @click.option("--kernel", "kernels", multiple=True, metavar="K", help="Build this kernel only; repeatable.")
 @click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the kernels' spaces.")

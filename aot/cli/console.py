@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+from nojit.aot.target import ARCHS, check_arch
+from nojit.runtime.errors import ManifestError
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
 __all__ = [
     "JSON_SCHEMA",
+    "Arch",
     "Number",
     "Output",
     "clean",
@@ -43,6 +47,23 @@ _ROOM = 48
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2, and not before
+    """The name of a GPU architecture. Whether a toolchain can build for it is for the toolchain to say."""
+
+    name = "arch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check how it is spelled."""
+        try:
+            return check_arch(str(value), "")
+        except ManifestError as error:
+            self.fail(str(error), param, ctx)
+
+    def shell_complete(self, _ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """List the known ones."""
+        return [CompletionItem(arch) for arch in ARCHS if arch.startswith(incomplete)]
 
 
 class Number(click.FloatRange):

@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.console import Arch, Output, counted, output_options
 from nojit.aot.cli.tune_common import configs_option, loss_option, out_option
-from nojit.aot.target import ARCHS
 from nojit.aot.tune.adopt import Wanted, adopt
 from nojit.aot.tune.importers import ForeignFile, read_foreign
 from nojit.aot.tune.select import Bounds
@@ -68,9 +67,7 @@ def _expressions(context: click.Context, param: click.Parameter, values: tuple[s
     "--rename", multiple=True, metavar="OLD=NEW", callback=_pairs, help="The kernel's name of a constexpr; repeatable."
 )
 @click.option("--device-name", help="As the driver spells it; default: as the file's name says.")
-@click.option(
-    "--arch", type=click.Choice(ARCHS), metavar="ARCH", required=True, help="Its architecture, such as sm_90."
-)
+@click.option("--arch", type=Arch(), metavar="ARCH", required=True, help="Its architecture, such as sm_90.")
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", required=True, help="How many it has.")
 @click.option("--memory-bytes", type=click.IntRange(1), metavar="N", required=True, help="Its memory.")
 @loss_option("Percent that a problem may stay behind its best, if there are times")

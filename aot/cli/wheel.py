@@ -104,9 +104,10 @@ def command(  # noqa: PLR0917 - click passes each by name
         )
     ]
     if layout == "variants":
-        for device, arch in misled(bundles):
+        for arch, devices in misled(bundles).items():
             out.warn(
-                f"a GPU of {device} would be given the variant for {arch}, which does not run there: add a bundle for it"
+                f"GPUs of {' and '.join(devices)} would be given the variant for {arch}, which does not run there: "
+                "add bundles for those that you serve"
             )
     check_apart(files)
     check_folder(folder, files)

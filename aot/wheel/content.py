@@ -10,7 +10,6 @@ from pathlib import Path
 
 from nojit.aot.inspection import open_bundle
 from nojit.aot.signed import read_vouched
-from nojit.aot.target import ARCHS
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import SUFFIX, BundleIndex
@@ -73,17 +72,13 @@ def read_bundle(path: Path) -> BundleContent:
 
     Raises:
         BundleError: it is no whole, unaltered bundle, or the signed statement beside it says something else.
-        PackageError: it is for an arch that nobody builds for, or the signed statement is damaged, or of another bundle.
+        PackageError: it has a version that no build gives, or the signed statement is damaged, or of another bundle.
     """
     with open_bundle(path) as bundle:
         # through one descriptor: a rebuild may put another file in its place
         data = b"".join(bundle.stream())
         bundle.verify()
         index = bundle.index
-        if index.target.arch not in ARCHS:
-            raise PackageError(
-                f"expected a bundle for one of {', '.join(ARCHS)}", got=index.target.arch, where=str(path)
-            )
         # it becomes part of a path
         if not _VERSION.fullmatch(index.version):
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))

@@ -56,20 +56,20 @@ def index_file(by_arch: Mapping[str, Sequence[BundleContent]]) -> bytes:
     return _encode({label_of(arch): _properties(arch, bundles) for arch, bundles in by_arch.items()})
 
 
-def misled(bundles: Sequence[BundleContent]) -> list[tuple[str, str]]:
-    """List archs whose GPUs would be given a variant that does not run there, with the variant's arch.
+def misled(bundles: Sequence[BundleContent]) -> dict[str, list[str]]:
+    """List archs whose GPUs would be given a variant that does not run there, by the variant's arch.
 
-    Properties cannot say that an image is for exactly one chip.
+    Properties cannot say that an image is for exactly one chip, or that a chip takes no other's.
 
     Args:
         bundles: of all variants.
     """
     images = {arch_number(bundle.arch): parse_image_arch(bundle.index.target.image_arch) for bundle in bundles}
-    found = []
+    found: dict[str, list[str]] = {}
     for device in map(arch_number, ARCHS):
         offered = [number for number in images if number // 10 == device // 10 and number <= device]
         if offered and not images[max(offered)].runs_on(device):
-            found.append((f"sm_{device}", f"sm_{max(offered)}"))
+            found.setdefault(f"sm_{max(offered)}", []).append(f"sm_{device}")
     return found
 
 

@@ -15,7 +15,7 @@ from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.expr_ops import ExpressionError
-from nojit.runtime.target import ARCHS
+from nojit.runtime.target import ARCHS, is_arch
 
 __all__ = ["FLOATING", "INTEGRAL", "OperatorSpec", "SpecFile", "read_specs", "specify"]
 
@@ -210,9 +210,9 @@ def _check_bundle(bundle: Any, where: str) -> None:
     if not isinstance(archs, list) or not archs:
         raise ManifestError("expected an array of archs", got=repr(archs), where=f"{where}.archs")
     for place, arch in enumerate(archs):
-        if arch not in ARCHS:
+        if not is_arch(str(arch)):
             got = f"{arch!r}{did_you_mean(str(arch), ARCHS)}"
-            raise ManifestError(f"expected an arch of {', '.join(ARCHS)}", got=got, where=f"{where}.archs[{place}]")
+            raise ManifestError("expected an arch such as sm_90", got=got, where=f"{where}.archs[{place}]")
 
 
 def _read(entry: Any, where: str) -> OperatorSpec:

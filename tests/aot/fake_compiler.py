@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.source import KernelSource, SourcePlace
+from nojit.aot.target import ARCHS
 from nojit.aot.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
@@ -135,6 +136,9 @@ class FakeCompiler:
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:
         return (("fake", self.version),)
+
+    def archs(self) -> tuple[str, ...]:
+        return ARCHS
 
     def min_driver(self, arch: str) -> int:
         return 12000

@@ -378,7 +378,7 @@ class TestRules:
     @pytest.mark.parametrize(
         ("fields", "message"),
         [
-            ({"configs": [{"archs": ["sm_91"]}]}, "got 'sm_91'; did you mean 'sm_90'? - at demo.toml kernel k.configs[0].archs"),
+            ({"configs": [{"archs": ["sm90"]}]}, "got 'sm90'; did you mean 'sm_90'? - at demo.toml kernel k.configs[0].archs"),
             ({"configs": [{"A": 1}, {"when": "A =="}]}, " - at demo.toml kernel k.configs[1].when"),
             ({"configs": [{"requires": ")"}]}, " - at demo.toml kernel k.configs[0].requires"),
             ({"configs": [{"when": "1"}]}, "expected a true or false expression, got '1' = 1 - at demo.toml kernel k"),
@@ -394,7 +394,7 @@ class TestRules:
         assert message in refusal(**fields)
 
     def test_an_arch_that_does_not_exist(self):
-        with pytest.raises(ManifestError, match="expected an arch of sm_75"):
+        with pytest.raises(ManifestError, match="expected an arch such as sm_90"):
             expand("sm_1")
 
 

@@ -165,7 +165,38 @@ def test_an_arch_of_a_manifest_that_does_not_exist(write_manifest, compiler):
     path = write_manifest(ADD, header=HEADER.replace('["sm_90"]', '["sm_90", "sm_91"]'))
     with pytest.raises(ManifestError, match=r"\.toml:6:19 \$\.bundle\.archs\[1\]") as caught:
         make_plans([path], (), "full", compiler)
-    assert str(caught.value).startswith("expected an arch of sm_75")
+    assert str(caught.value).startswith("expected an arch that this toolchain assembles (sm_75, sm_80, ")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('[[kernel.configs]]\nBLOCK = 32\narchs = ["sm_90", "sm_91"]\n', "$.kernel[0].configs[1].archs"),
+        ('[kernel.tuning]\nkey = ["n"]\n[[kernel.tuning.space]]\nBLOCK = [32]\narchs = ["sm_91"]\n', "$.kernel[0].tuning.space[0].archs"),
+    ],
+)  # fmt: skip
+def test_an_arch_of_a_config_that_nobody_builds_for(plan, text, place):
+    message = refusal(plan, ADD + text)
+    assert "expected an arch of sm_75, sm_80, " in message
+    assert "got 'sm_91'; did you mean 'sm_90'?" in message
+    assert message.endswith(place)
+
+
+class Newer(FakeCompiler):
+    def archs(self) -> tuple[str, ...]:
+        return ("sm_90", "sm_130")
+
+
+def test_an_arch_that_only_the_toolchain_knows_is_built_for(write_manifest, tmp_path):
+    newer = Newer(tmp_path / "journal", SOURCES)
+    path = write_manifest(ADD + '[[kernel.configs]]\nBLOCK = 32\narchs = ["sm_130"]\n')
+    plans = make_plans([path], ("sm_90", "sm_130"), "full", newer)
+    assert [(plan.arch, plan.count()) for plan in plans] == [("sm_90", 1), ("sm_130", 2)]
+    with pytest.raises(
+        ManifestError,
+        match=r"that this toolchain assembles \(sm_90, sm_130; --ptxas takes another ptxas\), got 'sm_80'.* - at --arch",
+    ):
+        make_plans([path], ("sm_80",), "full", newer)
 
 
 def test_a_wrong_name_in_a_config_is_placed(plan):
@@ -174,10 +205,13 @@ def test_a_wrong_name_in_a_config_is_placed(plan):
     assert "'num_stagse'; did you mean 'num_stages'?" in message
 
 
-@pytest.mark.parametrize("archs", [("sm_91",), ("sm_90", "90")])
-def test_archs_that_do_not_exist(plan, archs):
+@pytest.mark.parametrize(
+    ("archs", "what"),
+    [(("sm_91",), "that this toolchain assembles (sm_75, "), (("sm_90", "90"), "such as sm_90, from sm_75 up")],
+)
+def test_archs_that_do_not_exist(plan, archs, what):
     message = refusal(plan, ADD, archs=archs)
-    assert message.startswith("expected an arch of sm_75")
+    assert message.startswith(f"expected an arch {what}")
     assert message.endswith(" - at --arch")
 
 

@@ -118,7 +118,7 @@ class TestRules:
         [
             ({"space": [{"BLOCK": 32, "when": "BLOCK <"}]}, "here.tuning.space[0].when"),
             ({"space": [{"BLOCK": 32}], "when": "dtype =="}, "here.tuning.when"),
-            ({"space": [{"BLOCK": 32}, {"BLOCK": 33, "archs": ["sm_91"]}]}, "here.tuning.space[1].archs"),
+            ({"space": [{"BLOCK": 32}, {"BLOCK": 33, "archs": ["sm90"]}]}, "here.tuning.space[1].archs"),
         ],
     )
     def test_a_rule_that_is_none_says_where(self, tuning, where):

@@ -153,8 +153,13 @@ int cubin_read(const void *bytes, struct cubin *out) {
     return out->kernels != 0;
 }
 
+/* as nojit.runtime.target says it; the chips that share no images with others of their major version */
+static int is_alone(unsigned sm) {
+    return sm == 53 || sm == 62 || sm == 72 || sm == 87 || sm == 88 || sm == 101 || sm == 110;
+}
+
 int cubin_runs_on(const struct cubin *cubin, unsigned device) {
-    if (cubin->suffix == 'a')
+    if (cubin->suffix == 'a' || is_alone(cubin->sm) || is_alone(device))
         return device == cubin->sm;
     return device / 10 == cubin->sm / 10 && device >= cubin->sm;
 }

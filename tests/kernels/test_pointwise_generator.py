@@ -66,7 +66,7 @@ def test_the_command_does_not_overwrite_the_specs(tmp_path):
         (HEAD + ENTRY + 'derivative = "x"\n', "expected another value of derivative, got 'x'"),
         (HEAD + ENTRY + "choice = {}\n", "expected another value of choice, got {}"),
         (HEAD + ENTRY + "index = []\n", "expected index of i32 and i64, got []"),
-        (HEAD.replace("sm_80", "sm_91") + ENTRY, "got 'sm_91'; did you mean 'sm_90'?"),
+        (HEAD.replace("sm_80", "sm90") + ENTRY, "got 'sm90'; did you mean 'sm_90'?"),
         (HEAD.replace('["sm_80", "sm_90"]', '"sm_80"') + ENTRY, "expected an array of archs, got 'sm_80'"),
         (HEAD.replace('version = "1"', "version = 1") + ENTRY, "expected text, got 1"),
         (HEAD.replace("version", "versoin") + ENTRY, "got 'versoin'; did you mean 'version'?"),

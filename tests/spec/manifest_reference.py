@@ -133,7 +133,10 @@ def _types() -> str:
 
 
 def _archs() -> str:
-    return f"### Architectures\n\n{_listed(ARCHS)}.\n"
+    return (
+        f"### Architectures\n\n{_listed(ARCHS)}, and whatever else the ptxas of your Triton assembles. It is asked, and a build "
+        "for one that it lacks is an error which lists those that it has.\n"
+    )
 
 
 def _listed(words: tuple[str, ...]) -> str:

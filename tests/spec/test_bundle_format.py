@@ -19,7 +19,7 @@ from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
 from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
-from nojit.runtime.target import FAMILIES
+from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import Value
 from nojit.runtime.zstd import _EMPTY
@@ -164,7 +164,10 @@ def test_the_limits_in_sentences() -> None:
     assert f"values, at most {values._DEPTH_MAX} deep" in TEXT
     assert _EMPTY.hex(" ") in TEXT
     for members in FAMILIES.values():
-        assert " and ".join(map(str, sorted(members))) in TEXT
+        *others, last = map(str, sorted(members))
+        assert f"{', '.join(others)} and {last}" in TEXT
+    for chip in ALONE:
+        assert f"{chip // 10}.{chip % 10}" in TEXT.partition("Tegra's chips")[2].partition("\n\n")[0]
 
 
 def raised_rules() -> Iterator[str]:

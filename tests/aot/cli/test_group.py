@@ -117,7 +117,7 @@ def test_no_words_show_help_and_are_a_usage_error(run: Run) -> None:
         (["build", "--jobs", "0"], "--jobs"),
         (["build", "--timeout", "0"], "--timeout"),
         (["build", "--profile", "all"], "--profile"),
-        (["build", "--arch", "sm_91"], "sm_90"),
+        (["build", "--arch", "sm90"], "did you mean 'sm_90'?"),
         (["verify"], "BUNDLE"),
         (["completion", "csh"], "bash"),
     ],

@@ -105,14 +105,19 @@ def test_variants_and_a_plain_wheel(bundles: Make, wheel: Wheel, tmp_path: Path)
 
 def test_a_gpu_that_would_get_the_wrong_variant_is_told(bundles: Make, wheel: Wheel) -> None:
     folder = bundles("sm_80", "sm_90a", "sm_100a", "sm_120a")
-    told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "a GPU of" in line]
-    assert [line.partition(", which")[0].split("a GPU of ")[1] for line in told] == [
-        "sm_103 would be given the variant for sm_100",
+    told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "GPUs of" in line]
+    assert [line.partition(", which")[0].split("GPUs of ")[1] for line in told] == [
+        "sm_87 and sm_88 would be given the variant for sm_80",
+        "sm_101 and sm_103 and sm_107 would be given the variant for sm_100",
         "sm_121 would be given the variant for sm_120",
     ]
-    assert "a GPU of" not in wheel(folder, "--out", folder.parent / "providers").stderr
-    bundles("sm_103a", "sm_121a")
-    assert "a GPU of" not in wheel(folder, "--layout", "variants").stderr
+    assert "GPUs of" not in wheel(folder, "--out", folder.parent / "providers").stderr
+    bundles("sm_87", "sm_88", "sm_101a", "sm_103a", "sm_107a", "sm_121a")
+    # those of the nearest lower minor version, as installers choose, and 8.9 is next to 8.8
+    told = [line for line in wheel(folder, "--layout", "variants").stderr.splitlines() if "GPUs of" in line]
+    assert [line.partition(", which")[0] for line in told] == ["GPUs of sm_89 would be given the variant for sm_88"]
+    bundles("sm_86", "sm_89")
+    assert "GPUs of" not in wheel(folder, "--layout", "variants").stderr
 
 
 @pytest.mark.parametrize("layout", ["providers", "variants"])
