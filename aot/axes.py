@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
@@ -26,34 +28,44 @@ def axes_of(spec: KernelSpec, where: str) -> tuple[Axis, ...]:
     spellings = list(chain.from_iterable(typed_params(spec).values()))
     type_axes = {axis for spelling in spellings for axis in axes_in(spelling)}
     dim_axes = {axis for spelling in spellings for axis in dims_in(spelling)}
-    _check_named_axes(spec, type_axes | dim_axes, dim_axes, where)
+    mistakes = Mistakes()
+    _check_named_axes(spec, type_axes | dim_axes, dim_axes, where, mistakes)
     axes = []
     for name, raw in spec.matrix.items():
-        place = f"{where}.matrix.{name}"
-        values = tuple(read_value(item, place) for item in raw)
-        if len({identity(value) for value in values}) != len(values):
-            raise ManifestError("expected each value of an axis once", got=repr(raw), where=place)
-        kinds = {type(value) for value in values}
-        if name in type_axes and kinds != {str}:
-            raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=place)
-        if name in dim_axes and kinds not in ({str}, {int}):
-            what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
-            raise ManifestError(what, got=repr(raw), where=place)
-        axes.append(Axis(name, name in type_axes | dim_axes and kinds == {str}, values))
+        with mistakes.caught():
+            values = _values_of(raw, f"{where}.matrix.{name}", types=name in type_axes, dims=name in dim_axes)
+            strings = all(isinstance(value, str) for value in values)
+            axes.append(Axis(name, name in type_axes | dim_axes and strings, values))
+    mistakes.raise_found()
     return tuple(axes)
 
 
-def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str) -> None:
+def _values_of(raw: Sequence[Any], where: str, *, types: bool, dims: bool) -> tuple[Value, ...]:
+    values = tuple(read_value(item, f"{where}[{number}]") for number, item in enumerate(raw))
+    if len({identity(value) for value in values}) != len(values):
+        raise ManifestError("expected each value of an axis once", got=repr(raw), where=where)
+    kinds = {type(value) for value in values}
+    if types and kinds != {str}:
+        raise ManifestError("expected an axis that spells types to hold strings", got=repr(raw), where=where)
+    if dims and kinds not in ({str}, {int}):
+        what = "expected an axis that spells dimensions of a block to hold ints, or strings if it is no constexpr"
+        raise ManifestError(what, got=repr(raw), where=where)
+    return values
+
+
+def _check_named_axes(spec: KernelSpec, named: set[str], dims: set[str], where: str, mistakes: Mistakes) -> None:
     """Refuse names in braces that are neither axes nor, in a descriptor's block, constexprs of the configs."""
     for name in sorted(named - spec.matrix.keys()):
         if name not in dims:
             near = did_you_mean(name, tuple(spec.matrix))
-            raise ManifestError(f"expected {{{name}}} to be an axis of the matrix{near}", where=f"{where}.params")
+            mistakes.add(f"expected {{{name}}} to be an axis of the matrix{near}", at=f"{where}.params")
+            continue
         for number, config in enumerate(spec.configs):
             if name not in config:
                 near = did_you_mean(name, (*spec.matrix, *config))
                 what = f"expected {{{name}}} to be an axis of the matrix, or a constexpr of every config{near}"
-                raise ManifestError(what, got=f"none in configs[{number}]", where=f"{where}.params")
+                mistakes.add(what, got=f"none in configs[{number}]", at=f"{where}.params")
+                break
 
 
 def typed_params(spec: KernelSpec) -> dict[str, tuple[str, ...]]:

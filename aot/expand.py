@@ -10,6 +10,7 @@ from typing import Any
 from nojit.aot.axes import axes_of, plain_value, read_value, typed_params
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.points import Point, Settings, points_of
 from nojit.aot.target import check_arch
 from nojit.aot.types import NONE, fill, is_hintable, is_open, plain, types_of
@@ -70,27 +71,36 @@ class Expander:
         self.spec = spec
         self.arch = arch
         self.where = where
-        self.axes = axes_of(spec, where)
         self.params = tuple(typed_params(spec))
-        self.ways = [
-            way_of(spec, number, raw, arch, f"{where}.configs[{number}]") for number, raw in enumerate(spec.configs)
-        ]
-        check_ways(self.ways, where)
-        self.exclude = [
-            parse_rule(exclude.when, f"{where}.exclude[{i}].when") for i, exclude in enumerate(spec.exclude)
-        ]
-        self.core = parse_rule(spec.core, f"{where}.core")
+        mistakes = Mistakes()
+        with mistakes.caught():
+            self.axes = axes_of(spec, where)
+        self.ways = []
+        for number, raw in enumerate(spec.configs):
+            with mistakes.caught():
+                self.ways.append(way_of(spec, number, raw, arch, f"{where}.configs[{number}]"))
+        with mistakes.caught():
+            check_ways(self.ways, where)
+        self.exclude = [self._parsed(rule.when, f"exclude[{i}].when", mistakes) for i, rule in enumerate(spec.exclude)]
+        self.core = self._parsed(spec.core, "core", mistakes)
         self.derived = {
-            name: parse_rule(_derived_text(derived), f"{where}.derived.{name}")
+            name: self._parsed(_derived_text(derived), f"derived.{name}", mistakes)
             for name, derived in spec.derived.items()
         }
+        with mistakes.caught():
+            self._check_overlap()
+        mistakes.raise_found()
         self._known_hints: dict[tuple[object, ...], list[HintSet]] = {}
         self._known_settings: dict[int, dict[str, Any]] = {}
         self._never = False
         """Whether a config was left out of the point at hand, since its `requires` holds for no call of these types."""
         self._partial = False
         """Whether the point at hand leaves out values of derived constexprs."""
-        self._check_overlap()
+
+    def _parsed(self, text: str, key: str, mistakes: Mistakes) -> expr.Expression:
+        with mistakes.caught():
+            return parse_rule(text, f"{self.where}.{key}")
+        return expr.parse("true")
 
     def run(self, profile: str) -> Expansion:
         """List the variants of a profile."""

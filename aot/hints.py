@@ -7,6 +7,8 @@ from itertools import combinations
 from math import comb
 from typing import NamedTuple
 
+from nojit.aot.manifest_text import spell_key
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.types import NONE, is_hintable, plain
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import leaves
@@ -59,10 +61,16 @@ def hint_sets(written: Sequence[WrittenHints], implied: Mapping[str, int], types
     """
     leaf_types = dict(leaf for name, kind in types.items() for leaf in leaves(plain(kind), name))
     sets: dict[HintSet, None] = {}
+    mistakes = Mistakes()
     for where, raw in written:
         hints = {**implied, **dict(raw)}
-        held = [path for path, hint in hints.items() if _is_there(path, hint, leaf_types, where)]
-        sets[tuple(sorted((path, hints[path]) for path in held))] = None
+        held = []
+        for path, hint in hints.items():
+            with mistakes.caught():
+                if _is_there(path, hint, leaf_types, where + spell_key(path)):
+                    held.append((path, hint))
+        sets[tuple(sorted(held))] = None
+    mistakes.raise_found()
     return list(sets)
 
 

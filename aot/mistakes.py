@@ -1,4 +1,13 @@
-"""Collects what is wrong with manifests, so that one run tells all of it."""
+"""Collects what is wrong with manifests, so that one run tells all of it.
+
+A function that looks at several things catches each mistake and raises them together::
+
+    mistakes = Mistakes()
+    for name, spelling in params.items():
+        with mistakes.caught():
+            check(name, spelling)
+    mistakes.raise_found()
+"""
 
 from __future__ import annotations
 
@@ -46,6 +55,10 @@ class Mistakes:
         return _Catcher(self._add)
 
     def _add(self, error: NojitError) -> None:
+        if isinstance(error, ManifestError) and len(error.mistakes) > 1:
+            for mistake in error.mistakes:
+                self._add(mistake)
+            return
         if isinstance(error, ManifestError) and self._text is not None:
             error = self._text.located(error)
         # what one arch has wrong, others mostly have too

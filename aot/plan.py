@@ -346,7 +346,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
-    variants = tuple(fit_variant(variant, source, where) for variant in expanded.expansion.variants)
+    variants = _fitted(expanded.expansion.variants, source, where)
     _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
         spec=spec,
@@ -359,6 +359,16 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         pruned=expanded.pruned,
         tuned=tuple(_tuned_for(table, source) for table in expanded.tables),
     )
+
+
+def _fitted(variants: Sequence[Variant], source: KernelSource, where: str) -> tuple[Variant, ...]:
+    mistakes = Mistakes()
+    fitted = []
+    for variant in variants:
+        with mistakes.caught():
+            fitted.append(fit_variant(variant, source, where))
+    mistakes.raise_found()
+    return tuple(fitted)
 
 
 def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entry: _Entry) -> KernelSource:

@@ -11,6 +11,7 @@ from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
 from nojit.aot.hints import WrittenHints, subsets
 from nojit.aot.manifest import HINT_SETS_MAX, KernelSpec, PointSpec
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.options import OPTIONS, option_value
 from nojit.aot.target import check_arch
 from nojit.aot.types import fill, types_of
@@ -60,9 +61,12 @@ def _of_matrix(spec: KernelSpec, axes: Sequence[Axis], where: str) -> Iterator[P
     for values in product(*(axis.values for axis in axes)):
         chosen = tuple(zip((axis.name for axis in axes), values, strict=True))
         spelled = {name: str(value) for name, value in chosen}
-        choices = [
-            types_of(fill(spelling, spelled), f"{where}.params.{name}") for name, spelling in spec.params.items()
-        ]
+        choices = []
+        mistakes = Mistakes()
+        for name, spelling in spec.params.items():
+            with mistakes.caught():
+                choices.append(types_of(fill(spelling, spelled), f"{where}.params.{name}"))
+        mistakes.raise_found()
         for types in product(*choices):
             signature = tuple(zip(spec.params, types, strict=True))
             yield Point(chosen, signature, hints, spec.aligned_only, where)

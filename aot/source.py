@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.manifest import KernelSpec
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.options import OPTIONS
 from nojit.aot.types import NONE, has_layout, plain
 from nojit.aot.variant import Variant
@@ -218,20 +219,24 @@ def _check_variant(variant: Variant, source: KernelSource, where: str) -> None:
     constexprs = [param.name for param in source.params if param.constexpr]
     typed = [name for name, _ in variant.signature]
     valued = [name for name, _ in variant.constexprs]
+    mistakes = Mistakes()
     for name in typed:
-        _known(name, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params.{name}")
+        with mistakes.caught():
+            _known(name, runtime, constexprs, ("runtime param", "constexpr"), f"{where}.params.{name}")
     from_config, derived = dict(variant.config.constexprs), dict(variant.derived)
     for name in valued:
         table = "derived" if name in derived else "matrix"
         place = f"configs[{variant.config_number}]" if name in from_config else table
-        _known(name, constexprs, runtime, ("constexpr", "runtime param"), f"{where}.{place}.{name}")
+        with mistakes.caught():
+            _known(name, constexprs, runtime, ("constexpr", "runtime param"), f"{where}.{place}.{name}")
     defaulted = {param.name for param in source.params if param.constexpr and not isinstance(param.default, Missing)}
-    _complete(runtime, typed, "a type in params", where)
-    _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where)
+    _complete(runtime, typed, "a type in params", where, mistakes)
+    _complete(constexprs, {*valued, *defaulted}, "a value in matrix, configs or derived", where, mistakes)
     for name, by in source.computed:
         if name in constexprs and name not in valued:
             what = f"expected a value in matrix, configs or derived for the kernel's {name!r}, which {by} computes"
-            raise ManifestError(what, got="none but its default", where=where)
+            mistakes.add(what, got="none but its default", at=where)
+    mistakes.raise_found()
     if not source.gluon and (laid_out := [name for name, kind in variant.signature if has_layout(kind)]):
         what = f"expected no layout for {laid_out[0]!r}: {source.name} is not written in Gluon, and Triton chooses it"
         raise ManifestError(what, where=f"{where}.params")
@@ -322,7 +327,7 @@ def _known(name: str, known: list[str], others: list[str], kinds: tuple[str, str
         )
 
 
-def _complete(needed: list[str], given: Collection[str], what: str, where: str) -> None:
+def _complete(needed: list[str], given: Collection[str], what: str, where: str, mistakes: Mistakes) -> None:
     for name in needed:
         if name not in given:
-            raise ManifestError(f"expected {what} for the kernel's {name!r}", got="none", where=where)
+            mistakes.add(f"expected {what} for the kernel's {name!r}", got="none", at=where)

@@ -260,7 +260,7 @@ class TestValues:
     def test_values_that_mean_nothing(self, value):
         message = refusal(matrix={"V": [value]})
         assert message.startswith("expected an int, float, bool, string, array, {dtype = ...}")
-        assert message.endswith(" - at demo.toml kernel k.matrix.V")
+        assert message.endswith(" - at demo.toml kernel k.matrix.V[0]")
 
     @pytest.mark.parametrize("value", [1 << 64, -(1 << 64), "x" * 8193, [1] * 65])
     def test_values_that_no_bundle_can_carry(self, value):

@@ -297,6 +297,35 @@ class TestAllMistakesInOneRun:
             "$.kernel[0].exclude[0]",
         ]
 
+    def test_of_one_kernel(self, write_manifest, compiler):
+        wrong = (
+            KERNEL + '[kernel.params]\nx_ptr = "*f16"\nn = "i23"\n[kernel.matrix]\nA = [{}]\nB = [1, 1]\n'
+            "[[kernel.configs]]\nBLOCK = {}\n[[kernel.configs]]\nBLOCK = 1\narchs = ['sm_91']\n"
+        )
+        with pytest.raises(ManifestError) as caught:
+            make_plans([write_manifest(wrong)], ("sm_80", "sm_90"), "full", compiler)
+        found = [each.key.removeprefix("$.kernel[0].") for each in caught.value.mistakes]
+        assert found == ["matrix.A[0]", "matrix.B", "configs[0].BLOCK", "configs[1].archs"]
+
+    def test_of_types_and_hints_of_one_kernel(self, write_manifest, compiler):
+        types = KERNEL + '[kernel.params]\nx_ptr = "*f16"\nn = "i23"\n'
+        hints = KERNEL + '[kernel.params]\nx_ptr = "*fp16"\nn = "fp32"\n[[kernel.hints]]\nx = 16\nn = 16\n'
+        for text, keys in ((types, ["params.x_ptr", "params.n"]), (hints, ["hints[0].x", "hints[0].n"])):
+            with pytest.raises(ManifestError) as caught:
+                make_plans([write_manifest(text)], (), "full", compiler)
+            assert [each.key.removeprefix("$.kernel[0].") for each in caught.value.mistakes] == keys
+
+    def test_of_what_the_function_takes(self, write_manifest, compiler):
+        text = KERNEL + '[kernel.params]\nx = "*fp16"\nn = "i32"\n[[kernel.configs]]\nBLOK = 1\n'
+        with pytest.raises(ManifestError) as caught:
+            make_plans([write_manifest(text)], ("sm_80", "sm_90"), "full", compiler)
+        assert [(each.line, each.got) for each in caught.value.mistakes] == [
+            (8, "none"),
+            (8, "none"),
+            (13, "'x'; did you mean 'x_ptr'?"),
+            (16, "'BLOK'; did you mean 'BLOCK'?"),
+        ]
+
     def test_one_alone_is_told_as_such(self, write_manifest):
         with pytest.raises(ManifestError) as caught:
             load_manifest(write_manifest(KERNEL + "zebra = 1\n"))
