@@ -322,7 +322,7 @@ class TestAllMistakesInOneRun:
         assert [(each.line, each.got) for each in caught.value.mistakes] == [
             (8, "none"),
             (8, "none"),
-            (13, "'x'; did you mean 'x_ptr'?"),
+            (13, "'x'"),
             (16, "'BLOK'; did you mean 'BLOCK'?"),
         ]
 
