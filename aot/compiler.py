@@ -19,11 +19,13 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import triton
 from nojit.aot import importing
 from nojit.aot.decorators import read_decorators
+from nojit.aot.device import Device, driver_of, install
 from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
@@ -43,8 +45,10 @@ from nojit.runtime.type_names import descriptor_parts, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
+from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend, CUDAOptions, get_ptxas
+from triton.backends.nvidia.driver import CudaDriver
 from triton.compiler import ASTSource, make_backend
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
@@ -172,30 +176,62 @@ def _settings() -> tuple[tuple[str, str], ...]:
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
-_baselines: list[Baseline] = []
 _patches: list[str] = []
 """What the source of this process patches, as it was told last."""
 _compiles: list[bool] = []
 """Whether this process has begun to compile."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a process of a source knows."""
+
+    device: Device
+    driver: Any
+    baseline: Baseline
+
+
+_begun: list[_Begun] = []
+
+
 def begin(place: SourcePlace, arch: str) -> None:
-    """Make this process the one of a source and an arch, before anything of the source is imported."""
+    """Make this process the one of a source, before anything of the source is imported: the target is what that will see.
+
+    Args:
+        place: of the source.
+        arch: the first target; each call names its own.
+    """
     importing.begin(place)
-    active_driver.set_active(_Ahead(gpu_target(arch)))
-    _baselines.append(Baseline())
+    device = Device(arch, _ptxas(f"sm_{OLDEST}").version)
+    driver = _driver_of(device)
+    for name, backend in backends.items():
+        backend.driver.is_active = staticmethod(lambda active=name == "nvidia": active)
+    vars(sys.modules["triton.runtime.driver"])["_create_driver"] = lambda: driver
+    active_driver.set_active(driver)
+    install(device)
+    _begun.append(_Begun(device, driver, Baseline()))
 
 
-def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG001 - `begin` was told
+def _driver_of(device: Device) -> Any:
+    return driver_of(device, CudaDriver, lambda: gpu_target(device.arch))
+
+
+def describe(place: SourcePlace, arch: str = "") -> KernelSource:
     """Find a kernel function and say what it takes and what it depends on.
+
+    Args:
+        place: where it is.
+        arch: what a source's process tells it; any other process tells it what is in the machine.
 
     Raises:
         ManifestError: no such module, file or function, or one that is not ``@triton.jit``.
         CompileError: a setting of Triton is set that a build refuses.
     """
+    for begun in _begun:
+        begun.device.arch = arch
     # before functions are looked at: the interpreter makes others of them
     _settings()
-    import_source(place)
+    _imported(place)
     settings = _settings()
     function = _find(place)
     try:
@@ -224,6 +260,9 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:  # noqa: ARG00
         effects=around.effects,
         computed=around.computed,
         hooks=around.hooks,
+        answers=tuple(answer for begun in _begun for answer in begun.device.answers()),
+        of_arch=any(begun.device.by_arch for begun in _begun),
+        of_device=tuple(answer for begun in _begun for answer in begun.device.answers(begun.device.by_device)),
     )
 
 
@@ -242,16 +281,23 @@ def _default(param: Any) -> Any:
     return MISSING
 
 
+def _imported(place: SourcePlace) -> ModuleType:
+    try:
+        return import_source(place)
+    except ManifestError as error:
+        error.got += _told()
+        raise
+
+
 def _named(place: SourcePlace) -> Any:
     """Return what a manifest names: a function, with whatever stands around it."""
     where, name = place.where, place.name
-    module = import_source(place)
+    module = _imported(place)
     found = getattr(module, name, None)
     if found is None:
         functions = tuple(key for key, value in vars(module).items() if hasattr(value, "fn"))
-        raise ManifestError(
-            f"expected a function of {place.module}", got=f"{name!r}{did_you_mean(name, functions)}", where=where
-        )
+        got = f"{name!r}{did_you_mean(name, functions)}{_told()}"
+        raise ManifestError(f"expected a function of {place.module}", got=got, where=where)
     return found
 
 
@@ -262,10 +308,15 @@ def _find(place: SourcePlace) -> JITFunction[Any]:
     while not isinstance(found, JITFunction) and hasattr(found, "fn"):
         found = found.fn
     if not isinstance(found, JITFunction):
-        raise ManifestError(
-            "expected a @triton.jit function", got=f"{type(named).__name__} {place.spelling}", where=place.where
-        )
+        got = f"{type(named).__name__} {place.spelling}{_told()}"
+        raise ManifestError("expected a @triton.jit function", got=got, where=place.where)
     return found
+
+
+def _told() -> str:
+    """Say what may be why a module is not as its author knows it: what it was told of the target."""
+    answers = [answer for begun in _begun for answer in begun.device.answers()]
+    return f"; its import asked and was told {', '.join(answers)}" if answers else ""
 
 
 _Lines: TypeAlias = tuple[str, int, int]
@@ -410,10 +461,12 @@ def variant_keys(variants: Sequence[Variant], source: KernelSource, place: Sourc
     Raises:
         ManifestError: as `variant_key`.
     """
+    for begun in _begun:
+        begun.device.arch = variants[0].arch
     keys = tuple(variant_key(variant, source, place) for variant in variants)
     # what a source patches, and not what Triton keeps in its modules once it compiles
-    if _baselines and not _compiles:
-        _patches[:] = [_baselines[-1].digest()]
+    if _begun and not _compiles:
+        _patches[:] = [_begun[-1].baseline.digest()]
     patches = "".join(_patches)
     return tuple(hashlib.sha256(f"{key} {patches}".encode()).hexdigest() for key in keys) if patches else keys
 
@@ -512,7 +565,7 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
     log = io.StringIO()
     try:
         source = ast_source(variant, place)
-        with _quiet_triton(log, line_info=variant.line_info), _current_target(gpu_target(variant.arch)):
+        with _quiet_triton(log, line_info=variant.line_info), _current_target(variant.arch):
             compiled = triton.compile(
                 source, target=gpu_target(variant.arch), options=_given(_resolved(variant.options, place))
             )
@@ -621,23 +674,15 @@ def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Ahead:
-    """What stands for Triton's driver while a kernel is compiled for a target: `tl.target_info` asks it."""
-
-    def __init__(self, target: GPUTarget) -> None:
-        self._target = target
-
-    def get_current_target(self) -> GPUTarget:
-        """Return what is compiled for."""
-        return self._target
-
-
 @contextlib.contextmanager
-def _current_target(target: GPUTarget) -> Iterator[None]:
-    """Let kernels that ask Triton what they run on be told `target`, and not what is in this machine or that there is nothing."""
+def _current_target(arch: str) -> Iterator[None]:
+    """Let kernels that ask Triton what they run on be told the target, and not what is in this machine or that there is nothing."""
+    if _begun:
+        _begun[-1].device.arch = arch
+    driver = _begun[-1].driver if _begun else _driver_of(Device(arch, ""))
     # not by its property, which looks for a GPU
     before = vars(active_driver)["_active"]
-    active_driver.set_active(_Ahead(target))
+    active_driver.set_active(driver)
     try:
         yield
     finally:

@@ -85,6 +85,12 @@ class KernelSource:
     """Params and options that a decorator gives a value, each with its name."""
     hooks: tuple[ConfigHook, ...] = ()
     """What `pre_hook` of an autotuner's configs choose."""
+    answers: tuple[str, ...] = ()
+    """What its modules asked of the target while they were imported, and were told."""
+    of_arch: bool = False
+    """Whether another arch would have answered otherwise."""
+    of_device: tuple[str, ...] = ()
+    """Those of the answers in which devices of one arch differ."""
 
 
 @dataclass(frozen=True, slots=True)

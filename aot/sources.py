@@ -2,7 +2,8 @@
 
 A first process imports Triton, and no source. A copy of it becomes the process of one source for one arch, which imports the
 source, describes its kernels and names their variants. Copies of that one compile. So a source is imported once for each arch,
-and what it patches (Triton, torch, `os.environ`, `sys.modules`) no other source sees. The build imports neither.
+and what it patches (Triton, torch, `os.environ`, `sys.modules`) no other source sees. Where the import of a source asks nothing
+that archs answer differently, it is the same for all, and they share a process. The build imports neither.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from nojit.aot.device import common_of
 from nojit.aot.process import EndedError, Process, SilentError
 from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled
@@ -30,12 +32,12 @@ _START_S = 300.0
 # of the machine's memory, what processes may keep that wait for their sources to be compiled
 _MEMORY_SHARE = 8
 
-_Key: TypeAlias = tuple[Path, Path, tuple[str, ...], str]
-"""Whose process it is: what is imported, from where, and the arch."""
+_Key: TypeAlias = tuple[Path, Path, tuple[str, ...]]
+"""What is imported, and from where."""
 
 
-def _key_of(place: SourcePlace, arch: str) -> _Key:
-    return place.folder.absolute(), place.project.absolute(), place.modules, arch
+def _key_of(place: SourcePlace) -> _Key:
+    return place.folder.absolute(), place.project.absolute(), place.modules
 
 
 class SourceCompiler:
@@ -48,8 +50,9 @@ class SourceCompiler:
     def __init__(self) -> None:
         self.compile_variant = _Compile(self)
         self._first: _First | None = None
-        self._sources: OrderedDict[_Key, _Source] = OrderedDict()
-        self._described: dict[tuple[_Key, str], KernelSource] = {}
+        self._sources: dict[_Key, list[_Source]] = {}
+        self._described: dict[tuple[_Key, str, str], KernelSource] = {}
+        self._noted: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -65,11 +68,12 @@ class SourceCompiler:
             try:
                 yield
             finally:
-                for source in self._sources.values():
+                for source in self._each():
                     source.end()
                 self._first.end()
                 self._sources.clear()
                 self._described.clear()
+                self._noted.clear()
                 self._first = None
 
     def describe(self, place: SourcePlace, arch: str) -> KernelSource:
@@ -78,11 +82,12 @@ class SourceCompiler:
         Raises:
             ManifestError: as `nojit.aot.compiler.describe`; or the import does not end, or ends its process.
         """
-        known = self._described.get((_key_of(place, arch), place.spelling))
+        asked = _key_of(place), place.spelling, arch
+        known = self._described.get(asked)
         if known is None:
-            known = self.source(place, arch).describe(place)
-            self._described[_key_of(place, arch), place.spelling] = known
+            known = self._described[asked] = self.source(place, arch).describe(place, arch)
             self._save_memory()
+            self._note(known, arch)
         return known
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
@@ -115,14 +120,28 @@ class SourceCompiler:
         return version
 
     def source(self, place: SourcePlace, arch: str) -> _Source:
-        """Return the process of a source and an arch; it starts when it is first asked something."""
-        first, key = self._opened(), _key_of(place, arch)
+        """Return the process of a source that serves an arch; it starts when it is first asked something."""
+        first, key = self._opened(), _key_of(place)
         with self._lock:
-            source = self._sources.get(key)
-            if source is None or source.is_stopped:
-                source = self._sources[key] = _Source(first, place, arch)
-            self._sources.move_to_end(key)
-            return source
+            known = self._sources.setdefault(key, [])
+            for source in known:
+                if source.serves(arch):
+                    return source
+            known.append(_Source(first, place))
+            return known[-1]
+
+    def _note(self, source: KernelSource, arch: str) -> None:
+        """Tell once of each answer that holds for one device of an arch, and not for all."""
+        new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
+        self._noted.update((arch, answer) for answer in new)
+        if new:
+            name = common_of(arch).name
+            self._opened().tell(
+                f"{arch}: sources that ask while they are imported are told, as of {name}: {', '.join(new)}"
+            )
+
+    def _each(self) -> list[_Source]:
+        return [source for known in self._sources.values() for source in known]
 
     def _opened(self) -> _First:
         if self._first is None:
@@ -133,7 +152,7 @@ class SourceCompiler:
         """End the processes that were asked nothing for longest, if all together hold too much; they start again when asked."""
         limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         with self._lock:
-            *others, last = self._sources.values()
+            *others, last = sorted(self._each(), key=lambda source: source.last_asked)
             total = last.private_bytes + sum(source.private_bytes for source in others)
             for source in others:
                 if total > limit:
@@ -196,14 +215,17 @@ class _First:
 
 
 class _Source:
-    """The process of one source and one arch."""
+    """The process of one source, for one arch, or for all where the source does not ask for it."""
 
-    def __init__(self, first: _First, place: SourcePlace, arch: str) -> None:
+    def __init__(self, first: _First, place: SourcePlace) -> None:
         self.private_bytes = 0
         """How much memory the process had for itself when it was last looked at."""
+        self.last_asked = 0.0
+        """When, in seconds."""
         self._first = first
         self._place = place
-        self._arch = arch
+        self._arch = ""
+        """Whose answers the source has; empty as long as it asked for none."""
         self._process: Process | None = None
         self._imported: set[str] = set()
         """Kernels that the process has described, and so imported the modules of."""
@@ -212,22 +234,27 @@ class _Source:
         self._stopped = False
         self._lock = threading.Lock()
 
-    def describe(self, place: SourcePlace) -> KernelSource:
+    def serves(self, arch: str) -> bool:
+        """Say whether what is imported is what this arch sees."""
+        return not self._stopped and self._arch in ("", arch)
+
+    def describe(self, place: SourcePlace, arch: str) -> KernelSource:
         """See `SourceCompiler.describe`."""
         with self._lock:
-            return self._described(place)
+            return self._described(place, arch)
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """See `SourceCompiler.variant_keys`."""
         with self._lock:
-            keys: tuple[str, ...] = self._call(place, "variant_keys", variants, source, place)
+            keys: tuple[str, ...] = self._call(place, variants[0].arch, "variant_keys", variants, source, place)
             return keys
 
-    def copy(self, place: SourcePlace, words: Path, environment: Mapping[str, str]) -> Process:
+    def copy(self, place: SourcePlace, arch: str, words: Path, environment: Mapping[str, str]) -> Process:
         """Start a process that compiles variants of a kernel.
 
         Args:
             place: of the kernel.
+            arch: of the variants.
             words: file for what it prints.
             environment: variables to set.
 
@@ -237,8 +264,8 @@ class _Source:
         with self._lock:
             for retry in (True, False):
                 if place.spelling not in self._imported or not self._lives():
-                    self._described(place)
-                process = self._running()
+                    self._described(place, arch)
+                process = self._running(arch)
                 try:
                     copy = process.fork(words, environment)
                 except EndedError as error:
@@ -248,8 +275,8 @@ class _Source:
                 break
             if copy is None:
                 # a copy lacks the threads that the source started: it imports the source itself
-                copy = self._first.copy(self._arch, words, environment)
-                self._begin(copy)
+                copy = self._first.copy(arch, words, environment)
+                self._begin(copy, arch)
             self._copies = [*(each for each in self._copies if each.is_alive()), copy]
             return copy
 
@@ -263,11 +290,6 @@ class _Source:
                     self.private_bytes = 0
             finally:
                 self._lock.release()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it was killed."""
-        return self._stopped
 
     def kill(self) -> None:
         """End the process, whatever it is doing, and start no other."""
@@ -285,32 +307,41 @@ class _Source:
     def _lives(self) -> bool:
         return self._process is not None and self._process.is_alive()
 
-    def _running(self) -> Process:
+    def _running(self, arch: str) -> Process:
+        self.last_asked = time.monotonic()
         process = self._process
         if process is None or not process.is_alive():
             if process is not None:
                 process.close()
-            process = self._process = self._first.copy(self._arch)
+            process = self._process = self._first.copy(arch)
             self._imported.clear()
             self._told_bytes = 0
             if self._stopped:
                 # `kill` may have come before there was a process to end
                 process.kill()
                 raise CancelledError
-            self._begin(process)
+            self._begin(process, arch)
         return process
 
-    def _begin(self, process: Process) -> None:
-        process.call(f"{_COMPILER}:begin", self._place, self._arch, timeout_s=_START_S)
+    def _begin(self, process: Process, arch: str) -> None:
+        process.call(f"{_COMPILER}:begin", self._place, arch, timeout_s=_START_S)
 
-    def _described(self, place: SourcePlace) -> KernelSource:
-        source: KernelSource = self._call(place, "describe", place, self._arch)
+    def _described(self, place: SourcePlace, arch: str) -> KernelSource:
+        try:
+            source: KernelSource = self._call(place, arch, "describe", place, arch)
+        except ManifestError:
+            # what is half imported, for this arch, is of no use
+            if self._process is not None:
+                self._process.kill()
+            raise
+        if source.of_arch:
+            self._arch = arch
         self._imported.add(place.spelling)
-        self.private_bytes = self._running().private_bytes()
+        self.private_bytes = self._running(arch).private_bytes()
         return source
 
-    def _call(self, place: SourcePlace, name: str, *args: Any) -> Any:
-        process = self._running()
+    def _call(self, place: SourcePlace, arch: str, name: str, *args: Any) -> Any:
+        process = self._running(arch)
         module = place.modules[0]
         try:
             return process.call(f"{_COMPILER}:{name}", *args, timeout_s=self._first.timeout_s)
@@ -337,15 +368,16 @@ class _Source:
 class _Home:
     """Where variants of one kernel are compiled; see `nojit.aot.pool.Home`."""
 
-    def __init__(self, source: _Source, place: SourcePlace, key: _Key) -> None:
-        self.key = key
+    def __init__(self, source: _Source, place: SourcePlace, arch: str) -> None:
+        self.key = (*_key_of(place), arch)
         self.call = f"{_COMPILER}:compile_variant"
         self._source = source
         self._place = place
+        self._arch = arch
 
     def open(self, words: Path, environment: Mapping[str, str]) -> Process:
         """Start a worker."""
-        return self._source.copy(self._place, words, environment)
+        return self._source.copy(self._place, self._arch, words, environment)
 
     def kill(self) -> None:
         """Give up starting one."""
@@ -360,7 +392,7 @@ class _Compile:
 
     def home(self, variant: Variant, place: SourcePlace) -> _Home:
         """Say in which process a variant is compiled."""
-        return _Home(self._compiler.source(place, variant.arch), place, _key_of(place, variant.arch))
+        return _Home(self._compiler.source(place, variant.arch), place, variant.arch)
 
     def __call__(self, variant: Variant, place: SourcePlace) -> CompiledVariant:
         """Compile a variant."""

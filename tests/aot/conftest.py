@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.aot.projects import Project
+
 ROOT = Path(__file__).resolve().parents[2]
 
 HEADER = """\
@@ -37,6 +39,13 @@ def write_manifest(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Callable[[], Project]:
+    """Make a project in a new folder."""
+    numbers = iter(range(1000))
+    return lambda: Project(tmp_path / f"project{next(numbers)}")
 
 
 @pytest.fixture

@@ -3,104 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from nojit.runtime.bundle import BundleFile
+
+from tests.aot.projects import KERNEL, Project, entry
 
 pytestmark = pytest.mark.triton
 
-HEADER = """
-schema = 1
-
-[bundle]
-name = "demo"
-version = "1.0"
-archs = ["sm_80"]
-"""
-KERNEL = """
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def k(out_ptr, V: tl.constexpr):
-    tl.store(out_ptr, tl.exp(tl.load(out_ptr)) + V)
-"""
-
-
-def entry(name: str, source: str, more: str = "") -> str:
-    """A kernel's entry."""
-    return f"""
-[[kernel]]
-name = "{name}"
-source = '{source}'
-params = {{ out_ptr = "*fp32" }}
-configs = [{{ V = 1 }}]
-{more}
-"""
-
-
-@dataclass(frozen=True)
-class Built:
-    """What came of a build."""
-
-    code: int
-    stdout: str
-    stderr: str
-    out: Path
-
-    def images(self, arch: str = "sm_80") -> dict[str, list[bytes]]:
-        """The images of each kernel."""
-        with BundleFile(self.out / f"demo-1.0-{arch}.nojit") as bundle:
-            return {
-                name: [bundle.image(name, number) for number in range(bundle.entry(name).images)]
-                for name in bundle.kernels
-            }
-
-
-class Project:
-    """A folder with a manifest and sources."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True)
-
-    def write(self, **files: str) -> Project:
-        """Write files: ``mypkg__kernels_py`` is ``mypkg/kernels.py``."""
-        for name, text in files.items():
-            path = self.folder / name.replace("__", "/").replace("_py", ".py").replace("_toml", ".toml")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        return self
-
-    def build(self, *entries: str, words: tuple[str, ...] = (), cwd: Path | None = None, **environment: str) -> Built:
-        """Build the entries, in a process of its own."""
-        (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
-        out = self.folder / "out"
-        places = [self.folder / "demo.toml", "--out", out, "--cache-dir", self.folder / "cache"]
-        ran = subprocess.run(
-            [sys.executable, "-m", "nojit", "build", *places, "-j", "2", *words],
-            cwd=cwd or self.folder.parent,
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        return Built(ran.returncode, ran.stdout, ran.stderr, out)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Callable[[], Project]:
-    """Make a project in a new folder."""
-    numbers = iter(range(1000))
-    return lambda: Project(tmp_path / f"project{next(numbers)}")
+Make = Callable[[], Project]
 
 
 # what a source may do to its process, and what another source must not see then
@@ -114,7 +26,7 @@ PATCHES = {
 }  # fmt: skip
 
 
-def test_no_source_sees_what_another_patches(project: Callable[[], Project]) -> None:
+def test_no_source_sees_what_another_patches(project: Make) -> None:
     seen = " or ".join(f"({seen})" for _, seen in PATCHES.values())
     witness = f"{KERNEL}\nimport builtins, os, sys\nif {seen}:\n    raise RuntimeError('patched')\n"
     files = {f"{name}_py": text + KERNEL for name, (text, _) in PATCHES.items()}
@@ -129,14 +41,14 @@ def test_no_source_sees_what_another_patches(project: Callable[[], Project]) -> 
     assert images["triton"] != images["a"] != images["settings"]
 
 
-def test_a_source_is_compiled_with_what_it_patches(project: Callable[[], Project]) -> None:
+def test_a_source_is_compiled_with_what_it_patches(project: Make) -> None:
     patched = project().write(a_py=PATCHES["triton"][0] + KERNEL).build(entry("a", "a.py:k"))
     plain = project().write(a_py=KERNEL.replace("tl.exp(", "tl.exp2(")).build(entry("a", "a.py:k"))
     assert patched.code == plain.code == 0, patched.stderr
     assert patched.images() == plain.images()
 
 
-def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(project: Callable[[], Project]) -> None:
+def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(project: Make) -> None:
     kernel = KERNEL.replace("+ V)", "+ V(1))") + "\nimport os\nassert 'MINE' not in os.environ\n"
     one = "import os\nos.environ['MINE'] = '1'\nimport triton\n\n\n@triton.jit\ndef one(x):\n    return x\n"
     two = one.replace("os.environ['MINE'] = '1'", "assert 'MINE' not in os.environ").replace("def one", "def two")
@@ -149,7 +61,7 @@ def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(proj
     assert built.code == 0, built.stderr
 
 
-def test_the_build_imports_neither_triton_nor_a_source(project: Callable[[], Project], tmp_path: Path) -> None:
+def test_the_build_imports_neither_triton_nor_a_source(project: Make, tmp_path: Path) -> None:
     # written at the end of each process that imported Triton: a module that Python imports when it starts
     sites = tmp_path / "sites"
     sites.mkdir()
@@ -165,7 +77,7 @@ def test_the_build_imports_neither_triton_nor_a_source(project: Callable[[], Pro
     assert (tmp_path / "said").read_text(encoding="utf-8") == "False False\n"
 
 
-def test_what_a_source_prints_stays_off_standard_output(project: Callable[[], Project]) -> None:
+def test_what_a_source_prints_stays_off_standard_output(project: Make) -> None:
     loud = "import os, sys\nprint('printed')\nos.write(1, b'written\\n')\nsys.stderr.write('warned\\n')\n" + KERNEL
     built = project().write(a_py=loud).build(entry("a", "a.py:k"), words=("--json",))
     assert built.code == 0, built.stderr
@@ -173,7 +85,7 @@ def test_what_a_source_prints_stays_off_standard_output(project: Callable[[], Pr
     assert {"printed", "written", "warned"} <= set(built.stderr.splitlines())
 
 
-def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project: Callable[[], Project]) -> None:
+def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project: Make) -> None:
     text = (
         "import os, sys, threading\nassert sys.stdin.read() == ''\nos.chdir('/')\n"
         "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
@@ -194,9 +106,7 @@ def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project:
     ],
     ids=["no end", "exit", "crash", "SystemExit", "plain function"],
 )  # fmt: skip
-def test_an_import_that_fails_is_told_and_ends_the_build(
-    project: Callable[[], Project], source: str, message: str
-) -> None:
+def test_an_import_that_fails_is_told_and_ends_the_build(project: Make, source: str, message: str) -> None:
     made = project().write(a_py=source)
     built = made.build(entry("a", "a.py:k"), words=("--timeout", "1"))
     assert built.code == 1

@@ -1,0 +1,225 @@
+"""What kernel sources see while they are imported: the target, for each arch, and not what is in the machine that builds."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.aot.projects import KERNEL, Project, entry
+
+pytestmark = pytest.mark.triton
+
+Make = Callable[[], Project]
+BOTH = ("--arch", "sm_80", "--arch", "sm_90")
+
+# what sources ask, and what they are told for sm_80 and sm_90
+TRITON = {
+    "triton.runtime.driver.active.get_current_target().backend": ("cuda", "cuda"),
+    "triton.runtime.driver.active.get_current_target().arch": (80, 90),
+    "triton.runtime.driver.active.get_current_target().warp_size": (32, 32),
+    "triton.runtime.driver.active.get_current_device()": (0, 0),
+    "triton.runtime.driver.active.get_device_capability(0)": ([8, 0], [9, 0]),
+    "triton.runtime.driver.active.utils.get_device_properties(0)['max_shared_mem']": (166912, 232448),
+    "triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count']": (108, 132),
+    "triton.runtime.driver.active.utils.get_device_properties(0).get('max_num_regs')": (65536, 65536),
+    "triton.runtime.driver.default.get_current_target().arch": (80, 90),
+    "tl.target_info.current_target().arch": (80, 90),
+    "[name for name, backend in triton.backends.backends.items() if backend.driver.is_active()]": (["nvidia"],) * 2,
+    "'torch' in sys.modules": (False, False),
+}
+TORCH = {
+    "torch.cuda.is_available()": (True, True),
+    "torch.cuda.device_count()": (1, 1),
+    "torch.cuda.current_device()": (0, 0),
+    "torch.cuda.get_device_capability()": ([8, 0], [9, 0]),
+    "torch.cuda.get_device_capability('cuda:0')": ([8, 0], [9, 0]),
+    "torch.cuda.get_device_capability(torch.device('cuda'))[0] >= 9": (False, True),
+    "torch.cuda.get_device_name()": ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"),
+    "torch.cuda.get_device_properties(0).multi_processor_count": (108, 132),
+    "torch.cuda.get_device_properties('cuda').shared_memory_per_block_optin": (166912, 232448),
+    "torch.cuda.get_device_properties(0).major": (8, 9),
+    "torch.cuda.get_arch_list()": (["sm_80"], ["sm_90"]),
+    "torch.cuda.is_bf16_supported()": (True, True),
+    "torch.version.hip is None and torch.version.cuda is not None": (True, True),
+    "torch.accelerator.is_available()": (True, True),
+    "torch.accelerator.current_accelerator().type": ("cuda", "cuda"),
+    "str(triton.runtime.driver.active.get_active_torch_device())": ("cuda:0", "cuda:0"),
+    "triton.runtime.driver.active.get_device_interface().is_available()": (True, True),
+    "torch.utils._triton.has_triton()": (True, True),
+    "torch.utils._triton.has_triton_tma()": (False, True),
+    "torch._inductor.utils.get_max_num_sms()": (108, 132),
+    "capability()": ([8, 0], [9, 0]),
+}
+
+
+def source(questions: dict[str, tuple[Any, Any]], imports: str) -> str:
+    """A source that prints the answers on a line."""
+    asked = "".join(f"    {question!r}: {question},\n" for question in questions)
+    return f"import json, sys\nimport triton.backends\n{imports}{KERNEL}\nprint('told', json.dumps({{\n{asked}}}))\n"
+
+
+def told(stderr: str) -> list[Any]:
+    """What each import of `source` printed."""
+    return [json.loads(line.removeprefix("told ")) for line in stderr.splitlines() if line.startswith("told ")]
+
+
+@pytest.mark.parametrize(
+    ("questions", "imports"),
+    [
+        (TRITON, ""),
+        (TORCH, "import torch._inductor.utils, torch.utils._triton\nfrom torch.cuda import get_device_capability as capability\n"),
+    ],
+    ids=["Triton", "torch"],
+)  # fmt: skip
+def test_a_source_is_told_of_each_target(project: Make, questions: dict[str, Any], imports: str) -> None:
+    built = project().write(a_py=source(questions, imports)).build(entry("a", "a.py:k"), words=("--dry-run", *BOTH))
+    assert built.code == 0, built.stderr
+    assert told(built.stderr) == [
+        {question: answers[number] for question, answers in questions.items()} for number in range(2)
+    ]
+
+
+# packages bring copies of NVML's bindings, which on a machine without a driver raise
+NVML = """
+class NVMLError(Exception):
+    pass
+
+
+def nvmlInit():
+    raise NVMLError
+
+
+nvmlShutdown = nvmlDeviceGetCount = nvmlInit
+
+
+def nvmlDeviceGetHandleByIndex(index):
+    raise NVMLError
+
+
+def nvmlDeviceGetName(handle):
+    raise NVMLError
+
+
+nvmlDeviceGetCudaComputeCapability = nvmlDeviceGetMemoryInfo = nvmlDeviceGetName
+"""
+
+
+def test_nvml_tells_of_the_target(project: Make) -> None:
+    imports = textwrap.dedent("""
+        from mine.third_party import pynvml
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    """)
+    questions = {
+        "pynvml.nvmlDeviceGetCount()": (1, 1),
+        "pynvml.nvmlDeviceGetCudaComputeCapability(handle)": ([8, 0], [9, 0]),
+        "pynvml.nvmlDeviceGetMemoryInfo(handle).total": (80 << 30, 80 << 30),
+    }
+    made = project().write(mine__third_party__pynvml_py=NVML, a_py=source(questions, imports))
+    built = made.build(entry("a", "a.py:k"), words=("--dry-run", *BOTH))
+    assert built.code == 0, built.stderr
+    assert told(built.stderr) == [{name: each[number] for name, each in questions.items()} for number in range(2)]
+
+
+CHOOSING = """
+import torch
+import triton
+import triton.language as tl
+
+if torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9:
+    fast = tl.exp2
+else:
+    fast = tl.exp
+
+
+@triton.jit
+def k(out_ptr, V: tl.constexpr):
+    tl.store(out_ptr, fast(tl.load(out_ptr)) + V)
+"""
+
+
+def test_each_arch_has_the_kernel_that_a_module_chooses_on_it(project: Make) -> None:
+    chosen = project().write(a_py=CHOOSING).build(entry("a", "a.py:k"), words=BOTH)
+    first = project().write(a_py=KERNEL).build(entry("a", "a.py:k"), words=BOTH)
+    second = project().write(a_py=KERNEL.replace("tl.exp(", "tl.exp2(")).build(entry("a", "a.py:k"), words=BOTH)
+    assert chosen.code == 0, chosen.stderr
+    assert chosen.images("sm_80") == first.images("sm_80") != second.images("sm_80")
+    assert chosen.images("sm_90") == second.images("sm_90") != first.images("sm_90")
+
+
+PLACEHOLDER = """
+import triton
+import triton.language as tl
+from triton.backends import backends
+
+active = [backend.driver for backend in backends.values() if backend.driver.is_active()]
+jit = triton.jit if len(active) == 1 else lambda function: function
+
+
+@jit
+def k(out_ptr, V: tl.constexpr):
+    tl.store(out_ptr, V)
+"""
+
+
+def test_kernels_do_not_vanish_for_want_of_a_gpu(project: Make) -> None:
+    built = project().write(a_py=PLACEHOLDER).build(entry("a", "a.py:k"), words=("--dry-run",), CUDA_VISIBLE_DEVICES="")
+    assert built.code == 0, built.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "import torch, triton\njit = triton.jit if torch.cuda.device_count() > 1 else lambda f: f\n@jit\ndef k(out_ptr, V):\n    pass\n",
+            "expected a @triton.jit function, got function a.py:k; its import asked and was told torch.cuda.device_count() = 1 - at",
+        ),
+        (
+            "import torch, triton\nif torch.cuda.get_device_capability() >= (9, 0):\n    @triton.jit\n    def k(out_ptr, V):\n        pass\n",
+            "expected a function of a.py, got 'k'; its import asked and was told torch.cuda.get_device_capability() = (8, 0) - at",
+        ),
+        (
+            "import torch\nassert torch.cuda.get_device_capability() >= (9, 0), 'Hopper only'\n",
+            "got AssertionError: Hopper only; its import asked and was told torch.cuda.get_device_capability() = (8, 0) - at",
+        ),
+        ("def k(out_ptr, V):\n    pass\n", "expected a @triton.jit function, got function a.py:k - at"),
+        (
+            KERNEL.replace("import triton\n", "import triton\nimport torch\n") + "\nk[(1,)](torch.zeros(1), 1)\n",
+            "expected nothing to be launched while a source is imported or compiled",
+        ),
+    ],
+    ids=["placeholder", "absent", "refusal", "plain", "launch"],
+)  # fmt: skip
+def test_what_becomes_of_a_choice_names_what_was_told(project: Make, text: str, message: str) -> None:
+    built = project().write(a_py=text).build(entry("a", "a.py:k"), words=("--dry-run",))
+    assert built.code == 1
+    assert message in built.stderr
+
+
+def test_what_an_arch_does_not_say_is_noted_once(project: Make) -> None:
+    asks = KERNEL + "\nSMS = triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count']\n"
+    made = project().write(a_py=asks, b_py=asks)
+    entries = entry("a", "a.py:k"), entry("b", "b.py:k")
+    said = made.build(*entries, words=("--dry-run", *BOTH)).stderr.splitlines()
+    assert [line for line in said if "multiprocessor_count" in line] == [
+        f"{arch}: sources that ask while they are imported are told, as of {name}: "
+        f"driver.active.utils.get_device_properties()['multiprocessor_count'] = {count}"
+        for arch, name, count in (
+            ("sm_80", "NVIDIA A100-SXM4-80GB", 108),
+            ("sm_90", "NVIDIA H100 80GB HBM3", 132),
+        )
+    ]
+    assert made.build(*entries, words=("--dry-run", "--quiet", *BOTH)).stderr == ""
+
+
+def test_a_source_that_asks_nothing_is_imported_once(project: Make) -> None:
+    plain = f"{KERNEL}\nprint('imported')\n"
+    asks = plain.replace("import triton\n", "import triton\ntriton.runtime.driver.active.get_current_target()\n")
+    for text, times in ((plain, 1), (asks, 2)):
+        built = project().write(a_py=text).build(entry("a", "a.py:k"), entry("b", "a.py:k"), words=BOTH)
+        assert built.code == 0, built.stderr
+        assert built.stderr.splitlines().count("imported") == times
