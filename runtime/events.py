@@ -5,9 +5,10 @@ open a bundle file was opened                                                   
 load an image was loaded into the driver, at a first launch, a ``warmup`` or a ``preload``      INFO
 plan a variant was chosen for a kind of call and made ready on a device                         DEBUG
 miss a call that no variant serves; its error follows, or Triton's JIT makes it                 WARNING
+hint a kind of call just misses a set of hints, and a variant with fewer serves it              INFO
 ==== ========================================================================================== =======
 
-Each is one line of the logger ``nojit`` at that level; bundles that are passed over are a line and no event. A launch whose plan is known is none of these: it costs nothing
+Each is one line of the logger ``nojit`` at that level, but after a kernel's first ``hint`` its others are at DEBUG; bundles that are passed over are a line and no event. A launch whose plan is known is none of these: it costs nothing
 here. `logging` is not imported for it: a program that has not done so has nowhere to log to.
 """
 
@@ -17,21 +18,21 @@ import sys
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nojit.runtime.record import Record
 
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Counters", "Event", "Listener", "add", "counters", "emit", "log", "remove"]
+__all__ = ["Counters", "Event", "HintMiss", "Listener", "add", "counters", "emit", "log", "note_hint_miss", "remove"]
 
 
 class Event(Record):
     """One thing that was done, or could not be."""
 
     kind: str
-    """``open``, ``load``, ``plan`` or ``miss``."""
+    """``open``, ``load``, ``plan``, ``miss`` or ``hint``."""
     bundle: str
     """The id: the first twelve digits of its digest; empty if no bundle is for the device."""
     kernel: str
@@ -41,7 +42,7 @@ class Event(Record):
     device: int
     """The ordinal; -1 if none has to do with it."""
     detail: str
-    """The path of what was opened, the image that was loaded, why nothing serves."""
+    """The path of what was opened, the image that was loaded, why nothing serves, the hints that do not hold."""
     end_ns: int
     """When it was done, as `time.time_ns` counts."""
     duration_ns: int
@@ -51,6 +52,27 @@ class Event(Record):
         words = [f"{name}={value}" for name, value in names if value]
         words += [f"device={self.device}"] if self.device >= 0 else []
         return _one_line(" ".join([self.kind, *words, f"us={self.duration_ns / 1000:.1f}", self.detail]).rstrip())
+
+
+class HintMiss(Record):
+    """Calls of a kernel that just miss a set of hints: a variant with fewer serves them, more slowly perhaps."""
+
+    kernel: str
+    bundle: str
+    """The id."""
+    variant: str
+    """The id of what runs."""
+    hints: tuple[tuple[str, int], ...]
+    """The set: of each param, what its values were to be divisible by, or 1 for equal to 1."""
+    failed: tuple[tuple[str, int, str], ...]
+    """Those that do not hold, each with the value of the first such call, in words."""
+    kinds: int
+    """How many kinds of call: each is looked at once."""
+
+    def __str__(self) -> str:
+        wanted = " ".join(f"{param}:{hint}" for param, hint in self.hints)
+        failed = ", ".join(f"{param}:{hint} (got {value})" for param, hint, value in self.failed)
+        return f"kernel {self.kernel} misses {failed} of the hints {wanted}"
 
 
 class Counters(Record):
@@ -67,18 +89,28 @@ class Counters(Record):
     missed: int
     """Calls that nothing serves."""
     miss_ns: int
+    hint_missed: int
+    """Kinds of call that just miss a set of hints."""
+    hint_ns: int
+    hint_misses: tuple[HintMiss, ...]
+    """Which, by kernel, set and failing params; of the first 256."""
 
 
 Listener: TypeAlias = Callable[[Event], object]
 
-_KINDS: Final = ("open", "load", "plan", "miss")
+_KINDS: Final = ("open", "load", "plan", "miss", "hint")
 # those of `logging`: DEBUG, INFO, WARNING
-_LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30}
+_LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30, "hint": 20}
+_HINT_MISSES_MAX: Final = 256
 
 # a finalizer that loads may run while this thread holds it
 _lock = threading.RLock()
 _counts = dict.fromkeys(_KINDS, 0)
 _times = dict.fromkeys(_KINDS, 0)
+# by all but the values and the count
+_hint_misses: dict[tuple[object, ...], HintMiss] = {}
+# those whose first was logged
+_hint_kernels: set[tuple[str, str]] = set()
 # replaced, never changed: an event goes to the ones that it found
 _listeners: tuple[Listener, ...] = ()
 _known_logger: logging.Logger | None = None
@@ -87,7 +119,34 @@ _known_logger: logging.Logger | None = None
 def counters() -> Counters:
     """Return how often each kind of event has happened in this process, and how long it took altogether."""
     with _lock:
-        return Counters(*(value for kind in _KINDS for value in (_counts[kind], _times[kind])))
+        figures = [value for kind in _KINDS for value in (_counts[kind], _times[kind])]
+        values: tuple[Any, ...] = (*figures, tuple(_hint_misses.values()))
+    return Counters(*values)
+
+
+def note_hint_miss(miss: HintMiss, began_ns: int, device: int) -> None:
+    """Count a kind of call that just misses a set of hints, and tell of it; in the log, of a kernel's first one above all."""
+    key = (miss.kernel, miss.bundle, miss.variant, miss.hints, tuple((param, hint) for param, hint, _ in miss.failed))
+    with _lock:
+        known = _hint_misses.get(key)
+        if known is not None:
+            _hint_misses[key] = HintMiss(
+                known.kernel, known.bundle, known.variant, known.hints, known.failed, known.kinds + miss.kinds
+            )
+        elif len(_hint_misses) < _HINT_MISSES_MAX:
+            _hint_misses[key] = miss
+        first = (miss.bundle, miss.kernel) not in _hint_kernels
+        _hint_kernels.add((miss.bundle, miss.kernel))
+    emit(
+        "hint",
+        began_ns,
+        bundle=miss.bundle,
+        kernel=miss.kernel,
+        variant=lambda: miss.variant,
+        device=device,
+        detail=str(miss),
+        level=None if first else 10,
+    )
 
 
 def add(listener: Listener) -> Listener:
@@ -127,6 +186,7 @@ def emit(
     variant: Callable[[], str] | None = None,
     device: int = -1,
     detail: str = "",
+    level: int | None = None,
 ) -> None:
     """Count an event that is done, and tell of it.
 
@@ -138,12 +198,14 @@ def emit(
         variant: names it; called only if somebody is told.
         device: likewise.
         detail: likewise.
+        level: that of the line, if not the kind's.
     """
     duration_ns = perf_counter_ns() - began_ns
     with _lock:
         _counts[kind] += 1
         _times[kind] += duration_ns
-    logger = _logger(_LEVELS[kind])
+    level = _LEVELS[kind] if level is None else level
+    logger = _logger(level)
     listeners = _listeners
     if logger is None and not listeners:
         return
@@ -151,7 +213,7 @@ def emit(
     event = Event(kind, bundle, kernel, named, device, detail, time_ns(), duration_ns)
     if logger is not None:
         # the event itself goes along, for formatters that write fields and not lines
-        logger.log(_LEVELS[kind], "%s", event, extra={"nojit": event})
+        logger.log(level, "%s", event, extra={"nojit": event})
     for listener in listeners:
         listener(event)
 

@@ -376,6 +376,15 @@ class Kernel(_core.Dispatcher):
             emit("plan", began_ns, bundle=source.images.file.id, kernel=self.name, variant=variant, device=device)
         return plan
 
+    def _note_hints(self, plan: _core.Plan, facts: Facts) -> None:
+        """Note the hints that a kind of call misses, where a variant of its config has more than the one that serves it."""
+        from nojit.runtime.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
+
+        source, row = plan.payload
+        note(
+            self._table(source), row, self._call_facts(source, facts), bundle=source.images.file.id, device=plan.device
+        )
+
     def _constexpr_key(self, value: Any) -> tuple[int, int]:
         """Say what a constexpr of a type that C does not know stands for."""
         try:

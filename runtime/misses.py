@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nojit.runtime.call import NONE, Argument, accepts, expression_value, hint_holds, leaf_of, mismatch
+from nojit.runtime.call import NONE, Argument, accepts, expression_value, mismatch
 from nojit.runtime.errors import NoMatchingVariantError, shown
 from nojit.runtime.expr import ExpressionError
+from nojit.runtime.hint_misses import failing
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
 from nojit.runtime.table import Axis
@@ -90,20 +91,10 @@ def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:
 
 def _hint_faults(selection: Selection, hints: tuple[tuple[str, int], ...]) -> list[str]:
     """Say which hints of a set do not hold."""
-    faults = []
-    for name, hint in hints:
-        argument = leaf_of(selection.facts.arguments, name)
-        if argument is None or not hint_holds(argument, hint):
-            rule = "equal to 1" if hint == 1 else f"divisible by {hint}"
-            got = "none there" if argument is None else _number(argument)
-            faults.append(f"expects {name} {rule}, got {got}")
-    return faults
-
-
-def _number(argument: Argument) -> str:
-    if argument.kind == "pointer" and isinstance(argument.value, int):
-        return hex(argument.value)
-    return str(argument)
+    return [
+        f"expects {name} {'equal to 1' if hint == 1 else f'divisible by {hint}'}, got {got}"
+        for name, hint, got in failing(hints, selection.facts.arguments)
+    ]
 
 
 def _derived_faults(selection: Selection, meaning: int, config: int, derived: int) -> list[str]:

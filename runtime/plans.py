@@ -8,6 +8,7 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.call import Argument, CallFacts, expression_value
 from nojit.runtime.errors import ArgumentError, BundleError, typed
+from nojit.runtime.hint_misses import is_outhinted
 from nojit.runtime.images import Entry, Source
 from nojit.runtime.keys import Interner, push_constant, row_constexprs, row_names, row_programs
 from nojit.runtime.record import Record
@@ -59,6 +60,7 @@ def make_plan(
             device=device,
             arguments=arguments,
             payload=(source, row),
+            outhinted=is_outhinted(table, row),
             **facts,
         )
     except ValueError as error:

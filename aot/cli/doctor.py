@@ -149,6 +149,11 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
         if bundle.problem:
             out.warn(f"{bundle.path}: {bundle.problem}")
     out.line()
+    out.line(
+        "A call that just misses a set of hints runs a slower variant: a program shows which with logging at INFO (logger nojit), "
+        "or print(*nojit.runtime.counters().hint_misses, sep='\\n')."
+    )
+    out.line()
 
 
 def _show_tuning(out: Output, tuning: TuningState) -> None:

@@ -80,6 +80,7 @@ class Plan:
         pdl: bool,
         global_scratch: tuple[int, int],
         profile_scratch: tuple[int, int],
+        outhinted: bool,
     ) -> Self: ...
 
 class Spec:

@@ -169,6 +169,15 @@ static PyObject *ask_plan(nj_dispatcher *self, const nj_call *call, Py_ssize_t r
     return facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_resolve", "iN", call->device, facts);
 }
 
+/* Has Python note which hints a call misses that a variant with more of them asks for: 0, or -1 with an exception raised. */
+static __attribute__((noinline, cold)) int note_hints(nj_dispatcher *self, const nj_call *call, PyObject *plan)
+{
+    PyObject *facts = nj_call_facts(&self->signature, call);
+    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_note_hints", "ON", plan, facts);
+    Py_XDECREF(none);
+    return none == NULL ? -1 : 0;
+}
+
 /* Finds the variant that serves a call, and makes its plan. The key is NULL if only Python can judge the call. */
 static nj_plan *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call *call, const nj_key *key)
 {
@@ -177,6 +186,9 @@ static nj_plan *resolve(nj_dispatcher *self, const nj_spec *spec, const nj_call 
     if (plan != NULL && (!Py_IS_TYPE(plan, nj_plan_type) || ((nj_plan *)plan)->ordinal != call->device ||
                          ((nj_plan *)plan)->argument_count != self->signature.count)) {
         PyErr_SetString(PyExc_TypeError, "expected a Plan of this kernel for the device of the call");
+        Py_CLEAR(plan);
+    }
+    if (plan != NULL && ((nj_plan *)plan)->outhinted && note_hints(self, call, plan) < 0) {
         Py_CLEAR(plan);
     }
     return (nj_plan *)plan;

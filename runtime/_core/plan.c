@@ -218,17 +218,18 @@ static int plan_init(nj_plan *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"label",       "function", "device",        "arguments", "slots",          "maps",
                             "grid",        "meta",     "payload",       "block_threads", "num_ctas",   "shared_bytes",
-                            "cooperative", "pdl",      "global_scratch", "profile_scratch", NULL};
+                            "cooperative", "pdl",      "global_scratch", "profile_scratch", "outhinted", NULL};
     PyObject *label, *function, *slots, *maps, *grid, *meta, *payload;
-    int cooperative, pdl;
+    int cooperative, pdl, outhinted;
     unsigned long long scratch[4];
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!inO!O!O!O!OIIIpp(KK)(KK):Plan", names, &label, nj_function_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$OO!inO!O!O!O!OIIIpp(KK)(KK)p:Plan", names, &label, nj_function_type,
                                      &function, &self->ordinal, &self->argument_count, &PyTuple_Type, &slots,
                                      &PyTuple_Type, &maps, &PyTuple_Type, &grid, &PyDict_Type, &meta, &payload, &self->block_threads,
                                      &self->num_ctas, &self->shared_bytes, &cooperative, &pdl, &scratch[0],
-                                     &scratch[1], &scratch[2], &scratch[3])) {
+                                     &scratch[1], &scratch[2], &scratch[3], &outhinted)) {
         return -1;
     }
+    self->outhinted = outhinted;
     self->global_scratch = (nj_scratch){scratch[0], scratch[1]};
     self->profile_scratch = (nj_scratch){scratch[2], scratch[3]};
     self->label = Py_NewRef(label);

@@ -63,6 +63,7 @@ typedef struct {
     unsigned int num_ctas;
     unsigned int shared_bytes;
     bool limited; /* whether a launch needs limits raised */
+    bool outhinted; /* whether a variant of the same meaning and config has more hints, which a call that this one serves misses */
     nj_scratch global_scratch;
     nj_scratch profile_scratch;
     Py_ssize_t slot_count;
