@@ -20,12 +20,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import triton
 from nojit.aot import importing
 from nojit.aot.decorators import read_decorators
 from nojit.aot.device import Device, driver_of, install
+from nojit.aot.failures import Lines, account_of
 from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.options import OPTIONS
@@ -319,9 +320,6 @@ def _told() -> str:
     return f"; its import asked and was told {', '.join(answers)}" if answers else ""
 
 
-_Lines: TypeAlias = tuple[str, int, int]
-"""Where a function stands: its file, its first line, and how many it has with what decorates it."""
-
 _CONSTANTS = constexpr | dtype | bool | int | float | str | tuple
 
 
@@ -347,7 +345,7 @@ class _Dependencies(DependenciesFinder):  # type: ignore[misc]
 
     def __init__(self, **walk: Any) -> None:
         super().__init__(**walk)
-        self.lines: frozenset[_Lines] = frozenset()
+        self.lines: frozenset[Lines] = frozenset()
 
     def _update_hash(self, func: JITCallable) -> None:
         # the symbol of a function that is not inlined holds the name of its module
@@ -366,7 +364,7 @@ class _Dependencies(DependenciesFinder):  # type: ignore[misc]
 
 _digests: dict[int, str] = {}
 _globals: dict[int, dict[Any, Any]] = {}
-_lines: dict[int, frozenset[_Lines]] = {}
+_lines: dict[int, frozenset[Lines]] = {}
 
 
 def _source_digest(function: JITCallable) -> str:
@@ -413,22 +411,32 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
     Raises:
         ManifestError: a function that it is handed is not there, or this Triton does not take its options.
     """
-    given = [
-        _find(_function_place(function, place))
-        for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
-        for function in functions_in(value)
-    ]
-    functions: list[Json] = [_source_digest(function) for function in given]
+    functions: list[Json] = [_source_digest(function) for function in _given_functions(variant, place)]
     if (symbol := _chosen_symbol(variant, place)) is not None:
         functions.append(["symbol", symbol])
     key = _plain_key(variant, source, place, functions)
     if not variant.line_info:
         return key
-    # as the source's digest, which the key holds, was made: the walk has been there
-    function = _find(place)
-    _source_digest(function)
-    lines = sorted(frozenset().union(*(_lines[id(each)] for each in (function, *given))))
+    lines = sorted(_reached_lines(variant, place))
     return hashlib.sha256(f"{key} with line info of {lines}".encode()).hexdigest()
+
+
+def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[Any]]:
+    """List the functions that a variant's constexprs name."""
+    return [
+        _find(_function_place(function, place))
+        for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
+        for function in functions_in(value)
+    ]
+
+
+def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
+    """List where the functions stand that a variant is made of."""
+    functions = [_find(place), *_given_functions(variant, place)]
+    for function in functions:
+        # the walk, if it has not been there
+        _source_digest(function)
+    return frozenset().union(*(_lines[id(function)] for function in functions))
 
 
 def _chosen_symbol(variant: Variant, place: SourcePlace) -> str | None:
@@ -571,11 +579,10 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
             )
             image = bytes(compiled.asm["cubin"])
     except Exception as error:
-        # the message alone can be empty or a page long; the log keeps all of it
-        said = _said(error)
-        raise CompileError(
-            "expected to compile", got=_gist(said), where=where, log=f"{said}\n{log.getvalue()}"
-        ) from error
+        account = account_of(error, _reached_lines(variant, place))
+        place_in_source = f"{account.where}, {where}" if account.where else where
+        log_text = f"{account.log}\n{log.getvalue()}"
+        raise CompileError("expected to compile", got=account.what, where=place_in_source, log=log_text) from error
     passed = passed_of([param.name for param in function.params], variant)
     launch = _launch(compiled.metadata, passed, variant.arch, where)
     return CompiledVariant(
@@ -586,21 +593,6 @@ def compile_variant(variant: Variant, place: SourcePlace) -> CompiledVariant:
         compile_ms=round((time.monotonic() - started) * 1000),
         key=key,
     )
-
-
-def _said(error: BaseException | None) -> str:
-    """Write an error and what it came from: Triton's words on a helper do not repeat what is wrong in it."""
-    parts: list[str] = []
-    while error is not None:
-        parts.append(f"{type(error).__name__}: {error}".strip())
-        error = error.__cause__
-    return "\n".join(parts)
-
-
-def _gist(said: str) -> str:
-    """Say in one line what went wrong: the first line, and the last where the first only says where."""
-    first, *others = said.splitlines()
-    return (f"{first} {others[-1].strip()}" if others and first.endswith(":") else first)[:200]
 
 
 def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:

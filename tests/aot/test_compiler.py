@@ -764,8 +764,8 @@ class TestFailures:
 
     def test_carry_tritons_words(self, place):
         error = self.fail(place, "tl.static_assert(V == 2, 'V must be 2, friend')")
-        assert str(error).startswith("expected to compile, got CompileTimeAssertionFailure: at 2:")
-        assert str(error).endswith(" - at demo.toml kernel k: k sm_90 V=1 num_warps=4 num_stages=3 num_ctas=1")
+        assert str(error).startswith("expected to compile, got CompileTimeAssertionFailure: V must be 2, friend - at ")
+        assert str(error).endswith(", demo.toml kernel k: k sm_90 V=1 num_warps=4 num_stages=3 num_ctas=1")
         assert "V must be 2, friend" in str(error)
         assert "V must be 2, friend" in error.log
         assert len(str(error).splitlines()) == 1
@@ -777,7 +777,7 @@ class TestFailures:
 
     def test_name_a_wrong_name_in_the_kernel(self, place):
         error = self.fail(place, "tl.store(out_ptr, nowhere_defined)")
-        assert "got CompilationError: at 2:22: NameError('nowhere_defined is not defined')" in str(error)
+        assert "got CompilationError: NameError('nowhere_defined is not defined') - at " in str(error)
 
     def test_name_what_is_wrong_in_a_helper(self, place):
         helper = "@triton.jit\ndef helper(x):\n    return x + nowhere_defined\n\n"
@@ -790,6 +790,44 @@ class TestFailures:
             )
         assert "NameError('nowhere_defined is not defined')" in str(caught.value)
         assert "return x + nowhere_defined" in caught.value.log
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "# a comment\n\n@triton.heuristics({})\n@triton.jit\ndef k(out_ptr, V: tl.constexpr):\n    tl.store(out_ptr, <>nowhere)\n",
+            "@triton.jit\ndef k(\n    out_ptr,\n    V: tl.constexpr,\n):\n    # é: a column counts characters\n    'é'; tl.store(out_ptr, <>nowhere)\n",
+            "def make():\n    if True:\n        @triton.jit\n        def k(out_ptr, V: tl.constexpr):\n            x = 1\n            tl.store(out_ptr, x + <>nowhere)\n        return k\n\n\nk = make()\n",
+            "@triton.jit\ndef helper(x):\n    return x + <>nowhere\n\n\n@triton.jit\ndef k(out_ptr, V: tl.constexpr):\n    tl.store(out_ptr, helper(1))\n",
+            "@triton.jit\ndef k(out_ptr, V: tl.constexpr):\n    <>tl.static_assert(V == 2, 'no')\n",
+            "@triton.jit\ndef k(out_ptr, V: tl.constexpr):\n    x = tl.arange(0, 4)\n    y = <>tl.sum(x, axis=7)\n    tl.store(out_ptr, y)\n",
+            "@triton.jit\ndef k(out_ptr, V: tl.constexpr):\n    while V:\n        <>yield V\n",
+        ],
+        ids=["decorated", "characters", "nested", "helper", "assertion", "library", "construct"],
+    )
+    def test_name_the_line_and_the_column_of_the_source(self, place, text):
+        text = "import triton\nimport triton.language as tl\n\n" + text
+        before, _, after = text.partition("<>")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        where = place(before + after, "k")
+        with pytest.raises(CompileError) as caught:
+            compile_variant(variant_of(source="source.py:k", params={"out_ptr": "*fp32"}, configs=[{"V": 1}]), where)
+        assert f" - at {where.folder / 'source.py'}:{line}:{column}, demo.toml kernel k" in str(caught.value)
+        shown = (before + after).splitlines()[line - 1]
+        assert f"source.py:{line}:{column}\n{shown}\n{' ' * (column - 1)}^" in caught.value.log
+        assert "nowhere" not in text or "NameError('nowhere is not defined')" in str(caught.value)
+
+    def test_name_the_file_of_a_helper(self, place):
+        text = "import triton\nfrom other_helper import helper\n@triton.jit\ndef k(out_ptr):\n    helper(out_ptr)\n"
+        where = place("import triton\n", "k")
+        other = where.folder / "other_helper.py"
+        other.write_text("import triton\n\n\n@triton.jit\ndef helper(x):\n    nowhere(x)\n", encoding="utf-8")
+        (where.folder / "source.py").write_text(text, encoding="utf-8")
+        entry: dict[str, Any] = {"source": "source.py:k", "params": {"out_ptr": "*fp32"}, "configs": [{}]}
+        variant = expand_kernel(spec(**entry), "sm_90", "here").variants[0]
+        with pytest.raises(CompileError) as caught:
+            compile_variant(variant, where)
+        assert f" - at {other}:6:5, " in str(caught.value)
+        assert f"{where.folder / 'source.py'}:5:5\n    helper(out_ptr)\n    ^" in caught.value.log
 
     def test_an_image_that_differs_from_its_launch_facts_is_refused(self, place, monkeypatch):
         layout_of = compiler.layout_of

@@ -1,0 +1,97 @@
+"""What Triton says of a kernel that it cannot compile, with the lines of the source file.
+
+Triton counts lines and columns from the start of the function, and repeats an error for each function on the way to it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import textwrap
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["Account", "Lines", "account_of"]
+
+Lines: TypeAlias = tuple[str, int, int]
+"""Where a function stands: its file, its first line, and how many it has with what decorates it."""
+
+_DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
+
+
+class Account(NamedTuple):
+    """What went wrong, where, and the whole story."""
+
+    what: str
+    """In one line."""
+    where: str
+    """``file:line:column`` of the kernel's source; empty if the error is of none."""
+    log: str
+
+
+class _Spot(NamedTuple):
+    """A place in a source file, and its line."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    @property
+    def excerpt(self) -> str:
+        """The line, and a caret below its column."""
+        return f"{self}\n{self.text}\n{' ' * (self.column - 1)}^"
+
+
+def account_of(error: BaseException, functions: Iterable[Lines]) -> Account:
+    """Say what an error of Triton's compiler means.
+
+    Args:
+        error: as it was caught; what it came from is told, too.
+        functions: where the kernel stands, and every function that it reaches.
+    """
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    known = sorted(functions)
+    spots = [_spot_of(each, known) for each in chain]
+    said = [(type(each).__name__, _message(each)) for each in chain]
+    # the innermost says what is wrong, those around it only where it was called
+    kind, message = next(((kind, words) for kind, words in reversed(said) if words), said[0])
+    first = message.partition("\n")[0]
+    what = (f"{kind}: {first}" if first else kind)[:200]
+    own = [spot for spot in spots if spot is not None]
+    parts = [what]
+    for spot, (kind, words) in zip(spots, said, strict=True):
+        parts += [spot.excerpt] if spot else []
+        parts += [f"{kind}: {words}"] if words else []
+    return Account(what, str(own[-1]) if own else "", "\n".join(parts))
+
+
+def _message(error: BaseException) -> str:
+    """Return what an error says, without the source that Triton quotes."""
+    return str(getattr(error, "error_message", error) or "").strip()
+
+
+def _spot_of(error: BaseException, functions: Iterable[Lines]) -> _Spot | None:
+    """Find where in its file a compilation error stands; None for other errors, and where the function is unknown."""
+    node, source = getattr(error, "node", None), getattr(error, "src", None)
+    line: int | None = getattr(node, "lineno", None)
+    if line is None or source is None:
+        return None
+    for file, first, count in functions:
+        raw = linecache.getlines(file)[first - 1 : first - 1 + count]
+        text = textwrap.dedent("".join(raw))
+        head = _DEF.search(text)
+        if head is None or text[head.start() :] != source:
+            continue
+        at = text[: head.start()].count("\n") + line - 1
+        shown = raw[at].rstrip("\n")
+        # Python's parser counts bytes, from the text without its indentation
+        indent = len(shown) - len(text.splitlines()[at])
+        before = shown[indent:].encode()[: getattr(node, "col_offset", 0)].decode(errors="ignore")
+        return _Spot(file, first + at, indent + len(before) + 1, shown)
+    return None
