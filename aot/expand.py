@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from nojit.aot.axes import axes_of, plain_value, read_value, typed_params
+from nojit.aot.counting import MAX_VARIANTS, check_count
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.mistakes import Mistakes
@@ -38,7 +39,9 @@ class Expansion:
     """How many variants `exclude` left out."""
 
 
-def expand_kernel(spec: KernelSpec, arch: str, where: str, profile: str = "full") -> Expansion:
+def expand_kernel(
+    spec: KernelSpec, arch: str, where: str, profile: str = "full", most: int | None = MAX_VARIANTS
+) -> Expansion:
     """List the variants of one kernel for `arch`, in the order of matrix, configs, derived values and hints.
 
     Args:
@@ -46,13 +49,16 @@ def expand_kernel(spec: KernelSpec, arch: str, where: str, profile: str = "full"
         arch: one of `nojit.aot.target.ARCHS`.
         where: manifest and kernel, for messages.
         profile: ``core`` keeps what the entry's `core` expression keeps; ``full`` keeps everything.
+        most: how many variants it may come to, before `exclude`; None for any number.
 
     Raises:
-        ManifestError: the entry contradicts itself, repeats a variant, or leaves a meaning without a variant that
+        ManifestError: the entry contradicts itself, comes to too many variants, repeats one, or leaves a meaning without a variant that
             serves every call.
     """
     check_arch(arch, where)
-    return Expander(spec, arch, where).run(profile)
+    expander = Expander(spec, arch, where)
+    expander.check_count(most)
+    return expander.run(profile)
 
 
 def derived_of(spec: KernelSpec) -> tuple[Derived, ...]:
@@ -101,6 +107,10 @@ class Expander:
         with mistakes.caught():
             return parse_rule(text, f"{self.where}.{key}")
         return expr.parse("true")
+
+    def check_count(self, most: int | None) -> None:
+        """Refuse what comes to more variants than `most`, before `exclude`; None allows any number."""
+        check_count(self.spec, self.arch, self.where, most, sum(self.arch in way.archs for way in self.ways))
 
     def run(self, profile: str) -> Expansion:
         """List the variants of a profile."""

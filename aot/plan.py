@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 from nojit.aot.axes import axes_of
+from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, read_manifest
 from nojit.aot.manifest_text import ManifestText
@@ -26,7 +27,7 @@ from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
 from nojit.runtime.tuned import TunedTable
 
-__all__ = ["Absence", "Compiler", "Plan", "PlannedKernel", "absent_kernels", "make_plans"]
+__all__ = ["Absence", "Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
 
 
 class Compiler(Protocol):
@@ -102,6 +103,28 @@ class Plan:
         return sum(len(kernel.variants) for kernel in self.kernels)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The event that a kernel's variants for an arch are listed."""
+
+    kernel: str
+    arch: str
+    variants: int
+    """How many there are."""
+    done: int
+    """How many kernels are done, each counted for each arch of its bundle."""
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked of each kernel."""
+
+    profile: str
+    tuning: bool
+    most: int | None
+
+
 def make_plans(
     manifests: Sequence[Path],
     archs: Sequence[str],
@@ -112,6 +135,8 @@ def make_plans(
     tuning: bool = False,
     tuned: bool = True,
     project: Path = Path(),
+    most: int | None = MAX_VARIANTS,
+    on_planned: Callable[[Planned], None] = lambda _: None,
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
 
@@ -124,6 +149,8 @@ def make_plans(
         tuning: plan tuning bundles instead, of the kernels that have a space.
         tuned: build by the tuned tables that lie beside the manifests.
         project: folder in which sources' imports look, beside the manifest's.
+        most: how many variants a kernel may come to for an arch, before `exclude`; None for any number.
+        on_planned: told of each kernel and arch that was looked at.
 
     Raises:
         ManifestError: anything that cannot be built as written.
@@ -138,15 +165,24 @@ def make_plans(
     if not mistakes:
         for name in kernels:
             _check_kernel(name, entries, tuning=tuning)
+    work = [
+        (bundle, arch, [entry for entry in found if not kernels or entry.spec.name in kernels])
+        for bundle, found in bundles.values()
+        for arch in dict.fromkeys(archs or _assembled(bundle, found, compiler, mistakes))
+    ]
+    done, total = 0, sum(len(wanted) for _, _, wanted in work)
     plans = []
-    for bundle, found in bundles.values():
-        wanted = [entry for entry in found if not kernels or entry.spec.name in kernels]
-        for arch in dict.fromkeys(archs or _assembled(bundle, found, compiler, mistakes)):
-            planned = _planned(wanted, arch, profile, compiler, mistakes, tuning=tuning)
-            files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
-            names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
-            absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
-            plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, planned, tuning, files, absent))
+    for bundle, arch, wanted in work:
+        planned = []
+        for entry in sorted(wanted, key=lambda each: each.spec.name):
+            kernel = _planned(entry, arch, _Wanted(profile, tuning, most), compiler, mistakes)
+            planned += [kernel] if kernel else []
+            done += 1
+            on_planned(Planned(entry.spec.name, arch, len(kernel.variants) if kernel else 0, done, total))
+        files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
+        names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
+        absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
+        plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, tuple(planned), tuning, files, absent))
     mistakes.raise_found()
     return plans
 
@@ -303,32 +339,28 @@ class _Expanded:
     tables: tuple[TunedTable, ...] = ()
 
 
-def _expand(entry: _Entry, arch: str, profile: str, *, tuning: bool) -> _Expanded:
-    spec, where = entry.spec, entry.key
-    if tuning:
-        space = expand_space(spec, arch, where)
+def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
+    spec, where, most = entry.spec, entry.key, wanted.most
+    if wanted.tuning:
+        space = expand_space(spec, arch, where, most)
         return _Expanded(entry, Expansion(space.variants, space.excluded), space.pruned)
     tables = tuple(table for table in entry.tuned if table.device.arch == arch)
     if tables:
-        return _Expanded(entry, expand_tuned(spec, arch, where, profile, tables), tables=tables)
-    return _Expanded(entry, expand_kernel(spec, arch, where, profile))
+        return _Expanded(entry, expand_tuned(spec, arch, where, wanted.profile, tables, most=most), tables=tables)
+    return _Expanded(entry, expand_kernel(spec, arch, where, wanted.profile, most))
 
 
-def _planned(
-    entries: Sequence[_Entry], arch: str, profile: str, compiler: Compiler, mistakes: Mistakes, *, tuning: bool
-) -> tuple[PlannedKernel, ...]:
-    planned = []
-    for entry in sorted(entries, key=lambda each: each.spec.name):
-        found = mistakes.within(entry.text)
-        with found.caught():
-            if not entry.read.sound:
-                # the source may be wrong, too
-                _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
-                continue
-            expanded = _expand(entry, arch, profile, tuning=tuning)
-            if expanded.expansion.variants:
-                planned.append(_plan_kernel(expanded, arch, compiler, found))
-    return tuple(planned)
+def _planned(entry: _Entry, arch: str, wanted: _Wanted, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel | None:
+    """Plan a kernel; None if it has no variant, or a mistake."""
+    found = mistakes.within(entry.text)
+    with found.caught():
+        if not entry.read.sound:
+            # the source may be wrong, too
+            _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
+            return None
+        expanded = _expand(entry, arch, wanted)
+        return _plan_kernel(expanded, arch, compiler, found) if expanded.expansion.variants else None
+    return None
 
 
 def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel:

@@ -97,6 +97,8 @@ def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
         tuning=recipe.tuning,
         tuned=recipe.tuned,
         project=sources,
+        # it was built
+        most=None,
     )
     if recipe.line_info:
         plans = [twin_plan(plan, inputs_of(plan, compiler)) for plan in plans]

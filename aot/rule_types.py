@@ -26,7 +26,7 @@ from nojit.runtime.values import Value, identity
 if TYPE_CHECKING:
     from nojit.aot.manifest import KernelSpec
 
-__all__ = ["check_requires", "check_rules"]
+__all__ = ["asks_values", "check_requires", "check_rules"]
 
 _Settings: TypeAlias = Mapping[str, tuple[Operand, ...]]
 """What each constexpr and option of a config can be; a space has several values."""
@@ -328,12 +328,23 @@ _STARTS: Final[dict[Kind, str | tuple[str, ...]]] = {Kind.POINTER: "*", Kind.HID
 
 
 def _refuse_values(node: Node, text: str, params: Collection[str]) -> None:
-    """Refuse a rule of the build that asks for what only a call has: anything of a param but whether it is there."""
+    """Refuse a rule of the build that asks for what only a call has."""
+    name = next(_values_asked(node, params), None)
+    if name is not None:
+        what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
+        raise TypeMistake(what, f"{text!r}, with {name!r}, whose value only a call has")
+
+
+def asks_values(node: Node, params: Collection[str]) -> bool:
+    """Say whether an expression asks for anything of a param but whether it is there."""
+    return any(True for _ in _values_asked(node, params))
+
+
+def _values_asked(node: Node, params: Collection[str]) -> Iterator[str]:
     if isinstance(node, Name):
         if node.name in params:
-            what = "expected a rule over axes, constexprs, options, arch and has(...), which the build knows"
-            raise TypeMistake(what, f"{text!r}, with {node.name!r}, whose value only a call has")
+            yield node.name
         return
     asks = isinstance(node, Operation) and node.op is Op.HAS and isinstance(node.operands[0], Name)
     for operand in () if asks else getattr(node, "operands", ()):
-        _refuse_values(operand, text, params)
+        yield from _values_asked(operand, params)

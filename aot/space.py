@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.counting import MAX_VARIANTS, check_count
 from nojit.aot.expand import Expander, Names
 from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec, TuningSpec
@@ -33,21 +34,22 @@ class SpaceExpansion:
     """What the `when` of a space left out."""
 
 
-def expand_space(spec: KernelSpec, arch: str, where: str) -> SpaceExpansion:
+def expand_space(spec: KernelSpec, arch: str, where: str, most: int | None = MAX_VARIANTS) -> SpaceExpansion:
     """List the variants to measure of one kernel; none without a space.
 
     Args:
         spec: the manifest's entry.
         arch: one of `nojit.aot.target.ARCHS`.
         where: manifest and kernel, for messages.
+        most: how many variants it may come to, before any rule; None for any number.
 
     Raises:
-        ManifestError: the entry contradicts itself.
+        ManifestError: the entry contradicts itself, or comes to too many variants.
     """
     check_arch(arch, where)
     if spec.tuning is None or not spec.tuning.space:
         return SpaceExpansion((), 0, ())
-    return _SpaceExpander(spec, spec.tuning, arch, where).expand()
+    return _SpaceExpander(spec, spec.tuning, arch, where, most).expand()
 
 
 def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -61,11 +63,13 @@ def configs_of(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 class _SpaceExpander(Expander):
     """Tries the space beside the manifest's configs."""
 
-    def __init__(self, spec: KernelSpec, tuning: TuningSpec, arch: str, where: str) -> None:
+    def __init__(self, spec: KernelSpec, tuning: TuningSpec, arch: str, where: str, most: int | None) -> None:
         # meanings are tuned for aligned calls: the rest run what serves every call
         super().__init__(
             msgspec.structs.replace(spec, aligned_only="a tuning bundle serves aligned calls"), arch, where
         )
+        # before the spaces are multiplied out
+        check_count(spec, arch, where, most, sum(arch in way.archs for way in self.ways), tuning=True)
         self.rule = parse_rule(tuning.when, f"{where}.tuning.when")
         self.own = len(self.ways)
         for number, table in enumerate(tuning.space):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
+from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expander, Expansion, Names, settings_of
 from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec
@@ -127,7 +128,15 @@ def _way(spec: KernelSpec, number: int, config: TunedConfig, arch: str, where: s
     )
 
 
-def expand_tuned(spec: KernelSpec, arch: str, where: str, profile: str, tables: Sequence[TunedTable]) -> Expansion:
+def expand_tuned(
+    spec: KernelSpec,
+    arch: str,
+    where: str,
+    profile: str,
+    tables: Sequence[TunedTable],
+    *,
+    most: int | None = MAX_VARIANTS,
+) -> Expansion:
     """List the variants of one kernel for `arch`, as `nojit.aot.expand.expand_kernel` does, by its tuned tables.
 
     Args:
@@ -136,11 +145,14 @@ def expand_tuned(spec: KernelSpec, arch: str, where: str, profile: str, tables: 
         where: manifest and kernel, for messages.
         profile: ``core`` keeps one config of a tuned meaning; ``full`` keeps all.
         tables: those of the kernel and the arch, each checked; at least one.
+        most: as `expand_kernel`.
 
     Raises:
         ManifestError: as `expand_kernel`.
     """
-    return _TunedExpander(spec, arch, where, profile, tables).run(profile)
+    expander = _TunedExpander(spec, arch, where, profile, tables)
+    expander.check_count(most)
+    return expander.run(profile)
 
 
 class _TunedExpander(Expander):

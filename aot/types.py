@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.type_names import NONE, RANK_MAX, element_name, members
@@ -20,6 +21,7 @@ from nojit.runtime.type_names import NONE, RANK_MAX, element_name, members
 __all__ = [
     "NONE",
     "axes_in",
+    "count_types",
     "dims_in",
     "fill",
     "has_layout",
@@ -108,6 +110,15 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
     raise ManifestError(
         "expected a type in Triton's spelling, such as '*fp16' or 'i32'", got=f"{spelling!r}{near}", where=where
     )
+
+
+def count_types(spelling: str) -> int:
+    """Count the types that a spelling comes to, without listing them; one where it is wrong."""
+    if spelling.endswith("?"):
+        return count_types(spelling[:-1]) + 1
+    if spelling.startswith("(") and spelling.endswith(")"):
+        return prod(map(count_types, members_of(spelling)[1]))
+    return 1
 
 
 def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:

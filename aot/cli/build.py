@@ -26,6 +26,7 @@ from nojit.aot.cli.build_report import (
 from nojit.aot.cli.console import Arch, Number, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
+from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.farm import Finished
 from nojit.aot.manifest import find_manifests
 from nojit.aot.outcome import failure_of
@@ -57,6 +58,7 @@ class _Request:
     jobs: int
     timeout_s: float
     keep_going: bool
+    most: int
     tuning: bool
     tuned: bool
     min_driver: int | None
@@ -103,6 +105,13 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
     help="Give up on a variant after S seconds; default 300.",
 )
 @click.option(
+    "--max-variants",
+    type=click.IntRange(1),
+    default=MAX_VARIANTS,
+    metavar="N",
+    help=f"Refuse a kernel that comes to more for one architecture, before `exclude`; default {MAX_VARIANTS:,}.",
+)
+@click.option(
     "--debug-info",
     type=click.Choice(["none", "twin"]),
     default="none",
@@ -134,6 +143,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     keep_going: bool,
     dry_run: bool,
     timeout: float,
+    max_variants: int,
     debug_info: str,
     build_number: int | None,
     builder: str | None,
@@ -169,6 +179,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         jobs=jobs or len(os.sched_getaffinity(0)),
         timeout_s=timeout,
         keep_going=keep_going,
+        most=max_variants,
         tuning=tuning,
         tuned=not untuned,
         min_driver=min_driver,
@@ -223,6 +234,8 @@ def _plan(request: _Request, compiler: Compiler, view: View) -> tuple[list[Plan]
         request.kernels,
         tuning=request.tuning,
         tuned=request.tuned,
+        most=request.most,
+        on_planned=view.planned,
     )
     absent = absent_kernels(planned)
     plans = [plan for plan in planned if plan.kernels]

@@ -16,6 +16,7 @@ from nojit.aot.farm import Finished
 from nojit.aot.pool import WorkerPool
 
 if TYPE_CHECKING:
+    from nojit.aot.plan import Planned
     from rich.progress import Progress
 
 __all__ = ["CountedPool", "Counts", "Lines", "View", "follow_build"]
@@ -87,6 +88,9 @@ class CountedPool(WorkerPool):
 class View(Protocol):
     """Shows the counts of a build."""
 
+    def planned(self, event: Planned) -> None:
+        """Show how far the plan is."""
+
     def changed(self, counts: Counts) -> None:
         """Show where the build is."""
 
@@ -103,6 +107,9 @@ class View(Protocol):
 class _Silent:
     def __init__(self, out: Output) -> None:
         self._out = out
+
+    def planned(self, event: Planned) -> None:
+        """Show nothing."""
 
     def changed(self, counts: Counts) -> None:
         """Show nothing."""
@@ -130,7 +137,15 @@ class Lines:
         self._write = write
         self._clock = clock
         self._started = self._last = clock()
-        self._shown = 0
+        self._shown = self._variants = 0
+
+    def planned(self, event: Planned) -> None:
+        """Write a line after every quarter of a minute."""
+        self._variants += event.variants
+        now = self._clock()
+        if now - self._last >= _SECONDS:
+            self._last = now
+            self._write(f"{_plan_words(event, self._variants)}: {event.kernel} {event.arch}")
 
     def changed(self, counts: Counts) -> None:
         """Write a line if one is due."""
@@ -158,7 +173,21 @@ class Lines:
 class _Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("preparing", total=None, counts="")
+        self._task = progress.add_task("planning", total=None, counts="")
+        self._variants = 0
+
+    def planned(self, event: Planned) -> None:
+        """Move the bar."""
+        self._variants += event.variants
+        # the next is of another length
+        over = event.done == event.total
+        self._progress.update(
+            self._task,
+            total=None if over else event.total,
+            completed=0 if over else event.done,
+            description="preparing" if over else clean(event.kernel),
+            counts=_plan_words(event, self._variants),
+        )
 
     def changed(self, counts: Counts) -> None:
         """Move the bar."""
@@ -180,6 +209,10 @@ class _Bar:
         self._progress.console.print(clean(text))
 
     note = warn
+
+
+def _plan_words(event: Planned, variants: int) -> str:
+    return f"{event.done:,} of {event.total:,} kernels planned, {variants:,} variants"
 
 
 @contextlib.contextmanager

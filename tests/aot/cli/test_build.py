@@ -93,6 +93,23 @@ def test_dry_run_counts_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_refuses_too_many_variants_and_names_the_axis(
+    document: Document, run: Run, use_compiler: Use, manifest: Path
+) -> None:
+    use_compiler()
+    values = ", ".join(map(str, range(400)))
+    text = manifest.read_text().replace(
+        'dtype = ["fp16", "bf16"]', f'dtype = ["fp16", "bf16"], A = [{values}], B = [{values}]'
+    )
+    manifest.write_text(text)
+    written = document("build", manifest, "--dry-run", code=1)
+    (mistake,) = written["error"]["mistakes"]
+    assert mistake["what"] == "expected at most 250,000 variants of add for sm_90, before `exclude`"
+    assert mistake["got"].startswith("1,280,000, of 400 values of axis 'A', 400 values of axis 'B'")
+    assert (mistake["line"], mistake["key"]) == (12, "$.kernel[0].matrix.A")
+    assert "at most 1,000,000 variants" in run("build", manifest, "--dry-run", "--max-variants", 1_000_000).stderr
+
+
 def test_dry_run_checks_the_sources(run: Run, use_compiler: Use, write_manifest: Callable[..., Path]) -> None:
     use_compiler()
     path = write_manifest('[[kernel]]\nname = "add"\nsource = "demo:nothing"\nparams = { x = "i32" }\n')
@@ -297,6 +314,9 @@ def test_interrupt_at_each_tick_leaves_nothing(
         ticks = iter(range(tick))
 
         class View:
+            def planned(self, _event: object) -> None:
+                pass
+
             def changed(self, _counts: object) -> None:
                 if next(ticks, None) is None:  # noqa: B023 - used within the same turn
                     held.append(KeyboardInterrupt())

@@ -11,6 +11,7 @@ from pathlib import Path
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.progress import Counts, Lines, follow_build
 from nojit.aot.farm import Finished, Job
+from nojit.aot.plan import Planned
 from nojit.aot.source import SourcePlace
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import CompileError
@@ -94,8 +95,21 @@ def test_time_before_the_first_compilation_is_not_counted() -> None:
     assert written == ["1 of 4 compiled, 1 cached, about 6.0 s left: add"]
 
 
+def test_a_plan_gets_a_line_every_quarter_of_a_minute() -> None:
+    clock, written = Clock(), []
+    view = Lines(written.append, clock)
+    for number in range(1, 41):
+        clock.now += 1
+        view.planned(Planned(f"k{number}", "sm_90", 100, number, 40))
+    assert written == [
+        "15 of 40 kernels planned, 1,500 variants: k15 sm_90",
+        "30 of 40 kernels planned, 3,000 variants: k30 sm_90",
+    ]
+
+
 def test_quiet_shows_nothing() -> None:
     with follow_build(Output(json=False, verbosity=-1)) as view:
+        view.planned(Planned("k", "sm_90", 1, 1, 1))
         view.changed(Counts())
         view.failure("x")
         view.note("x")

@@ -1,0 +1,109 @@
+"""How many variants an entry comes to, counted without listing them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import comb, prod
+from typing import Final, NamedTuple
+
+from nojit.aot.axes import typed_params
+from nojit.aot.config_rules import CONFIG_RULES
+from nojit.aot.manifest import DerivedSpec, KernelSpec
+from nojit.aot.rule_types import asks_values
+from nojit.aot.tuning_rules import choices
+from nojit.aot.types import count_types
+from nojit.runtime import expr
+from nojit.runtime.errors import ManifestError
+
+__all__ = ["MAX_VARIANTS", "check_count"]
+
+MAX_VARIANTS: Final = 250_000
+"""Variants of one kernel for one architecture, before `exclude`, unless a build allows more."""
+
+
+class _Factor(NamedTuple):
+    """One of the things that variants are a product of."""
+
+    words: str
+    key: str
+    """Where the manifest says it."""
+    size: int
+
+
+def check_count(
+    spec: KernelSpec, arch: str, where: str, most: int | None, configs: int, *, tuning: bool = False
+) -> None:
+    """Refuse an entry that may come to more variants than are allowed, before any is made.
+
+    Args:
+        spec: the entry.
+        arch: the one that is built for.
+        where: the entry, for messages.
+        most: how many variants are allowed, before `exclude`; None for any number.
+        configs: how many of its configs are for the arch.
+        tuning: whether its spaces are built, each meaning with its fullest hints alone.
+
+    Raises:
+        ManifestError: there may be more; names what has the most values.
+    """
+    shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
+    ways = _spaces(spec, where) if tuning else []
+    tables = [prod(factor.size for factor in table) for table in ways]
+    total = prod(factor.size for factor in shared) * (configs + sum(tables))
+    if most is None or total <= most:
+        return
+    own = ways[tables.index(max(tables))] if tables else []
+    factors = [*shared, *own, _Factor("configs", f"{where}.configs", configs)]
+    factors.sort(key=lambda factor: -factor.size)
+    words = ", ".join(f"{factor.size:,} {factor.words}" for factor in factors if factor.size > 1) or "1 config"
+    advice = f"cut the {factors[0].words}, list [[kernel.point]]s instead, or allow more with --max-variants"
+    what = f"expected at most {most:,} variants of {spec.name} for {arch}, before `exclude`"
+    raise ManifestError(what, got=f"{total:,}, of {words}; {advice}", where=factors[0].key)
+
+
+def _points(spec: KernelSpec, where: str) -> Iterator[_Factor]:
+    if spec.point:
+        yield _Factor("points", f"{where}.point", len(spec.point))
+        return
+    for name, values in spec.matrix.items():
+        yield _Factor(f"values of axis {name!r}", f"{where}.matrix.{name}", len(values))
+    for name, spelling in spec.params.items():
+        yield _Factor(f"types of {name!r}", f"{where}.params.{name}", count_types(spelling))
+
+
+def _derived(spec: KernelSpec, where: str) -> Iterator[_Factor]:
+    params = typed_params(spec)
+    for name, derived in spec.derived.items():
+        key = f"{where}.derived.{name}"
+        if isinstance(derived, DerivedSpec):
+            yield _Factor(f"values of {name!r}", key, len(derived.values))
+        elif asks_values(expr.parse(derived).root, params):
+            yield _Factor(f"values of {name!r}", key, 2)
+
+
+def _hints(spec: KernelSpec, where: str) -> Iterator[_Factor]:
+    if spec.point:
+        sets = max(_subsets(len(point.hints), point.missing) for point in spec.point)
+        yield _Factor("sets of hints", f"{where}.point", 1 + sets)
+        return
+    partial = sum(
+        _subsets(len(each.hints), len(each.hints) if each.missing is None else each.missing)
+        for each in spec.partial_hints
+    )
+    yield _Factor("sets of hints", f"{where}.hints", 1 + len(spec.hints) + partial)
+
+
+def _subsets(hints: int, missing: int) -> int:
+    return sum(comb(hints, left_out) for left_out in range(min(missing + 1, hints)))
+
+
+def _spaces(spec: KernelSpec, where: str) -> list[list[_Factor]]:
+    """List what the configs of each space are a product of."""
+    return [
+        [
+            _Factor(f"values of {name!r}", f"{where}.tuning.space[{number}].{name}", len(choices(value)))
+            for name, value in table.items()
+            if name not in CONFIG_RULES
+        ]
+        for number, table in enumerate(spec.tuning.space if spec.tuning else ())
+    ]
