@@ -21,6 +21,12 @@ class KernelParam(Record):
     has_default: bool
     default: Value
     """None if it has none."""
+    is_given: bool
+    """Whether a call gives it: every param but constexprs that follow from the call or from the chosen config."""
+    types: tuple[str, ...]
+    """Those that were built; none of a constexpr."""
+    values: tuple[Value, ...]
+    """Those that a constexpr of the matrix or of configs was built with, and its default."""
 
 
 class LaunchConfig(Record):
@@ -75,13 +81,20 @@ def config_of(config: Config) -> LaunchConfig:
 
 def params_of(table: KernelTable) -> tuple[KernelParam, ...]:
     """List the params of a kernel."""
-    return tuple(
-        KernelParam(
-            param.name,
-            num,
-            param.constexpr,
-            not isinstance(param.default, Missing),
-            None if isinstance(param.default, Missing) else param.default,
+    types, axes = table.param_types(), {axis.name for axis in table.axes if not axis.is_type}
+    params = []
+    for num, param in enumerate(table.params):
+        has_default = not isinstance(param.default, Missing)
+        params.append(
+            KernelParam(
+                name=param.name,
+                num=num,
+                is_constexpr=param.constexpr,
+                has_default=has_default,
+                default=None if isinstance(param.default, Missing) else param.default,
+                is_given=not param.constexpr or param.name in axes,
+                types=types.get(param.name, ()),
+                values=table.built_values(param.name) if param.constexpr else (),
+            )
         )
-        for num, param in enumerate(table.params)
-    )
+    return tuple(params)

@@ -196,8 +196,9 @@ class FakeCuda:
         return buffer.value.decode().splitlines()
 
     def reset(self) -> None:
-        """Forget scripts, counts, launches, captures and every thread's current context; two sm_90 devices."""
+        """Forget scripts, counts, launches, captures, pinned memory and every thread's current context; two sm_90 devices."""
         self.library.fake_reset()
+        self.library.fake_unpin_memory()
         self.set_devices(90, 90)
 
     def set_devices(self, *capabilities: int, driver_version: int = DEFAULT_DRIVER_VERSION) -> None:
@@ -251,7 +252,7 @@ class FakeCuda:
         self.library.fake_lose_context(device, code)
 
     def pin_memory(self, address: int, size_bytes: int, view: int) -> None:
-        """Make the driver know pinned host memory at `address`, which every device reaches at `view`."""
+        """Make the driver know pinned host memory at `address`, which every device reaches at `view`, until `reset`."""
         self.library.fake_pin_memory(ctypes.c_uint64(address), ctypes.c_size_t(size_bytes), ctypes.c_uint64(view))
 
     def watch_memory(self, function: int) -> None:

@@ -303,6 +303,20 @@ EXPORT void fake_pin_memory(CUdeviceptr address, size_t bytes, CUdeviceptr view)
     fake.blocks->view = view;
 }
 
+/* Forget all pinned host memory. */
+EXPORT void fake_unpin_memory(void) {
+    struct fake_block **link = &fake.blocks;
+    while (*link) {
+        struct fake_block *block = *link;
+        if (block->view) {
+            *link = block->next;
+            free(block);
+        } else {
+            link = &block->next;
+        }
+    }
+}
+
 EXPORT int fake_live_blocks(void) {
     int live = 0;
     for (struct fake_block *block = fake.blocks; block; block = block->next)

@@ -164,3 +164,45 @@ def test_compiled_with_inductor(case):
             assert same_bits(value.detach(), right.detach())
         else:
             torch.testing.assert_close(value, right)
+
+
+# kernels of one's own
+
+
+@pytest.fixture(scope="module")
+def copied(kernels) -> Callable[..., None]:
+    from nojit.torch import custom_op
+
+    return custom_op("nojit_gpu_tests::copy", kernels("copy"), mutates_args=["out_ptr"])
+
+
+def test_a_kernel_of_ones_own_is_compiled_whole(copied):
+    def layer(x: Tensor) -> Tensor:
+        doubled = x * 2
+        out = torch.empty_like(doubled)
+        copied(doubled, out, doubled.numel())
+        copied(out, doubled, out.numel())
+        return out + doubled
+
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
+    for count in (1000, 4096, 100_003):
+        x = torch.randn(count, device="cuda")
+        assert same_bits(compiled(x), 4 * x)
+        assert same_bits(layer(x), 4 * x)
+
+
+def test_a_kernel_of_ones_own_is_compiled_into_a_graph(copied):
+    def layer(x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        copied(x, out, x.numel())
+        return out + 1
+
+    compiled = torch.compile(layer, fullgraph=True, mode="reduce-overhead")
+    for seed in range(4):
+        x = torch.full((4096,), float(seed), device="cuda")
+        assert (compiled(x) == seed + 1).all()
+
+
+def test_torch_finds_a_kernel_of_ones_own_sound(copied):
+    x = torch.randn(4096, device="cuda")
+    torch.library.opcheck(copied.overload, (x, torch.empty_like(x), 4096))

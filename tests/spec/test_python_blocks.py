@@ -8,9 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from nojit.runtime import errors
@@ -24,7 +26,8 @@ EXAMPLE = ROOT / "examples/vector_add"
 # these need the real torch; tests/kernels/test_examples.py runs what is quoted of the models
 OF_MODELS = [block for block in PYTHON if "file=examples/transformers" in " ".join(block.words)]
 OF_OPERATORS = [block for block in PYTHON if "from nojit.kernels" in block.text and block not in OF_MODELS]
-ON_STAGE = [block for block in PYTHON if block not in OF_MODELS + OF_OPERATORS]
+COMPILED = [block for block in PYTHON if "from nojit.torch" in block.text]
+ON_STAGE = [block for block in PYTHON if block not in OF_MODELS + OF_OPERATORS + COMPILED]
 PAGES = {page.name: list(found) for page, found in groupby(ON_STAGE, key=lambda block: block.page)}
 
 
@@ -68,6 +71,24 @@ def test_the_operators_that_a_page_imports_are_there(block: Block) -> None:
         assert node.module is not None
         for name in node.names:
             assert callable(getattr(importlib.import_module(node.module), name.name))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("block", COMPILED, ids=lambda block: block.id)
+def test_what_a_page_compiles_is_compiled_whole(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakecuda: FakeCuda
+) -> None:
+    torch = pytest.importorskip("torch")
+    stage.set_bundles(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    # without a compiler for the host, whose memory the fake driver takes for its own
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    fakecuda.pin_memory(1 << 12, 1 << 47, 1 << 12)
+    names: dict[str, Any] = {"__name__": str(block.page)}
+    run(block, names)
+    for _ in range(2):
+        assert names["layer"](torch.zeros(8, 64), torch.zeros(8)).shape == (8, 64)
+    assert [launch.ints()[3:6] for launch in fakecuda.launches()] == [(8, 64, 64)] * 2
 
 
 def test_the_example_runs_on_the_fake_driver(on_stage: FakeCuda, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,198 @@
+"""Kernels of bundles as operators of torch: traced by ``torch.compile(fullgraph=True)`` and ``torch.export``. Imports torch.
+
+::
+
+    from nojit import runtime
+    from nojit.torch import custom_op
+
+    kernel = runtime.load("artifacts/acme").kernel("scale_rows")
+    scale_rows = custom_op("acme::scale_rows", kernel, mutates_args=["out_ptr"], ACTIVATION="relu")
+
+
+    @torch.compile(fullgraph=True)
+    def layer(x, scale):
+        out = torch.empty_like(x)
+        scale_rows(x, scale, None, out, *x.shape, x.stride(0))
+        return out + 1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, TypeAlias
+
+import torch
+from nojit.kernels.dispatch import PLAIN
+from nojit.runtime import Kernel
+from nojit.runtime.call import slot_kind
+from nojit.runtime.errors import ArgumentError, did_you_mean, few, shown
+from nojit.runtime.handle import KernelParam
+from nojit.runtime.type_names import is_tuple, members
+from nojit.runtime.values import DType, Value
+
+__all__ = ["CustomOp", "custom_op"]
+
+Grid: TypeAlias = "tuple[int, ...] | Callable[[dict[str, Any]], Any] | None"
+
+_CUDA: Final = frozenset({"cuda"})
+_NAME: Final = re.compile(r"\w+::\w+\Z")
+_NUMBERS: Final = {"pointer": "Tensor", "int": "SymInt", "float": "float", "bool": "bool"}
+_CONSTEXPRS: Final = {bool: "bool", int: "int", float: "float", str: "str", DType: "ScalarType"}
+_INSTEAD: Final = "write a function that launches the kernel, and decorate it with torch.library.custom_op"
+
+
+class CustomOp:
+    """An operator that launches one kernel. Call it as the kernel is called, without what is fixed.
+
+    Within ``torch.compile`` and whatever else traces, transforms or differentiates, it is torch's operator; else it launches at
+    once.
+
+    Attributes:
+        definition: what ``torch.library.custom_op`` returns, for `register_autograd` and `register_vmap`.
+        overload: the operator, ``torch.ops.acme.scale_rows.default``, for ``torch.library.opcheck``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        params: Sequence[KernelParam],
+        mutated: Collection[str],
+        launch: Callable[..., Any],
+    ) -> None:
+        self._names = tuple(param.name for param in params)
+        # arguments are passed by place where those that are left are the function's first
+        self._by_place = list(self._names) == kernel.arg_names[: len(params)]
+        self._tuples = tuple(place for place, param in enumerate(params) if _is_list(param))
+        self._tensors = tuple(place for place, param in enumerate(params) if _kinds(param) - {"none"} == {"pointer"})
+        self._mutated = tuple(place for place, param in enumerate(params) if param.name in mutated)
+        self._defaults = tuple(param.default for param in params)
+        self._launch = launch
+        self.definition = torch.library.custom_op(
+            name, self._run, mutates_args=sorted(mutated), schema=_schema(params, mutated)
+        )
+        self.overload = self.definition._opoverload  # noqa: SLF001 - looked up by name otherwise
+        self.__name__ = self.__qualname__ = name.partition("::")[2]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launch the kernel, or record that it is launched."""
+        if not torch.compiler.is_compiling() and not kwargs and self._is_plain(args):
+            self._run(*args)
+            torch.autograd.graph.increment_version([args[place] for place in self._mutated if args[place] is not None])
+            return
+        self.overload(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"CustomOp({self.definition!r})"
+
+    def _is_plain(self, args: tuple[Any, ...]) -> bool:
+        """Say whether nothing but the kernel has to see a call."""
+        if len(args) != len(self._names) or self._tuples:
+            return False
+        return bool(PLAIN(_CUDA, *[args[place] for place in self._tensors]))
+
+    def _run(self, *args: Any) -> None:
+        # torch leaves out what is the default, and makes lists of tuples
+        whole = [*args, *self._defaults[len(args) :]]
+        for place in self._tuples:
+            whole[place] = whole[place] if whole[place] is None else tuple(whole[place])
+        if self._by_place:
+            self._launch(*whole)
+        else:
+            self._launch(**dict(zip(self._names, whole, strict=True)))
+
+
+def custom_op(name: str, kernel: Kernel, *, mutates_args: Collection[str], grid: Grid = None, **fixed: Any) -> CustomOp:
+    """Register an operator of torch that launches a kernel, so that torch's compiler can trace calls of it.
+
+    The operator takes the kernel's arguments in their order, without those that are fixed, and returns nothing: as in Triton,
+    the kernel writes to tensors that it is passed. What allocates them is traced beside it. Configs are chosen as in any call.
+
+    Args:
+        name: ``namespace::name``; one that is registered again is replaced.
+        kernel: of a bundle.
+        mutates_args: the pointers that the kernel writes to; all of them, for torch moves and drops other calls.
+        grid: as in ``kernel[grid]``, for every call; the bundle's if None.
+        fixed: constexprs, options and arguments for every call, by name.
+
+    Raises:
+        ArgumentError: a name of no form, or of no pointer; or a param that an operator of torch cannot take, or that was built
+            for values of several kinds, and is not fixed.
+    """
+    where = f"operator {name} of kernel {getattr(kernel, 'name', '')}"
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError("expected a kernel of a bundle", got=type(kernel).__name__, where=where, argument="kernel")
+    if not _NAME.match(name):
+        raise ArgumentError("expected a name such as acme::scale_rows", got=repr(name), where=where, argument="name")
+    # refuses what the kernel does not take
+    launch = kernel.bind(grid, **fixed)
+    params = [param for param in kernel.params if param.is_given and param.name not in fixed]
+    pointers = [param.name for param in params if "Tensor" in _type_of(param, where)]
+    for each in mutates_args:
+        if each not in pointers:
+            what = f"expected mutates_args of the pointers {', '.join(pointers)}"
+            got = f"{each!r}{did_you_mean(each, pointers)}"
+            raise ArgumentError(what, got=got, where=where, argument="mutates_args")
+    return CustomOp(name, kernel, params, frozenset(mutates_args), launch)
+
+
+def _schema(params: Sequence[KernelParam], mutated: Collection[str]) -> str:
+    """Write what the operator takes as torch does."""
+    # torch knows no param without a default behind one that has one
+    last = max((place for place, param in enumerate(params) if not _has_default(param)), default=-1)
+    words = []
+    for place, param in enumerate(params):
+        kind = _type_of(param, "")
+        if param.name in mutated:
+            kind = kind.replace("Tensor", f"Tensor(a{place}!)")
+        default = f"={_literal(param.default)}" if place > last else ""
+        words.append(f"{kind} {param.name}{default}")
+    return f"({', '.join(words)}) -> ()"
+
+
+def _has_default(param: KernelParam) -> bool:
+    return param.has_default and isinstance(param.default, bool | int | float | str | None)
+
+
+def _literal(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _type_of(param: KernelParam, where: str) -> str:
+    """Return the type of a param in torch's schemas: ``Tensor?``, ``SymInt``, ``str``.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    kind = _type_of_constexpr(param.values) if param.is_constexpr else _type_of_argument(param)
+    if kind:
+        return kind
+    built = few([shown(value) for value in param.values], 8) if param.is_constexpr else few(param.types, 8)
+    what = f"expected {param.name} to be fixed, or of one type that operators of torch can take; or {_INSTEAD}"
+    raise ArgumentError(what, got=built, where=where, argument=param.name)
+
+
+def _type_of_constexpr(values: Sequence[Value]) -> str:
+    kinds = {type(value) for value in values} - {type(None)}
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    found = _CONSTEXPRS.get(kind, "") if kind else ""
+    return f"{found}?" if found and None in values else found
+
+
+def _type_of_argument(param: KernelParam) -> str:
+    kinds = _kinds(param)
+    (kind,) = kinds - {"none"} if len(kinds - {"none"}) == 1 else ("",)
+    found = _NUMBERS.get(kind, "")
+    if kind == "tuple":
+        inner = {slot_kind(member) for each in param.types if is_tuple(each) for member in members(each)}
+        found = f"{_NUMBERS[min(inner)]}[]" if inner in ({"pointer"}, {"int"}) else ""
+    return f"{found}?" if found and "none" in kinds else found
+
+
+def _kinds(param: KernelParam) -> set[str]:
+    return set(map(slot_kind, param.types))
+
+
+def _is_list(param: KernelParam) -> bool:
+    return "tuple" in _kinds(param)
