@@ -1,7 +1,7 @@
 """TOML manifests to typed ones. Each mistake names file, line, column, key path, what was expected, what was found.
 
 A manifest says what to build and nothing of how it is packed. Its reference, ``docs/manifest.md``, and the JSON schema
-that editors use come from the types below.
+that editors use (`nojit.aot.schema`) come from the types below.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
     "Reading",
     "TuningSpec",
     "find_manifests",
-    "json_schema",
     "load_manifest",
     "read_manifest",
+    "struct_schema",
 ]
 
 # a bare `$` would match before a final newline too
@@ -279,8 +279,8 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kernel: Annotated[list[KernelSpec], Meta(min_length=1, description="The kernels, one `[[kernel]]` each.")]
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a manifest, for editors."""
+def struct_schema() -> dict[str, Any]:
+    """Return the JSON schema that the types below come to; `nojit.aot.schema` adds what is checked besides."""
     schema = msgspec.json.schema(Manifest)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nojit manifest", **schema}
 
@@ -375,10 +375,10 @@ def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> 
     written = data.get("kernel")
     kernels = []
     for number, entry in enumerate(written if isinstance(written, list) else []):
+        before = len(found)
         _check_settings(entry, f"$.kernel[{number}]", found)
         spec = _converted(entry, KernelSpec, f"$.kernel[{number}]", found)
         if spec is not None:
-            before = len(found)
             _check_kernel(spec, f"$.kernel[{number}]", found)
             kernels.append(ReadKernel(number, spec, sound=len(found) == before))
     _check_names(kernels, found)

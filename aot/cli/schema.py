@@ -6,7 +6,7 @@ import json
 
 import click
 from nojit.aot.cli.console import Output, output_options
-from nojit.aot.manifest import json_schema
+from nojit.aot.schema import json_schema
 
 __all__ = ["command"]
 
@@ -14,9 +14,10 @@ __all__ = ["command"]
 @click.command("schema")
 @output_options
 def command(out: Output) -> None:
-    """Print the JSON schema of manifests, for editors: point a TOML language server at it.
+    """Print the JSON schema of manifests, for editors.
 
-    It is JSON with and without --json.
+    Write it to a file, and name the file in the first line of a manifest: `#:schema manifest.schema.json`. Taplo ("Even Better
+    TOML") then completes keys and values. It is JSON with and without --json.
     """
     if out.json or not out.quiet:
         click.echo(json.dumps(json_schema(), indent=2))

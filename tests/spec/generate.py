@@ -5,13 +5,16 @@ The tests compare those parts with what this would write.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+
+from nojit.aot.schema import json_schema
 
 from tests.spec import cli_reference, manifest_reference, settings_reference, tiny
 from tests.spec.pages import ROOT, replace_generated
 
-__all__ = ["PARTS"]
+__all__ = ["FILES", "PARTS"]
 
 PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/bundle-format.md", "tiny"): lambda: tiny.render(tiny.tiny_bundle()),
@@ -23,8 +26,16 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
 }
 
 
+FILES: dict[Path, Callable[[], str]] = {
+    ROOT / "docs/manifest.schema.json": lambda: json.dumps(json_schema(), indent=2) + "\n",
+}
+"""Whole files."""
+
+
 def main() -> None:
     """Write them."""
+    for path, render_file in FILES.items():
+        path.write_text(render_file(), encoding="utf-8")
     for (page, name), render in PARTS.items():
         replace_generated(page, name, render())
 

@@ -7,7 +7,7 @@ import textwrap
 from typing import Any
 
 from nojit.aot import types
-from nojit.aot.manifest import json_schema
+from nojit.aot.manifest import struct_schema
 from nojit.aot.options import OPTIONS, TUNABLE, Option
 from nojit.aot.target import ARCHS
 from nojit.runtime import expr
@@ -26,25 +26,6 @@ _PLACES = {
     "TuningSpec": "`[kernel.tuning]`",
 }
 _WORDS = {"array": "array", "integer": "int", "object": "table", "string": "string"}
-_OPTIONS = {
-    "num_warps": "Warps of a block.",
-    "num_stages": "Stages of software pipelining.",
-    "num_ctas": "CTAs of a cluster.",
-    "maxnreg": "Most registers of a thread.",
-    "enable_fp_fusion": "Fuse multiplications and additions.",
-    "enable_reflect_ftz": "Let libdevice take denormals for zero.",
-    "default_dot_input_precision": "How `tl.dot` multiplies fp32 where the kernel does not say.",
-    "launch_pdl": "Programmatic dependent launch.",
-    "launch_cooperative_grid": "Launch as a cooperative grid.",
-    "clc": "Cluster launch control; from `sm_100` up, Triton 3.9.",
-    "sched4reg": "Schedule instructions for fewer registers; Triton 3.9.",
-    "min_shared_mem": "Least shared memory of a block in bytes, to keep other blocks off a multiprocessor; Triton 3.9.",
-    "ptx_version": "Version of PTX: 85 for 8.5. Unset: what ptxas takes.",
-    "ptx_options": "More options for ptxas.",
-    "extern_libs": "Libraries of LLVM bitcode to link, by name, relative to the manifest; `libdevice` replaces Triton's.",
-    "sanitize_overflow": "Check integer overflow where `debug` is on.",
-    "debug": "Compile device assertions in. Unset: what `@triton.jit(debug=...)` says.",
-}
 
 
 def render_grammar() -> str:
@@ -56,7 +37,7 @@ def render_grammar() -> str:
 
 def render_reference() -> str:
     """Write a table for each table of a manifest, then options, types and architectures."""
-    schema = json_schema()
+    schema = struct_schema()
     parts = [_table(name, schema["$defs"][name]) for name in _PLACES]
     return "\n" + "\n".join([*parts, _options(), _types(), _archs()])
 
@@ -110,7 +91,7 @@ def _options() -> str:
     ]
     for name, option in OPTIONS.items():
         default = "unset" if option.default is None else f"`{str(option.default).lower()}`"
-        lines.append(f"| `{name}` | {_values(option)} | {default} | {_OPTIONS[name]} |")
+        lines.append(f"| `{name}` | {_values(option)} | {default} | {option.about} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spec.generate import PARTS
+from tests.spec.generate import FILES, PARTS
 from tests.spec.pages import PAGES, generated
 
 # the bytes of the format's example depend on the zstandard that packed it: its own test decodes them instead
@@ -22,3 +22,8 @@ def test_every_generated_part_has_a_generator() -> None:
     for page in PAGES:
         marks = page.read_text(encoding="utf-8").count("<!-- generated: ")
         assert marks == sum(owner == page for owner, _ in PARTS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_generated_file_is_up_to_date(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == FILES[path](), "run: python -m tests.spec.generate"
