@@ -18,7 +18,7 @@ from tests.fakecuda import FakeCuda
 from tests.runtime.test_jit import Function, make_torch
 from tests.support.bundles import kernel, make_bundle
 from tests.support.starve import needs_sound_python, starved
-from tests.support.tensors import InterfaceTensor, PointerTensor, StreamObject
+from tests.support.tensors import InterfaceTensor, OldTorch, PointerTensor, StreamObject, WrappingTensor
 
 pytestmark = [
     pytest.mark.usefixtures("locks_that_may_stay_held"),
@@ -93,16 +93,7 @@ def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketor
     bundle = runtime.load(bundle_path)
     calls = spellings(bundle.kernel("add"), bundle.kernel("wide"), faketorch, fakecuda)
     for name, spelled in calls.items():
-
-        def call(spelled: Callable[[], object] = spelled) -> None:
-            """Let a tensor that could not be asked for want of memory count as starved."""
-            try:
-                spelled()
-            except ArgumentError as error:
-                if not isinstance(error.__cause__, MemoryError):
-                    raise
-                raise MemoryError from error
-
+        call = with_starved_tensors(spelled)
         call()
         held = [cell.cell_contents for cell in spelled.__closure__ or () if not callable(cell.cell_contents)]
         before = [sys.getrefcount(one) for one in held]
@@ -114,6 +105,48 @@ def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketor
         assert [sys.getrefcount(one) for one in held] == before, name
     counts = faketorch.counts()
     assert counts["allocated"] == counts["freed"] > 0
+
+
+def test_a_launch_of_what_triton_takes(
+    bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = OldTorch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    fakecuda.pin_memory(0x7100_0000, 4096, 0x5100_0000)
+    torch.streams[0] = fakecuda.stream()
+    old, host = torch.Tensor(0x1000, "torch.float16"), faketorch.Tensor(0x7100_0000, device_type=1)
+    wrapping, ready = WrappingTensor(old, 0x1000), InterfaceTensor(0x5100_0000, stream=None)
+    fakecuda.add_memory(0x5100_0000, 4096)
+    add, grid = runtime.load(bundle_path).kernel("add"), (2, 3)
+    calls: dict[str, Callable[[], object]] = {
+        "a tensor without the exchange API": lambda: add[grid](old, None, 5, 1.0, True, MODE="fast"),
+        "a wrapper": lambda: add[grid](wrapping, None, 5, 1.0, True, MODE="fast"),
+        "an array that is ready": lambda: add[grid](ready, None, 5, 1.0, True, MODE="fast"),
+        "pinned memory": lambda: add[grid](host, None, 5, 1.0, True, MODE="fast"),
+        "other numbers": lambda: add[grid](old, None, True, 1, 1, MODE="fast"),
+        "an option as it was built": lambda: add[grid](old, None, 5, 1.0, True, MODE="fast", enable_fp_fusion=True),
+        "run": lambda: add.run(old, None, 5, 1.0, True, grid=grid, MODE="fast"),
+    }
+    for name, call in calls.items():
+        call()
+        launched = fakecuda.launch_count()
+        for _ in starved(with_starved_tensors(call), 1, tries=1000):
+            call()
+        assert fakecuda.launch_count() > launched, name
+
+
+def with_starved_tensors(call: Callable[[], object]) -> Callable[[], None]:
+    """Let a tensor that could not be asked for want of memory count as starved."""
+
+    def starving() -> None:
+        try:
+            call()
+        except ArgumentError as error:
+            if not isinstance(error.__cause__, MemoryError):
+                raise
+            raise MemoryError from error
+
+    return starving
 
 
 def test_a_call_that_the_jit_makes(

@@ -108,6 +108,20 @@ def test_floats_of_every_width_bit_for_bit(kernels, value):
     assert same_bits(ours[3:], torch.tensor([value], dtype=torch.float64, device="cuda"))
 
 
+@pytest.mark.parametrize("ints", [(True,) * 8, (False,) * 8, (3,) * 8])
+@pytest.mark.parametrize("flag", [1, 0])
+@pytest.mark.parametrize("number", [3, True, False, 16, 2**20])
+def test_numbers_of_another_type_bit_for_bit(kernels, ints, flag, number):
+    seen = []
+    for launch in (kernels("scalars"), jit("scalars")):
+        stored, floats = outputs(9, torch.int64)[0], outputs(4, torch.float64)[0]
+        launch[1,](stored, floats, *ints, flag, number % 1000, number, number, number)
+        seen.append((stored, floats))
+    for ours, jitted in zip(*seen, strict=True):
+        assert same_bits(ours, jitted)
+    assert seen[0][1][2:].tolist() == [float(number)] * 2
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, *BYTES, *INTS], ids=str)
 @pytest.mark.parametrize(("offset", "n"), [(0, 1024), (1, 1000), (0, 1)])
 def test_tensors_of_every_dtype(kernels, dtype, offset, n):
