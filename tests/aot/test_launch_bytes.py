@@ -264,10 +264,10 @@ def test_options_that_the_manifest_names_may_be_passed(kernels, tensor, fakecuda
     assert fakecuda.last_launch().cooperative
     with pytest.raises(runtime.NoMatchingVariantError, match="launch_pdl"):
         kernels("pdl", 90)[5,](x, x, 5000, launch_pdl=False)
-    with pytest.raises(
-        runtime.ArgumentError, match="unexpected argument 'launch_pdl', an option that its manifest does not"
-    ):
-        kernels("cooperative", 90)[4,](ints, ints, launch_pdl=False)
+    kernels("cooperative", 90)[4,](ints, ints, launch_pdl=False, num_stages=3)
+    assert not fakecuda.last_launch().pdl
+    with pytest.raises(runtime.ArgumentError, match="expected launch_pdl=False, as every variant was built"):
+        kernels("cooperative", 90)[4,](ints, ints, launch_pdl=True)
 
 
 def test_a_constexpr_by_the_name_of_an_option(kernels, tensor, fakecuda):
