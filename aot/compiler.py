@@ -37,7 +37,8 @@ from nojit.aot.source import KernelSource, SourcePlace
 from nojit.aot.target import OLDEST, target_of
 from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.types import NONE, layout_in, plain
-from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_in
+from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
+from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import CompileError, ManifestError, did_you_mean, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
@@ -242,6 +243,8 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
         raise ManifestError(
             "expected a function that Triton can read", got=f"{type(error).__name__}: {error}", where=place.where
         ) from error
+    if any(param.is_constexpr and _default(param) == () for param in function.params):
+        raise ManifestError("expected *args that are no constexprs", got=function.__name__, where=place.where)
     around = read_decorators(_named(place), function, TensorDescriptor)
     return KernelSource(
         name=function.__name__,
@@ -268,6 +271,9 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
 
 
 def _default(param: Any) -> Any:
+    if param._param.kind is inspect.Parameter.VAR_POSITIONAL:  # noqa: SLF001 - Triton tells it no other way
+        # `*args`, by which bundles know it
+        return ()
     if not param.has_default:
         return MISSING
     default = param.default
@@ -422,12 +428,8 @@ def variant_key(variant: Variant, source: KernelSource, place: SourcePlace) -> s
 
 
 def _given_functions(variant: Variant, place: SourcePlace) -> list[JITFunction[Any]]:
-    """List the functions that a variant's constexprs name."""
-    return [
-        _find(_function_place(function, place))
-        for _, value in sorted(variant.constexprs, key=lambda pair: pair[0])
-        for function in functions_in(value)
-    ]
+    """List the functions that a variant is compiled with."""
+    return [_find(_function_place(function, place)) for _, function in functions_of(variant)]
 
 
 def _reached_lines(variant: Variant, place: SourcePlace) -> frozenset[Lines]:
@@ -602,6 +604,11 @@ def ast_source(variant: Variant, place: SourcePlace) -> ASTSource:
     types = dict(variant.signature)
     constants: dict[Place, Any] = {(order.index(name),): _to_triton(value, place) for name, value in variant.constexprs}
     constants |= {place_in(path, order): None for path, kind in leaves_of(variant) if kind == NONE}
+    constants |= {
+        place_in(path, order): _to_triton(constant_of(kind), place)
+        for path, kind in leaves_of(variant)
+        if is_constant(kind)
+    }
     constants |= {place_in(path, order): 1 for path, hint in variant.hints if hint == 1}
     for number, param in enumerate(function.params):
         if param.is_constexpr:

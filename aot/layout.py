@@ -6,11 +6,11 @@ from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nojit.aot.types import NONE, members_of, plain
+from nojit.aot.types import members_of, plain
 from nojit.aot.variant import Variant
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table import Slot, TensorMap
-from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_descriptor, is_tuple, leaves
+from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, leaves
 
 __all__ = ["Leaf", "Place", "layout_of", "leaves_of", "nested", "passed_of", "place_in", "tensor_maps_of"]
 
@@ -42,7 +42,7 @@ def passed_of(order: Sequence[str], variant: Variant) -> list[Leaf]:
         for name in order
         if name in types
         for path, kind in leaves(plain(types[name]), name)
-        if path not in ones and kind != NONE
+        if path not in ones and not is_compiled_in(kind)
     ]
 
 

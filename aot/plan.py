@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from nojit.aot.axes import axes_of
+from nojit.aot.axes import axes_of, typed_params
 from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, read_manifest
@@ -21,7 +23,8 @@ from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tu
 from nojit.aot.space import expand_space
 from nojit.aot.target import ARCHS, check_arch, check_assembled, check_known
 from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
-from nojit.aot.variant import CompiledVariant, Variant, functions_in
+from nojit.aot.variant import CompiledVariant, Variant, functions_in, functions_of
+from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
@@ -188,7 +191,7 @@ def make_plans(
 
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
-    """Require that configs, spaces and tuned tables name archs that somebody may build for: others would never be used."""
+    """Require that configs, spaces, points and tuned tables name archs that somebody may build for: others would never be used."""
     known = frozenset(ARCHS).union(compiler.archs())
     for entry in entries:
         spaces = entry.spec.tuning.space if entry.spec.tuning else []
@@ -198,6 +201,10 @@ def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistak
                 for arch in table.get("archs", []):
                     with found.caught():
                         check_known(arch, known, f"{place}[{number}].archs")
+        for number, point in enumerate(entry.spec.point):
+            for arch in point.archs:
+                with found.caught():
+                    check_known(arch, known, f"{entry.key}.point[{number}].archs")
         for tuned in entry.tuned:
             with mistakes.caught():
                 try:
@@ -293,7 +300,19 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
     own = module_of(spec.source)
     yield own
     spaces = spec.tuning.space if spec.tuning else []
-    yield from sorted({module_of(name) for name in _functions_named([spec.matrix, spec.configs, spaces])} - {own})
+    values = [point.values for point in spec.point]
+    named = {*_functions_named([spec.matrix, spec.configs, spaces, values]), *_functions_typed(spec)}
+    yield from sorted({module_of(name) for name in named} - {own})
+
+
+def _functions_typed(spec: KernelSpec) -> Iterator[str]:
+    """List the functions that types name, or the values of axes that spell types."""
+    spelled = [spelling for spellings in typed_params(spec).values() for spelling in spellings]
+    values = [value for axis in spec.matrix.values() for value in axis if isinstance(value, str)]
+    for text in (*spelled, *values):
+        for name in re.findall(r"(?:^|=)function:([^,()=]+)", text):
+            with contextlib.suppress(ValueError):
+                yield from (function.name for function in functions_in(constant_of(f"=function:{name.strip()}")))
 
 
 def _functions_named(value: object) -> Iterator[str]:
@@ -413,9 +432,10 @@ def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entr
 
 def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> None:
     """Require that functions which constexprs name are there."""
-    names = {(name, one) for each in variants for name, value in each.constexprs for one in functions_in(value)}
+    names = {pair for each in variants for pair in functions_of(each)}
     for name, function in sorted(names, key=str):
-        key = f"{entry.key}.matrix.{name}" if name in entry.spec.matrix else f"{entry.key}.configs"
+        typed = f"{entry.key}.params.{name}" if name in entry.spec.params else f"{entry.key}.configs"
+        key = f"{entry.key}.matrix.{name}" if name in entry.spec.matrix else typed
         _described(compiler, replace(entry.place, spelling=function.name), arch, key, entry)
 
 

@@ -15,8 +15,9 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from nojit.runtime.constant_types import constant_of, constant_type
 from nojit.runtime.errors import ManifestError, did_you_mean
-from nojit.runtime.type_names import NONE, RANK_MAX, element_name, members
+from nojit.runtime.type_names import NONE, RANK_MAX, dtype_name, element_name, members
 
 __all__ = [
     "NONE",
@@ -57,6 +58,8 @@ _LAYOUT_VALUES: dict[str, dict[str, int | bool]] = {
     "fp4_padded": {"False": False, "True": True},
 }
 _MEMBER_NAME = re.compile(r"([A-Za-z_]\w*)\s*:(?!:)\s*")
+# a constant has colons too, behind its mark
+_NAME_IN_TUPLE = re.compile(rf"(?<=[(,]){_MEMBER_NAME.pattern}")
 
 
 # formats that Triton has no dtype for, and kernels read all the same
@@ -103,6 +106,8 @@ def types_of(spelling: str, where: str, depth: int = 0) -> tuple[str, ...]:
         return (_descriptor(spelling, where),)
     if spelling.startswith("*"):
         return (_pointer(spelling, where),)
+    if spelling.startswith("="):
+        return (_constant(spelling, where),)
     if spelling in BOOLS + INTS + FLOATS or spelling == NONE:
         # Triton has two spellings of a bool, and bundles one
         return ("i1" if spelling == "u1" else spelling,)
@@ -155,6 +160,34 @@ def _pointer(spelling: str, where: str) -> str:
         return f"{spelling[:-2]}i1" if element == "u1" else spelling
     near = _instead(element, ELEMENTS)
     raise ManifestError("expected a pointer to a Triton dtype, such as '*fp16'", got=f"{spelling!r}{near}", where=where)
+
+
+def _constant(spelling: str, where: str) -> str:
+    """Return the one spelling of a constant: text in either kind of quotes, a dtype as types and frameworks spell it."""
+    body = spelling[1:].strip()
+    if body == NONE:
+        return NONE
+    if body.startswith('"') and body.endswith('"'):
+        body = f"'{body[1:-1]}'"
+    if body.startswith("dtype:"):
+        body = f"dtype:{dtype_name(body.removeprefix('dtype:')) or ''}"
+    for text in (f"={body}", _number(body)):
+        try:
+            constant_of(text)
+        except ValueError:
+            continue
+        if text not in ("=dtype:", "=function:"):
+            return text
+    what = "expected a constant, such as =3, =true, =1.5, ='silu', =dtype:fp16 or =function:kernel.py:relu, with other characters as %20"
+    raise ManifestError(what, got=repr(spelling), where=where)
+
+
+def _number(text: str) -> str:
+    """Return the type of a float in any spelling of Python's; empty for anything else, an int that is too large say."""
+    try:
+        return "" if text.lstrip("+-").isdecimal() else constant_type(float(text))
+    except ValueError:
+        return ""
 
 
 def _instead(element: str, known: tuple[str, ...]) -> str:
@@ -241,7 +274,7 @@ def _check_block(element: str, block: list[int], spelling: str, where: str) -> N
 @lru_cache
 def plain(kind: str) -> str:
     """Take the names of members and the layouts of descriptors off a type: what a bundle stores."""
-    return _MEMBER_NAME.sub("", _LAYOUT.sub("", kind))
+    return _NAME_IN_TUPLE.sub("", _LAYOUT.sub("", kind))
 
 
 def has_layout(kind: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from nojit.aot.target import target_of
 from nojit.aot.types import NONE, plain
 from nojit.runtime import cubin
+from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import BundleError, CompileError
 from nojit.runtime.format import IMAGE_BYTES_MAX
 from nojit.runtime.launch_codec import Launches, encode_launches
@@ -24,6 +25,7 @@ __all__ = [
     "decode_compiled",
     "encode_compiled",
     "functions_in",
+    "functions_of",
 ]
 
 _REGISTERS_MAX = 255
@@ -66,8 +68,9 @@ class Variant:
             for name, value in self.config.constexprs + self.config.options + self.derived
             if value is not None
         ]
-        absent = (leaf for param, kind in self.signature for leaf in leaves(plain(kind), param))
-        words += [f"{path}=none" for path, kind in absent if kind == NONE]
+        compiled_in = [leaf for param, kind in self.signature for leaf in leaves(plain(kind), param)]
+        words += [f"{path}=none" for path, kind in compiled_in if kind == NONE]
+        words += [f"{path}={spell(constant_of(kind))}" for path, kind in compiled_in if is_constant(kind)]
         words += [f"{param}:{hint}" for param, hint in self.hints]
         return f"{self.kernel} {self.arch} {' '.join(words)}"
 
@@ -87,6 +90,16 @@ class CompiledVariant:
     """Wall time that the compiler took when the image was made."""
     key: str = field(default="", compare=False)
     """Identity of its machine code, as the process that compiled it worked it out; empty if that is not known."""
+
+
+def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
+    """List the functions that a variant is compiled with, each with the constexpr or the param that it is of."""
+    for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
+        yield from ((name, function) for function in functions_in(value))
+    for name, kind in variant.signature:
+        for _, leaf in leaves(plain(kind), name):
+            if is_constant(leaf):
+                yield from ((name, function) for function in functions_in(constant_of(leaf)))
 
 
 def functions_in(value: Value) -> Iterator[FunctionRef]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
+from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.errors import shown, typed
 from nojit.runtime.expr_ops import UNSEEN, Pointer
 from nojit.runtime.expr_ops import Value as Operand
 from nojit.runtime.record import Record
 from nojit.runtime.type_names import NONE, descriptor_parts, is_descriptor, is_tuple, leaves, members
-from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
 
 __all__ = [
     "NONE",
@@ -40,16 +41,17 @@ _FLOATS: Final = frozenset({"fp16", "bf16", "fp32", "fp64"})
 _KINDS: Final = (
     {NONE: "none"} | dict.fromkeys(_BOOLS, "bool") | dict.fromkeys(_FLOATS, "float") | dict.fromkeys(_INTS, "int")
 )
+_CONSTANT_KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float"}
 _STARTS: Final = (("*", "pointer"), ("(", "tuple"), ("tensordesc<", "descriptor"))
 
 
 class Argument(Record):
     """What a call passes for one runtime param, or for a member of a tuple."""
 
-    kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple"]
-    value: int | float | bool | tuple[int, ...] | None = None
+    kind: Literal["pointer", "int", "float", "bool", "none", "descriptor", "tuple", "constant"]
+    value: Value = None
     """The address in bytes, the number, the bool, the block of a descriptor (zeros if it leaves that to the config); None
-    for none and for a tuple."""
+    for none and for a tuple. A string, dtype or function is a constant."""
     dtype: str = ""
     """What a pointer or descriptor points to, in Triton's spelling (``fp16``); empty for an address that does not say."""
     items: tuple[Argument, ...] = ()
@@ -63,6 +65,8 @@ class Argument(Record):
         if self.kind == "descriptor":
             shape = self.value if isinstance(self.value, tuple) else ()
             return f"a tensor descriptor of {self.dtype}[{','.join(str(size or 'any') for size in shape)}]"
+        if self.kind == "constant":
+            return f"the constant {spell(self.value)}"
         return "None" if self.kind == "none" else typed(self.value)
 
 
@@ -95,6 +99,10 @@ def mismatch(slot_type: str, argument: Argument) -> str:
     kind = argument.kind
     if slot_type == NONE:
         fits = kind == "none"
+    elif is_constant(slot_type):
+        wanted = constant_of(slot_type)
+        fits = kind in ("int", "float", "bool", "constant") and identity(argument.value) == identity(wanted)
+        return "" if fits else f"expected the constant {spell(wanted)}, got {argument}"
     elif slot_type.startswith("*"):
         fits = kind == "pointer" and argument.dtype in ("", pointee(slot_type))
     elif slot_type in _BOOLS:
@@ -140,6 +148,8 @@ def slot_kind(slot_type: str) -> str:
     """Name the kind of argument that a slot takes; empty if this runtime can fill none."""
     if slot_type in _KINDS:
         return _KINDS[slot_type]
+    if is_constant(slot_type):
+        return _CONSTANT_KINDS.get(type(constant_of(slot_type)), "constant")
     for start, kind in _STARTS:
         if slot_type.startswith(start):
             return kind
@@ -171,8 +181,10 @@ def converted(argument: Argument, slot_types: Sequence[str]) -> Argument:
     value = argument.value
     if argument.kind not in ("int", "bool") or not isinstance(value, int) or not -(1 << 63) <= value < 1 << 64:
         return argument
-    kinds = set(map(slot_kind, slot_types))
-    if argument.kind in kinds:
+    kinds = {slot_kind(slot_type) for slot_type in slot_types if not is_constant(slot_type)}
+    if argument.kind in kinds or any(
+        accepts(slot_type, argument) for slot_type in slot_types if is_constant(slot_type)
+    ):
         return argument
     if "int" in kinds:
         return Argument("int", int(value))
@@ -223,5 +235,6 @@ def expression_value(value: Argument | Value) -> Operand:
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):
             return Pointer(value.value)
-        return UNSEEN if isinstance(value.value, tuple) or value.kind == "tuple" else value.value
+        unseen = isinstance(value.value, tuple) or value.kind in ("tuple", "constant")
+        return UNSEEN if unseen else value.value
     return value.name if isinstance(value, DType | FunctionRef) else value

@@ -9,7 +9,7 @@ from nojit.runtime.call import Argument, CallFacts, are_addresses, converted
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.keys import constexpr_value, meant
 from nojit.runtime.table import KernelTable
-from nojit.runtime.values import Value
+from nojit.runtime.values import DType, FunctionRef, Value
 
 __all__ = ["Facts", "call_facts", "is_dtype", "stand_in"]
 
@@ -56,8 +56,12 @@ def _constexpr(name: str, value: Any, table: KernelTable) -> Value:
     return meant(given, table.built_values(name)) if isinstance(given, str | tuple) else given
 
 
-def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kernel: str) -> Argument:
+def _argument(
+    name: str, fact: tuple[str, str, Any], types: Sequence[str], kernel: str, *, constants: bool = False
+) -> Argument:
+    """Read what the core says of an argument, or of a member of one whose types know `constants`."""
     kind, dtype, value = fact
+    constants = constants or any("=" in known for known in types)
     if kind == "int" and 0 <= value < 1 << 64 and are_addresses(types):
         return Argument("pointer", value)
     if kind == "pointer":
@@ -66,8 +70,11 @@ def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kerne
         if kind == known:
             return converted(Argument(known, value), types)
     if kind == "tuple":
-        items = tuple(_argument(f"{name}.{place}", item, [], kernel) for place, item in enumerate(value))
-        return Argument("tuple", items=items)
+        members = enumerate(value)
+        items = (_argument(f"{name}.{place}", item, [], kernel, constants=constants) for place, item in members)
+        return Argument("tuple", items=tuple(items))
+    if kind == "other" and constants and (constant := _constant(value)) is not None:
+        return constant
     if kind == "descriptor":
         return Argument("descriptor", value, dtype)
     raise ArgumentError(
@@ -76,6 +83,15 @@ def _argument(name: str, fact: tuple[str, str, Any], types: Sequence[str], kerne
         where=f"argument {name} of kernel {kernel}",
         argument=name,
     )
+
+
+def _constant(value: Any) -> Argument | None:
+    """Read what can be compiled in as one value, and is no number; None for anything else."""
+    try:
+        read = constexpr_value(value, "", "")
+    except ArgumentError:
+        return None
+    return Argument("constant", read) if isinstance(read, str | DType | FunctionRef) else None
 
 
 def stand_in(argument: Any) -> Any:

@@ -105,7 +105,8 @@ class StandIn:
             if self._ways.setdefault(kind, known) is known and ways is None:
                 self._begin(kind, first)
             if 0 not in grid:
-                typed[grid](**named)
+                positional = _positional(table, named)
+                typed[grid](*positional, **named)
 
     def _begin(self, kind: Hashable, first: Callable[[], None]) -> None:
         try:
@@ -114,6 +115,17 @@ class StandIn:
             # where warnings are errors
             self._ways.pop(kind, None)
             raise
+
+
+def _positional(table: KernelTable, named: dict[str, Any]) -> list[Any]:
+    """Take out of a call's arguments what must stand by position: of a function with ``*args``, these and all before them."""
+    names = [param.name for param in table.params]
+    rest = next(
+        (place for place, param in enumerate(table.params) if not param.constexpr and param.default == ()), None
+    )
+    if rest is None:
+        return []
+    return [*[named.pop(name) for name in names[:rest]], *named.pop(names[rest])]
 
 
 def _warn(miss: NoMatchingVariantError, kernel: str, function: Any) -> None:

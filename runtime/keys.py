@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.call import expression_value
+from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.expr_ops import INSTRUCTION, INT64_MAX, INT64_MIN, ExpressionError, Op, Tag, constant
 from nojit.runtime.expr_ops import Value as Operand
@@ -86,6 +87,13 @@ class Interner:
             return (Tag.INT, value) if INT64_MIN <= value <= INT64_MAX else UNKNOWN
         bits = self._find(value)
         return UNKNOWN if bits is None else (Tag.OPAQUE, bits)
+
+    def constant(self, name: str) -> Key:
+        """Return the key of what a type of one value takes, which gets a number if it has none."""
+        value = constant_of(name)
+        if isinstance(value, str | DType | FunctionRef):
+            self.add(value)
+        return self.key(value)
 
     def seen(self, value: Value) -> Key:
         """Return what expressions see of a constexpr, which gets a number if it has none."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nojit.runtime.call import NONE, Argument, accepts, expression_value, mismatch
+from nojit.runtime.constant_types import constant_type
 from nojit.runtime.errors import NoMatchingVariantError, shown
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.hint_misses import failing
@@ -166,6 +167,8 @@ def _spelling(argument: Argument, built: str) -> str:
         return f"({','.join(map(_spelling, argument.items, kinds))})"
     if argument.kind == "int":
         return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
+    if argument.kind == "constant":
+        return constant_type(argument.value)
     return {
         "pointer": f"*{argument.dtype}",
         "descriptor": f"tensordesc<{argument.dtype}[{','.join(_block(argument, built))}]>",

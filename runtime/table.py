@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Sequence
 from operator import itemgetter
 
+from nojit.runtime.constant_types import constant_of, is_constant
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.tuning_table import Tuning, TuningTable
@@ -299,7 +300,9 @@ class KernelTable(Record):
         words += [f"{key}={spell(value)}" for key, value in chosen.constexprs + chosen.options if value is not None]
         words += [f"{d.name}={spell(v)}" for d, v in zip(self.derived, self.derived_values[derived], strict=True)]
         types = zip(self.runtime_params(), self.signatures[self.meanings[meaning].signature], strict=True)
-        words += [f"{path}=none" for param, kind in types for path, leaf in leaves(kind, param) if leaf == NONE]
+        compiled_in = [(path, leaf) for param, kind in types for path, leaf in leaves(kind, param)]
+        words += [f"{path}=none" for path, leaf in compiled_in if leaf == NONE]
+        words += [f"{path}={spell(constant_of(leaf))}" for path, leaf in compiled_in if is_constant(leaf)]
         words += [f"{param}:{hint}" for param, hint in self.hint_sets[hints]]
         return " ".join(words)
 

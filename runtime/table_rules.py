@@ -13,7 +13,7 @@ from nojit.runtime.neighbours import is_cost
 from nojit.runtime.postfix import postfix
 from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Launch, Slot
-from nojit.runtime.type_names import NONE, TENSOR_MAP, descriptor_parts, is_descriptor, leaves
+from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_in, is_descriptor, leaves
 
 __all__ = ["check_expressions", "check_row", "check_rows"]
 
@@ -26,7 +26,7 @@ _DIMS = ("0", "1", "2", "3", "4")
 def check_row(table: KernelTable, row: int, where: str) -> None:
     """Check what a row packs against its signature and its hints.
 
-    Each leaf of the signature that is neither None nor hinted to be 1 has its slot, in order and of its type, or the
+    Each leaf of the signature that is neither None, a constant nor hinted to be 1 has its slot, in order and of its type, or the
     slots of its descriptor; scratch pointers come last; each tensor map is described.
 
     Raises:
@@ -41,7 +41,7 @@ def check_row(table: KernelTable, row: int, where: str) -> None:
     if not hints.keys() <= types.keys():
         strangers = sorted(hints.keys() - types.keys())
         raise refuse("param", "expected hints of leaves of the signature", got=strangers, where=f"{where} row {row}")
-    expected = [(path, kind) for path, kind in types.items() if kind != NONE and hints.get(path) != 1]
+    expected = [(path, kind) for path, kind in types.items() if not is_compiled_in(kind) and hints.get(path) != 1]
     launch = table.launches[table.columns["launch"][row]]
     if fault := _layout_fault(launch, expected):
         raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=f"{where} row {row}")

@@ -1,6 +1,6 @@
-"""Types as signatures name them: scalars, pointers, tuples, tensor descriptors. Pure.
+"""Types as signatures name them: scalars, pointers, tuples, tensor descriptors, constants. Pure.
 
-One type has one spelling, without spaces: ``i32``, ``*fp16``, ``(*fp16,(i32,none))``, ``tensordesc<fp16[128,64]>``. The
+One type has one spelling, without spaces: ``i32``, ``*fp16``, ``(*fp16,(i32,none))``, ``tensordesc<fp16[128,64]>``, ``=3``. The
 *leaves* of a type are what is left once its tuples are taken apart; ``x.1.0`` is the path of member 0 of member 1 of
 param ``x``.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Final
+
+from nojit.runtime.constant_types import constant_of, is_constant
 
 __all__ = [
     "ELEMENTS",
@@ -21,6 +23,7 @@ __all__ = [
     "dtype_name",
     "dtype_spellings",
     "element_name",
+    "is_compiled_in",
     "is_descriptor",
     "is_tuple",
     "is_type",
@@ -99,11 +102,26 @@ def is_type(name: str, depth: int = 0) -> bool:
         return True
     if name.startswith("*"):
         return name[1:].removeprefix("k") in ELEMENTS
+    if is_constant(name):
+        return _is_constant(name)
     if is_tuple(name):
         inner = members(name)
         whole = f"({','.join(inner)})" == name
         return whole and depth < _DEPTH_MAX and all(is_type(member, depth + 1) for member in inner)
     return is_descriptor(name) and _is_descriptor(name)
+
+
+def _is_constant(name: str) -> bool:
+    try:
+        constant_of(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_compiled_in(name: str) -> bool:
+    """Say whether nothing is passed for a type: None, or a constant."""
+    return name == NONE or is_constant(name)
 
 
 def _is_descriptor(name: str) -> bool:

@@ -22,6 +22,7 @@ typedef struct {
     Py_ssize_t param_count; /* in the function's order, constexprs included */
     Py_ssize_t count;       /* params, then options */
     Py_ssize_t name_count;  /* of the names that keywords mean: without "stream" where a param is called so */
+    Py_ssize_t rest;        /* the param that takes the positional arguments that are left, `*args`; -1 for none */
     PyObject **names;       /* `count` of them, each once, then "stream" */
     PyObject **defaults;    /* of the params; NULL where there is none */
     bool *constexprs;       /* which of the params are */
@@ -29,7 +30,8 @@ typedef struct {
 } nj_signature;
 
 /* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many names or one is there
- * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+ * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one: the empty tuple
+ * for `*args`. */
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
                       PyObject *strings);
 void nj_signature_clear(nj_signature *signature);
@@ -49,6 +51,7 @@ typedef struct {
 
 typedef struct {
     const nj_seen *seen; /* NULL but where tensors were just read */
+    PyObject *owner; /* the kernel, borrowed */
     PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed, NULL if not given; the last is the stream */
     nj_value values[NJ_ARGUMENTS_MAX];
     uint16_t leaf_count;
@@ -104,8 +107,9 @@ Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject 
 /* Fills the rest: 0, or -1 with an exception raised. Tensors in host memory are refused unless `host_too`. */
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call);
 
-/* Reads constexprs and options anew: their values may have been interned since. */
-int nj_classify_constexprs(const nj_signature *signature, PyObject *owner, nj_call *call);
+/* Reads constexprs, options and constants among the arguments anew: their values may have been interned since. */
+int nj_classify_again(const nj_signature *signature, PyObject *owner, nj_call *call);
+int nj_classify_init(void);
 
 /* (arguments, constexprs, options): what the call says, as the slow path takes it. NULL with an exception raised. */
 PyObject *nj_call_facts(const nj_signature *signature, const nj_call *call);

@@ -185,6 +185,75 @@ static int classify_descriptor(const nj_signature *signature, Py_ssize_t at, PyO
     return join_device(signature, at, object, &base, host_too, call, &descriptor->base);
 }
 
+/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
+static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
+{
+    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
+    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
+    Py_XDECREF(ask);
+    int tag = NJ_TAG_UNKNOWN;
+    long long bits = 0;
+    int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
+    *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
+    Py_XDECREF(pair);
+    return status;
+}
+
+/* Whether an object is a `triton.language.constexpr`, by its class's name: Triton itself may not be there. */
+static bool is_triton_constexpr(PyObject *object)
+{
+    return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
+}
+
+static PyObject *value_name; /* "value", set once by `nj_classify_init` */
+
+int nj_classify_init(void)
+{
+    Py_XSETREF(value_name, PyUnicode_InternFromString("value"));
+    return value_name == NULL ? -1 : 0;
+}
+
+/* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
+ * nearly no argument is one. */
+static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject *object, nj_value *value)
+{
+    if (ask_constexpr(owner, object, value) < 0) {
+        return -1;
+    }
+    bool interned = value->tag == NJ_TAG_OPAQUE && value->bits < 0 && value->bits >= NJ_OPAQUE_BASE;
+    value->tag = interned ? NJ_TAG_CONSTANT : value->tag;
+    return 0;
+}
+
+/* A `triton.language.constexpr`: what it holds. */
+static int classify_wrapped(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                            nj_value *value)
+{
+    PyObject *held = PyObject_GetAttr(object, value_name);
+    if (held == NULL) {
+        return -1;
+    }
+    /* members of a tuple would be looked for in the object itself */
+    int status = PyTuple_Check(held) || is_triton_constexpr(held)
+                     ? classify_constant(call->owner, object, value)
+                     : classify_value(signature, at, held, host_too, call, value);
+    Py_DECREF(held);
+    return status;
+}
+
+/* What is no tensor either. Not inline: nearly all are. */
+static __attribute__((noinline)) int classify_rare(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                   bool host_too, nj_call *call, nj_value *value)
+{
+    if (is_triton_constexpr(object)) {
+        return classify_wrapped(signature, at, object, host_too, call, value);
+    }
+    if (read_number(object, value) < 0) {
+        return -1;
+    }
+    return value->tag == NJ_TAG_UNKNOWN ? classify_constant(call->owner, object, value) : 0;
+}
+
 /* What is neither int, float, bool nor None by its exact type. */
 static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
                           nj_value *value)
@@ -201,6 +270,9 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
         Py_LeaveRecursiveCall();
         return status;
     }
+    if (PyUnicode_Check(object)) {
+        return classify_constant(call->owner, object, value);
+    }
     nj_tensor tensor;
     int status = nj_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
@@ -210,7 +282,7 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
     if (status == 0 && tensor.kind == NJ_KIND_DESCRIPTOR) {
         return classify_descriptor(signature, at, object, host_too, call, value);
     }
-    return status < 0 ? -1 : read_number(object, value);
+    return status < 0 ? -1 : classify_rare(signature, at, object, host_too, call, value);
 }
 
 static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
@@ -229,20 +301,6 @@ static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject
         return classify_other(signature, at, object, host_too, call, value);
     }
     return 0;
-}
-
-/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
-static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
-{
-    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
-    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
-    Py_XDECREF(ask);
-    int tag = NJ_TAG_UNKNOWN;
-    long long bits = 0;
-    int status = nj_is_tuple(pair, "a key: (tag, bits)") && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
-    *value = (nj_value){.tag = (uint8_t)tag, .bits = bits};
-    Py_XDECREF(pair);
-    return status;
 }
 
 static int read_string(const nj_signature *signature, PyObject *object, nj_value *value)
@@ -290,6 +348,7 @@ static inline bool is_constexpr(const nj_signature *signature, Py_ssize_t at)
 
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call)
 {
+    call->owner = owner;
     call->device = NJ_DEVICE_ANY;
     call->device_from = -1;
     call->api = NULL;
@@ -308,10 +367,28 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
     return 0;
 }
 
-int nj_classify_constexprs(const nj_signature *signature, PyObject *owner, nj_call *call)
+/* Asks anew what constants an argument has. */
+static int ask_again(nj_call *call, PyObject *object, nj_value *value)
+{
+    if (value->tag == NJ_TAG_UNKNOWN) {
+        return classify_constant(call->owner, object, value);
+    }
+    nj_value *leaf = value->tag == NJ_TAG_TUPLE ? &call->leaves[nj_tuple_start(value)] : NULL;
+    for (Py_ssize_t i = 0; leaf != NULL && i < PyTuple_GET_SIZE(object); i++) {
+        if (ask_again(call, PyTuple_GET_ITEM(object, i), leaf) < 0) {
+            return -1;
+        }
+        leaf += leaf->tag == NJ_TAG_TUPLE ? 1 + nj_tuple_entries(leaf) : 1;
+    }
+    return 0;
+}
+
+int nj_classify_again(const nj_signature *signature, PyObject *owner, nj_call *call)
 {
     for (Py_ssize_t i = 0; i < signature->count; i++) {
-        if (is_constexpr(signature, i) && classify_constexpr(signature, owner, call->objects[i], &call->values[i]) < 0) {
+        int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
+                                                : ask_again(call, call->objects[i], &call->values[i]);
+        if (status < 0) {
             return -1;
         }
     }

@@ -208,7 +208,7 @@ static nj_plan *make_plan(nj_dispatcher *self, nj_spec *spec, nj_call *call, nj_
 {
     if (!cacheable) {
         /* a first call was read before its spec was made, which interned the constexprs that it knows */
-        if (nj_classify_constexprs(&self->signature, (PyObject *)self, call) < 0) {
+        if (nj_classify_again(&self->signature, (PyObject *)self, call) < 0) {
             return NULL;
         }
         cacheable = nj_spec_key(spec, call, key);
@@ -351,13 +351,65 @@ static LARGE PyObject *launch(nj_dispatcher *self, const nj_launcher *launcher, 
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+/* Arguments of a kernel with `*args`, with those that it takes as a tuple, given by name behind the keywords. */
+typedef struct {
+    PyObject **values; /* owned, borrowing all but the tuple, the last */
+    PyObject *keywords;
+    Py_ssize_t positional;
+} nj_gathered;
+
+static void drop_gathered(nj_gathered *gathered)
+{
+    if (gathered->keywords != NULL) {
+        Py_XDECREF(gathered->values[gathered->positional + PyTuple_GET_SIZE(gathered->keywords) - 1]);
+    }
+    Py_XDECREF(gathered->keywords);
+    PyMem_Free(gathered->values);
+}
+
+/* Not inline: few kernels have such a param. */
+static __attribute__((noinline)) int gather(const nj_signature *signature, PyObject *const *arguments, Py_ssize_t positional,
+                                            PyObject *keywords, nj_gathered *gathered)
+{
+    Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+    Py_ssize_t own = positional < signature->rest ? positional : signature->rest;
+    *gathered = (nj_gathered){.positional = own, .values = PyMem_Calloc((size_t)(own + named) + 1, sizeof *arguments)};
+    PyObject *rest = PyTuple_New(positional - own), *names = PyTuple_New(named + 1);
+    if (gathered->values == NULL || rest == NULL || names == NULL) {
+        Py_XDECREF(rest);
+        Py_XDECREF(names);
+        PyMem_Free(gathered->values);
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = own; i < positional; i++) {
+        PyTuple_SET_ITEM(rest, i - own, Py_NewRef(arguments[i]));
+    }
+    memcpy(gathered->values, arguments, (size_t)own * sizeof *arguments);
+    memcpy(gathered->values + own, arguments + positional, (size_t)named * sizeof *arguments);
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyTuple_SET_ITEM(names, i, Py_NewRef(PyTuple_GET_ITEM(keywords, i)));
+    }
+    PyTuple_SET_ITEM(names, named, Py_NewRef(signature->names[signature->rest]));
+    gathered->values[own + named] = rest;
+    gathered->keywords = names;
+    return 0;
+}
+
 PyObject *nj_dispatcher_launch(nj_dispatcher *self, const nj_launcher *launcher, const nj_seen *seen,
                                PyObject *const *arguments, size_t positional, PyObject *keywords)
 {
     if (!nest()) {
         return NULL;
     }
-    PyObject *none = launch(self, launcher, seen, arguments, positional, keywords);
+    PyObject *none = NULL;
+    nj_gathered gathered;
+    if (self->signature.rest < 0 || self->signature.names == NULL) {
+        none = launch(self, launcher, seen, arguments, positional, keywords);
+    } else if (gather(&self->signature, arguments, PyVectorcall_NARGS(positional), keywords, &gathered) == 0) {
+        none = launch(self, launcher, seen, gathered.values, (size_t)gathered.positional, gathered.keywords);
+        drop_gathered(&gathered);
+    }
     nested--;
     return none;
 }
@@ -456,7 +508,14 @@ static PyObject *dispatcher_facts(nj_dispatcher *self, PyObject *const *argument
     if (!nest()) {
         return NULL;
     }
-    PyObject *facts = read_facts(self, arguments, positional, keywords);
+    PyObject *facts = NULL;
+    nj_gathered gathered;
+    if (self->signature.rest < 0 || self->signature.names == NULL) {
+        facts = read_facts(self, arguments, positional, keywords);
+    } else if (gather(&self->signature, arguments, positional, keywords, &gathered) == 0) {
+        facts = read_facts(self, gathered.values, gathered.positional, gathered.keywords);
+        drop_gathered(&gathered);
+    }
     nested--;
     return facts;
 }
@@ -482,7 +541,14 @@ static PyObject *dispatcher_warm(nj_dispatcher *self, PyObject *const *arguments
     if (!nest()) {
         return NULL;
     }
-    nj_plan *plan = warm(self, arguments, positional, keywords);
+    nj_plan *plan = NULL;
+    nj_gathered gathered;
+    if (self->signature.rest < 0 || self->signature.names == NULL) {
+        plan = warm(self, arguments, positional, keywords);
+    } else if (gather(&self->signature, arguments, positional, keywords, &gathered) == 0) {
+        plan = warm(self, gathered.values, gathered.positional, gathered.keywords);
+        drop_gathered(&gathered);
+    }
     nested--;
     return (PyObject *)plan;
 }

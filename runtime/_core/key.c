@@ -44,7 +44,7 @@ static __attribute__((noinline)) bool convert(const nj_field *field, nj_value *v
 {
     uint16_t taken = 0;
     for (unsigned int i = 0; i < field->type_count; i++) {
-        taken |= field->types[i].tags;
+        taken |= field->types[i].constant ? 0 : field->types[i].tags;
     }
     bool number = value->tag == NJ_TAG_INT || value->tag == NJ_TAG_UINT || value->tag == NJ_TAG_BOOL;
     if (!number || (taken & NJ_BIT(value->tag)) != 0) {

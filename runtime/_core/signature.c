@@ -14,6 +14,9 @@ static int read_param(nj_signature *signature, Py_ssize_t at, PyObject *param)
     }
     signature->constexprs[at] = is_constexpr;
     signature->defaults[at] = Py_XNewRef(fallback);
+    if (!is_constexpr && fallback != NULL && PyTuple_CheckExact(fallback) && PyTuple_GET_SIZE(fallback) == 0) {
+        signature->rest = at;
+    }
     signature->names[at] = Py_NewRef(name);
     PyUnicode_InternInPlace(&signature->names[at]);
     return 0;
@@ -78,7 +81,7 @@ void nj_signature_clear(nj_signature *signature)
 int nj_signature_init(nj_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
                       PyObject *strings)
 {
-    nj_signature made = {.param_count = PyTuple_GET_SIZE(params)};
+    nj_signature made = {.param_count = PyTuple_GET_SIZE(params), .rest = -1};
     made.count = made.param_count + PyTuple_GET_SIZE(options);
     if (made.count > NJ_ARGUMENTS_MAX) {
         PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX, made.count);

@@ -178,7 +178,7 @@ static bool take_param(nj_layout *layout, PyObject *name, PyObject *type, PyObje
     if (number < 0) {
         return false;
     }
-    if (hint == 1 || strcmp(spelled, "none") == 0) {
+    if (hint == 1 || strcmp(spelled, "none") == 0 || *spelled == '=') {
         return true;
     }
     if (strncmp(spelled, DESCRIPTOR, strlen(DESCRIPTOR)) == 0) {

@@ -23,7 +23,7 @@ static bool takes_addresses(const nj_field *field)
 }
 
 /* Takes the types of a runtime param. */
-static int read_types(nj_field *field, PyObject *types)
+static int read_types(nj_field *field, PyObject *interner, PyObject *types)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(types);
     if (count > TYPES_MAX) {
@@ -43,7 +43,7 @@ static int read_types(nj_field *field, PyObject *types)
             return -1;
         }
         field->type_count++;
-        if (nj_type_read(text, &field->types[i]) < 0) {
+        if (nj_type_read(text, interner, &field->types[i]) < 0) {
             return -1;
         }
         field->tuple |= field->types[i].tags == NJ_BIT(NJ_TAG_TUPLE);
@@ -58,7 +58,7 @@ static int read_types(nj_field *field, PyObject *types)
 
 static nj_field_kind kind_of(const nj_field *field)
 {
-    if (field->type_count == 1 && field->types[0].tags == NJ_BIT(NJ_TAG_INT)) {
+    if (field->type_count == 1 && field->types[0].tags == NJ_BIT(NJ_TAG_INT) && !field->types[0].constant) {
         return NJ_FIELD_INT;
     }
     return field->pointers[NJ_DTYPE_NONE] != 0 ? NJ_FIELD_POINTER : NJ_FIELD_ANY;
@@ -173,7 +173,7 @@ static int read_constexpr(nj_field *field, const nj_numbering *by, PyObject *axe
     return is_axis(axes, name) ? read_fallback(field, by, given) : 0;
 }
 
-static int read_param(nj_field *field, PyObject *types, PyObject *param)
+static int read_param(nj_field *field, PyObject *interner, PyObject *types, PyObject *param)
 {
     PyObject *name = nj_peek(param, NJ_FIELD_NAME), *spelled = name == NULL ? NULL : PyDict_GetItemWithError(types, name);
     if (spelled == NULL || !PyTuple_Check(spelled)) {
@@ -182,7 +182,7 @@ static int read_param(nj_field *field, PyObject *types, PyObject *param)
         }
         return -1;
     }
-    if (read_types(field, spelled) < 0) {
+    if (read_types(field, interner, spelled) < 0) {
         return -1;
     }
     field->kind = (uint8_t)kind_of(field);
@@ -226,7 +226,7 @@ int nj_spec_read_fields(nj_spec *spec, PyObject *slots, PyObject *interner)
     for (Py_ssize_t i = 0; status == 0 && i < nj_size(params); i++) {
         PyObject *param = nj_item(params, i);
         bool constexpr = nj_peek(param, NJ_FIELD_IS_CONSTEXPR) == Py_True;
-        status = constexpr ? read_constexpr(&spec->fields[i], &by, axes, param) : read_param(&spec->fields[i], types, param);
+        status = constexpr ? read_constexpr(&spec->fields[i], &by, axes, param) : read_param(&spec->fields[i], interner, types, param);
     }
     if (status == 0) {
         status = number_values(&by, spec->table) < 0 ? -1 : note_hints(spec, nj_peek(spec->table, NJ_FIELD_HINT_SETS), slots);

@@ -1,5 +1,7 @@
 #include "type.h"
 
+#include "objects.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -21,6 +23,24 @@ static nj_type int_type(nj_dtype dtype)
     case NJ_U32: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT), .high = UINT32_MAX};
     default: return (nj_type){.tags = NJ_BIT(NJ_TAG_INT) | NJ_BIT(NJ_TAG_UINT), .high = INT64_MAX}; /* NJ_U64 */
     }
+}
+
+/* `=3`, and whatever else is compiled in as one value. */
+static int constant_type(const char *text, PyObject *interner, nj_type *type)
+{
+    int tag;
+    long long bits;
+    PyObject *key = PyObject_CallMethod(interner, "constant", "s", text);
+    bool read = nj_is_tuple(key, "a key: (tag, bits)") && PyArg_ParseTuple(key, "iL", &tag, &bits);
+    Py_XDECREF(key);
+    if (!read) {
+        return -1;
+    }
+    bool interned = tag == NJ_TAG_OPAQUE && bits < 0 && bits >= NJ_OPAQUE_BASE;
+    tag = interned ? NJ_TAG_CONSTANT : tag;
+    /* what no key holds, an int beyond 64 bits say, takes nothing */
+    *type = (nj_type){.tags = tag == NJ_TAG_UNKNOWN ? 0 : NJ_BIT(tag), .constant = true, .low = bits, .high = bits};
+    return 0;
 }
 
 static nj_type plain_type(const char *text)
@@ -86,8 +106,23 @@ static const char *member_end(const char *text)
     return text;
 }
 
+/* Reads a member that is no tuple. */
+static int read_member(const char *text, size_t size, PyObject *interner, nj_type *entry)
+{
+    char *name = PyMem_Malloc(size + 1);
+    if (name == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(name, text, size);
+    name[size] = '\0';
+    int status = nj_type_read(name, interner, entry);
+    PyMem_Free(name);
+    return status;
+}
+
 /* Appends the entries of the tuple that starts at `text`, and counts its members. */
-static int read_members(const char *text, nj_type *entries, uint16_t *used, uint16_t *members)
+static int read_members(const char *text, PyObject *interner, nj_type *entries, uint16_t *used, uint16_t *members)
 {
     *members = 0;
     const char *at = text + 1;
@@ -101,27 +136,22 @@ static int read_members(const char *text, nj_type *entries, uint16_t *used, uint
         (*members)++;
         if (*at == '(') {
             entry->tags = NJ_BIT(NJ_TAG_TUPLE);
-            if (read_members(at, entries, used, &entry->count) < 0) {
+            if (read_members(at, interner, entries, used, &entry->count) < 0) {
                 return -1;
             }
-        } else {
-            char name[96];
-            if (end - at >= (ptrdiff_t)sizeof name) {
-                return too_large();
-            }
-            memcpy(name, at, (size_t)(end - at));
-            name[end - at] = '\0';
-            if (nj_type_read(name, entry) < 0) {
-                return -1;
-            }
+        } else if (read_member(at, (size_t)(end - at), interner, entry) < 0) {
+            return -1;
         }
         at = *end == ',' ? end + 1 : end;
     }
     return 0;
 }
 
-int nj_type_read(const char *text, nj_type *type)
+int nj_type_read(const char *text, PyObject *interner, nj_type *type)
 {
+    if (*text == '=') {
+        return constant_type(text, interner, type);
+    }
     if (*text != '(') {
         *type = strncmp(text, "tensordesc<", 11) == 0 ? descriptor_type(text) : plain_type(text);
         return 0;
@@ -132,7 +162,7 @@ int nj_type_read(const char *text, nj_type *type)
         return -1;
     }
     *type = (nj_type){.tags = NJ_BIT(NJ_TAG_TUPLE), .entries = entries};
-    return read_members(text, entries, &type->entry_count, &type->count);
+    return read_members(text, interner, entries, &type->entry_count, &type->count);
 }
 
 void nj_type_clear(nj_type *type)
@@ -156,6 +186,9 @@ static bool accepts_entry(const nj_type *type, const nj_value *value, const nj_c
 {
     if ((type->tags & NJ_BIT(value->tag)) == 0) {
         return false;
+    }
+    if (type->constant) {
+        return value->bits == type->low;
     }
     switch (value->tag) {
     case NJ_TAG_INT: return value->bits >= type->low && value->bits <= type->high;

@@ -10,6 +10,7 @@ typedef struct nj_type {
     uint16_t tags; /* bit set of nj_tag: the values that it may take */
     uint8_t pointee; /* of a pointer or descriptor: the nj_dtype that it points to */
     uint8_t rank; /* of a descriptor */
+    bool constant; /* whether it takes one value, `low` */
     uint16_t count; /* of a tuple: its members */
     uint16_t entry_count; /* of a tuple: `entries`, laid out as nj_call's */
     int64_t low; /* range of ints */
@@ -18,8 +19,9 @@ typedef struct nj_type {
     struct nj_type *entries; /* owned; those of a tuple in it follow that tuple, whose own are NULL */
 } nj_type;
 
-/* Reads Triton's spelling: 0, or -1 with ValueError raised. A type that this runtime cannot pass takes nothing. */
-int nj_type_read(const char *text, nj_type *type);
+/* Reads Triton's spelling: 0, or -1 with an exception raised. A type that this runtime cannot pass takes nothing. `interner` says
+ * what stands for a constant. */
+int nj_type_read(const char *text, PyObject *interner, nj_type *type);
 void nj_type_clear(nj_type *type);
 
 /* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if `text` is no such type. */
@@ -36,6 +38,9 @@ static inline bool nj_type_accepts(const nj_type *type, const nj_value *value, c
     }
     if (value->tag == NJ_TAG_INT) {
         return value->bits >= type->low && value->bits <= type->high;
+    }
+    if (type->constant) {
+        return value->bits == type->low;
     }
     return value->tag < NJ_TAG_TUPLE || nj_type_accepts_other(type, value, call);
 }

@@ -18,6 +18,7 @@ typedef enum {
     NJ_TAG_UNKNOWN = 7, /* a value that no plan is cached for: only the slow path can judge it */
     NJ_TAG_TUPLE = 8,   /* where its members lie, see nj_tuple */
     NJ_TAG_DESCRIPTOR = 9, /* an index into nj_call's descriptors */
+    NJ_TAG_CONSTANT = 10,  /* of an argument that is a string, a dtype or a function: its id */
 } nj_tag;
 
 /* Ids of interned values start here: among the NaNs, which `nj_opaque_double` makes all one. Two bits of an id say

@@ -52,7 +52,8 @@ def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     described = kernel("described", {"n": "i32", "block": "tensordesc<fp16[64,64]>"})
     tupled = kernel("tupled", {"group": "(*fp16,(i32,none),fp32)"}, hints=[{"group.0": 16}])
-    return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add, wide, described, tupled)
+    rest = kernel("rest", {"x": "*fp16", "rest": "(i32,='fast',(=3,*fp16))"}, defaults={"rest": ()})
+    return make_bundle(tmp_path_factory.mktemp("bundle") / "add.nojit", add, wide, described, tupled, rest)
 
 
 def is_refused(kind: type[NojitError], call: Callable[[], object]) -> None:
@@ -63,8 +64,9 @@ def is_refused(kind: type[NojitError], call: Callable[[], object]) -> None:
     raise AssertionError("a wrong call went through")
 
 
-def spellings(add: Any, wide: Any, faketorch: ModuleType, fakecuda: FakeCuda) -> dict[str, Callable[[], object]]:
+def spellings(bundle: Any, faketorch: ModuleType, fakecuda: FakeCuda) -> dict[str, Callable[[], object]]:
     """Calls that take every way through the core."""
+    add, wide, rest = (bundle.kernel(name) for name in ("add", "wide", "rest"))
     x, other, interface = faketorch.Tensor(0x1000), PointerTensor(0x1000), InterfaceTensor(0x4000_0000)
     stream, grid = StreamObject(fakecuda.stream()), (2, 3)
     slow, newer = faketorch.SlowTensor(0x1000), faketorch.NewerTensor(0x1000)
@@ -77,6 +79,9 @@ def spellings(add: Any, wide: Any, faketorch: ModuleType, fakecuda: FakeCuda) ->
         "address": lambda: add[grid](0x1000, 0x2000, large, flag=True, MODE="fast", stream=0),
         "tuple for a constexpr": lambda: add[grid](x, x, large, 1.0, False, MODE=(1, 2)),
         "names": lambda: add[grid](flag=False, n=large, y=None, x=x, MODE="fast", scale=1.0, num_warps=4),
+        "rest arguments and constants": lambda: rest[grid](x, 7, "fast", (3, x)),
+        "rest arguments and a keyword": lambda: rest[grid](x, 7, "fast", (3, x), stream=0),
+        "a constant that is none": lambda: is_refused(NojitError, lambda: rest[grid](x, 7, "slow", (3, x))),
         "a list for a grid": lambda: add[[2, 3]](x, x, large, 1.0, False, MODE="fast"),
         "a callable grid": lambda: add[lambda meta: [meta["n"] >> 39]](x, x, large, 1.0, False, MODE="fast"),
         "stream": lambda: add[grid](x, x, large, 1.0, False, MODE="fast", stream=stream),
@@ -91,13 +96,13 @@ def spellings(add: Any, wide: Any, faketorch: ModuleType, fakecuda: FakeCuda) ->
 def test_a_launch_in_any_spelling(bundle_path: Path, fakecuda: FakeCuda, faketorch: ModuleType) -> None:
     fakecuda.add_memory(0x4000_0000, 4096)
     bundle = runtime.load(bundle_path)
-    calls = spellings(bundle.kernel("add"), bundle.kernel("wide"), faketorch, fakecuda)
+    calls = spellings(bundle, faketorch, fakecuda)
     for name, spelled in calls.items():
         call = with_starved_tensors(spelled)
         call()
         held = [cell.cell_contents for cell in spelled.__closure__ or () if not callable(cell.cell_contents)]
         before = [sys.getrefcount(one) for one in held]
-        for _ in starved(call, 7 if "matches" in name else 1, tries=1000):
+        for _ in starved(call, 7 if "matches" in name or "none" in name else 1, tries=1000):
             depth = fakecuda.context()
             call()
             assert fakecuda.context() == depth == (0, None), name

@@ -34,7 +34,9 @@ class Tensor:
         return self.address
 
 
-def bound_by_triton(function: Any, arguments: dict[str, Any], options: dict[str, Any]) -> tuple[Any, ...]:
+def bound_by_triton(
+    function: Any, arguments: dict[str, Any], options: dict[str, Any], rest: tuple[Any, ...] = ()
+) -> tuple[Any, ...]:
     """Return options, signature, constexprs and attributes, as a call of the JIT has them when it compiles."""
     from triton.compiler import make_backend
     from triton.runtime.jit import create_function_from_signature
@@ -43,7 +45,8 @@ def bound_by_triton(function: Any, arguments: dict[str, Any], options: dict[str,
     # as `JITFunction.run` does
     options = {"enable_fp_fusion": True, **options, "debug": options.get("debug", function.debug) or False}
     binder = create_function_from_signature(function.signature, function.params, backend)
-    args, specialization, others = binder(**arguments, **options)
+    first = [*arguments.values(), *rest] if rest else []
+    args, specialization, others = binder(*first, **({} if rest else arguments), **options)
     bound: tuple[Any, ...] = function._pack_args(backend, {**arguments, **options}, args, specialization, others)
     return bound
 
@@ -390,3 +393,34 @@ def test_a_dtype_as_a_constexpr_may_be_spelled_as_a_framework_does(plan, spellin
     assert compiler.ast_source(variant, kernel.place).constants[1,].name == name
     with pytest.raises(ManifestError, match="expected a Triton dtype, such as 'fp16', got 'float8_e8m0fnu'"):
         plan(source, '[kernel.params]\nx_ptr = "*fp32"\n[kernel.matrix]\nD = [{ dtype = "float8_e8m0fnu" }]\n')
+
+
+GIVEN = """
+    @triton.jit
+    def double(x):
+        return 2 * x
+
+
+    @triton.jit
+    def k(out_ptr, how, *rest):
+        tl.store(out_ptr, how[0](how[1]) + how[2][0] + rest[0])
+"""
+
+
+def test_constants_in_tuples_and_rest_arguments_are_what_tritons_binder_makes_of_them(plan):
+    import triton.language as tl
+
+    params = '[kernel.params]\nout_ptr = "*i32"\nhow = "(=function:source.py:double, i32, (=3, none))"\nrest = "(i32, =1.5)"\n'
+    kernel = plan(GIVEN, f'{params}[[kernel.hints]]\n"rest.0" = 1\n')
+    variant = next(each for each in kernel.variants if each.hints)
+    ours = compiler.ast_source(variant, kernel.place)
+    try:
+        how = (ours.fn.fn.__globals__["double"], 5, (tl.constexpr(3), None))
+        _, signature, constexprs, _ = bound_by_triton(
+            ours.fn, {"out_ptr": Tensor("torch.int32", 4100), "how": how}, {}, rest=(1, tl.constexpr(1.5))
+        )
+    except TypeError:
+        pytest.skip("this Triton takes no *args")
+    assert ours.signature == signature
+    unwrapped = {place: getattr(value, "value", value) for place, value in constexprs.items()}
+    assert ours.constants == unwrapped

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.runtime.kernel import Kernel
+from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda import FakeCuda
 
@@ -224,3 +225,173 @@ def test_the_most_hints_that_hold_are_what_a_call_runs_with(built, tensor, fakec
             images.setdefault(expected, set()).add(fakecuda.last_launch().kernel)
     assert all(len(ran) == 1 for ran in images.values())
     assert len(set().union(*images.values())) > 6
+
+
+# -- constants among the arguments, and *args ------------------------------------------------------------------------
+
+CONSTANTS = """
+    @triton.jit
+    def double(x):
+        return 2 * x
+
+
+    @triton.jit
+    def negate(x):
+        return -x
+
+
+    @triton.jit
+    def k(out_ptr, how, SCALE: tl.constexpr):
+        tl.store(out_ptr, how[0](how[1]) * how[2] + how[3][0] + SCALE)
+"""
+CONSTANTS_ENTRY = """
+    [kernel.params]
+    out_ptr = "*i32"
+    how = "(={function}, i32, =3, (={offset}, *i32?))"
+
+    [kernel.matrix]
+    function = ["function:source.py:double", "function:source.py:negate"]
+    offset = ["5", "7"]
+    SCALE = [1]
+"""
+
+
+class Constexpr:
+    """As `tl.constexpr`, which is known by its name."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+Constexpr.__name__ = Constexpr.__qualname__ = "constexpr"
+Constexpr.__module__ = "triton.language.core"
+
+
+def test_constants_in_tuples_choose_the_image_and_are_not_passed(built, tensor, fakecuda):
+    kernel = built(CONSTANTS, CONSTANTS_ENTRY, count=8)
+    out = tensor(4096, "int32")
+    images: dict[Any, int] = {}
+    for wrap, _ in itertools.product((lambda value: value, Constexpr), range(2)):
+        for name, offset in itertools.product(("double", "negate"), (5, 7)):
+            how = (FunctionRef(f"source.py:{name}"), 100, wrap(3), (wrap(offset), tensor(8192, "int32")))
+            kernel[1,](out, how, 1)
+            launch = fakecuda.last_launch()
+            assert launch.ints()[:3] == (4096, 100, 8192)
+            assert images.setdefault((name, offset), launch.kernel) == launch.kernel
+            explained = kernel.explain(out, how, 1)
+            assert f"how.0=source.py:{name}" in explained.chosen
+            assert f"how.3.0={offset}" in explained.chosen
+    assert len(set(images.values())) == 4
+    how = (FunctionRef("source.py:double"), 100, 3, (5, None))
+    for place, wrong, reason in [
+        (0, FunctionRef("source.py:triple"), "member 0: expected the constant source.py:double, got the constant source.py:triple"),
+        (0, 5, "member 0: expected the constant source.py:double, got int 5"),
+        (2, 4, "member 2: expected the constant 3, got int 4"),
+        (2, True, "member 2: expected the constant 3, got bool True"),
+        (2, "3", "member 2: expected the constant 3, got the constant '3'"),
+        (3, (6, None), "member 3: member 0: expected the constant 5, got int 6"),
+    ]:  # fmt: skip
+        arguments = [*how[:place], wrong, *how[place + 1 :]]
+        for make in (kernel[1,], kernel.warmup):
+            with pytest.raises(runtime.NoMatchingVariantError, match=reason):
+                make(out, tuple(arguments), 1)
+
+
+def test_constants_of_every_kind_are_told_apart(built, tensor, fakecuda):
+    values = {
+        "3": 3,
+        "-1": -1,
+        "true": True,
+        "1.5": 1.5,
+        "'silu'": "silu",
+        "dtype:fp16": DType("fp16"),
+        '"a%2C b"': "a, b",
+    }
+    source = "@triton.jit\ndef k(out_ptr, what):\n    tl.store(out_ptr, 1)\n"
+    spelled = ", ".join(f"'{name}'" if "'" not in name else f'"{name}"' for name in values).replace(" b", "%20b")
+    entry = f"""
+[kernel.params]
+out_ptr = "*i32"
+what = "={{kind}}"
+
+[kernel.matrix]
+kind = [{spelled}]
+"""
+    kernel = built(source, entry, count=len(values))
+    for _ in range(2):
+        seen = []
+        for value in values.values():
+            for given in (value, Constexpr(value)):
+                kernel[1,](tensor(4096, "int32"), given)
+                assert fakecuda.last_launch().ints()[0] == 4096
+            seen.append(kernel.explain(tensor(4096, "int32"), value).row)
+        assert len(set(seen)) == len(values)
+    for value in (4, 3.0, False, "relu", DType("bf16"), 1.25, (3,), None):
+        with pytest.raises(runtime.NojitError):
+            kernel[1,](tensor(4096, "int32"), value)
+
+
+def test_functions_and_constexprs_of_triton_are_constants(built, tensor, fakecuda, tmp_path, monkeypatch):
+    import triton.language as tl
+
+    (tmp_path / "functions_of_test.py").write_text(f"{IMPORTS}@triton.jit\ndef double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import functions_of_test
+
+    source = "@triton.jit\ndef k(out_ptr, how):\n    tl.store(out_ptr, how[0](how[1]) + how[2])\n"
+    entry = '[kernel.params]\nout_ptr = "*i32"\nhow = "(=function:functions_of_test:double, i32, =4)"\n'
+    kernel = built(source, entry, count=1)
+    for _ in range(2):
+        kernel[1,](tensor(4096, "int32"), (functions_of_test.double, 100, tl.constexpr(4)))
+        assert fakecuda.last_launch().ints()[:2] == (4096, 100)
+
+
+REST = """
+    @triton.jit
+    def k(out_ptr, *parts, SCALE: tl.constexpr, BLOCK: tl.constexpr = 128):
+        total = 0
+        for place in tl.static_range(len(parts)):
+            total += tl.load(parts[place][0]) * parts[place][1]
+        tl.store(out_ptr, total * SCALE)
+"""
+REST_ENTRY = """
+    [kernel.params]
+    out_ptr = "*i32"
+    parts = "{kinds}"
+
+    [kernel.matrix]
+    kinds = ["()", "((*i32, i32))", "((*i32, i32), (*i32, =2))"]
+    SCALE = [1]
+
+    [[kernel.configs]]
+    BLOCK = 128
+    num_warps = 2
+
+    [[kernel.hints]]
+    out_ptr = 16
+"""
+
+
+def test_a_kernel_with_rest_arguments_is_called_as_triton_calls_it(built, tensor, fakecuda):
+    kernel = built(REST, REST_ENTRY, count=6)
+    out, first, second = (tensor(address, "int32") for address in (4096, 8192, 1 << 20))
+    for _ in range(2):
+        kernel[1,](out, SCALE=1)
+        assert fakecuda.last_launch().ints()[:1] == (4096,)
+        kernel[1,](out, (first, 5), SCALE=1, num_warps=2)
+        assert fakecuda.last_launch().ints()[:3] == (4096, 8192, 5)
+        kernel[1,](out, (first, 5), (second, 2), BLOCK=128, SCALE=1)
+        assert fakecuda.last_launch().ints()[:4] == (4096, 8192, 5, 1 << 20)
+        kernel.bind((1,), SCALE=1)(out, (first, 6))
+        assert fakecuda.last_launch().ints()[:3] == (4096, 8192, 6)
+        kernel[1,](out_ptr=out, SCALE=1)
+    assert kernel.explain(out, (first, 5), (second, 2), SCALE=1).chosen
+    kernel.warmup(out, (first, 5), SCALE=1)
+    launched = fakecuda.launch_count()
+    with pytest.raises(runtime.NoMatchingVariantError, match=r"expected 0 members in \(\), got 3"):
+        kernel[1,](out, (first, 1), (first, 2), (first, 3), SCALE=1)
+    with pytest.raises(runtime.ArgumentError, match="expected one value, by position or by name"):
+        kernel[1,](out, parts=((first, 5),), SCALE=1)
+    with pytest.raises(runtime.ArgumentError, match="expected a value"):
+        kernel[1,](SCALE=1)
+    assert fakecuda.launch_count() == launched

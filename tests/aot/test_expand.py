@@ -495,10 +495,11 @@ def count(entry: Entry, arch: str) -> int | None:
                 there = "p0" not in absent
                 if (archs and arch not in archs) or not RULES[when](*facts, x, there):
                     continue
+                excluded = entry.exclude and RULES[entry.exclude](*facts, x, there)
                 if "aligned(p0" in requires and not there:
-                    never = True
+                    never |= not excluded
                     continue
-                if entry.exclude and RULES[entry.exclude](*facts, x, there):
+                if excluded:
                     left_out = True
                     continue
                 sets = {

@@ -10,11 +10,14 @@ import msgspec
 import pytest
 from nojit.aot.expand import expand_kernel
 from nojit.aot.manifest import KernelSpec
+from nojit.aot.plan import make_plans
 from nojit.aot.space import expand_space
 from nojit.aot.variant import Variant
 from nojit.runtime.errors import ManifestError
 
+from tests.aot.conftest import KERNEL
 from tests.aot.entries import spec
+from tests.aot.fake_compiler import FakeCompiler, FakeSource
 
 ENTRY: dict[str, Any] = {
     "params": {"x": "*{dtype}", "bias": "*{dtype}?", "n": "i32"},
@@ -139,7 +142,7 @@ class TestPoints:
             ({"config": {"BLOCK": 256}}, "expected a config that fits the point"),
             ({"config": {"BLOK": 64}}, "expected what configs set, got 'BLOK'; did you mean 'BLOCK'? - at $.kernel[0].point[0].config.BLOK"),
             ({"config": {"num_warps": 3}}, "expected one of 1, 2, 4, 8, 16, 32, got 3"),
-            ({"archs": ["sm_91"]}, "'sm_91'"),
+            ({"archs": ["sm91"]}, "got 'sm91'; did you mean 'sm_90'?"),
         ],
     )  # fmt: skip
     def test_mistakes(self, change, message):
@@ -153,6 +156,16 @@ class TestPoints:
         assert len(expand(point)) == 2
         assert "expected a config that fits the point on sm_80" in refusal(point, arch="sm_80")
         assert expand(point, arch="sm_80", configs=[ENTRY["configs"][2]]) == ()
+
+
+def test_a_point_of_an_arch_that_nobody_builds_for_is_a_mistake(write_manifest, tmp_path):
+    text = (
+        KERNEL
+        + '[kernel.params]\nx = "*fp16"\n[[kernel.point]]\narchs = ["sm_90"]\n[[kernel.point]]\narchs = ["sm_91"]\n'
+    )
+    compiler = FakeCompiler(tmp_path / "journal", {"demo:add_kernel": FakeSource(("x",))})
+    with pytest.raises(ManifestError, match=r"got 'sm_91'.*\$\.kernel\[0\]\.point\[1\]\.archs"):
+        make_plans([write_manifest(text)], [], "full", compiler)
 
 
 def sets_of(variants: tuple[Variant, ...]) -> list[set[str]]:

@@ -27,6 +27,17 @@ def test_a_descriptor_of_every_element_but_bools(element):
         ("(*fp16,i32)", ("(*fp16,i32)",)),
         ("( *fp16, i32 )", ("(*fp16,i32)",)),
         ("(i32,)", ("(i32)",)),
+        ("=3", ("=3",)),
+        ("= true", ("=true",)),
+        ("=1.50", ("=1.5",)),
+        ("=-0.0", ("=-0.0",)),
+        ("=1e3", ("=1000.0",)),
+        ('="silu"', ("='silu'",)),
+        ("='a%2C%20b'", ("='a%2C%20b'",)),
+        ("=dtype:bfloat16", ("=dtype:bf16",)),
+        ("=dtype:i32", ("=dtype:int32",)),
+        ("=none", ("none",)),
+        ("(x: =function:kernel.py:relu, y: (=3, i32?))", ("(x:=function:kernel.py:relu,y:(=3,i32))", "(x:=function:kernel.py:relu,y:(=3,none))")),
         ("()", ("()",)),
         ("((i32,i64), *fp32)", ("((i32,i64),*fp32)",)),
         ("(*fp16?, i32?)", ("(*fp16,i32)", "(*fp16,none)", "(none,i32)", "(none,none)")),
@@ -83,6 +94,12 @@ def test_what_a_spelling_comes_to(spelling, types):
         ("i32 ", "got 'i32 '"),
         ("i32\n", "got 'i32\\n'"),
         ("(i32,float)", "got 'float'"),
+        ("=silu", "expected a constant, such as =3, =true, =1.5, ='silu', =dtype:fp16 or =function:kernel.py:relu, with other characters as %20, got '=silu' - at here"),
+        ("=", "expected a constant"),
+        ("=dtype:float8_e8m0fnu", "expected a constant"),
+        ("=function:", "expected a constant"),
+        ("='a b'", "with other characters as %20"),
+        ("=99999999999999999999", "expected a constant"),
         ("(i32)(i32)", "got 'i32)(i32'"),
         ("(a: i32, fp32)", "expected a name for each member of a tuple or for none, got '(a: i32, fp32)' - at here"),
         ("(a: i32, a: fp32)", "expected names of members to differ"),
@@ -159,3 +176,8 @@ def test_names_of_members_come_off():
 )
 def test_what_triton_specializes(spelling, hint, hintable):
     assert is_hintable(spelling, hint) is hintable
+
+
+def test_names_of_members_come_off_and_constants_stay():
+    (kind,) = types_of("(x: =function:kernel.py:relu, y: (a: =dtype:fp16, b: i32))", "here")
+    assert plain(kind) == "(=function:kernel.py:relu,(=dtype:fp16,i32))"

@@ -13,6 +13,7 @@ from nojit.runtime import loader
 from nojit.runtime.errors import (
     ArgumentError,
     BundleError,
+    NojitError,
     NoMatchingVariantError,
 )
 from nojit.runtime.kernel import Kernel
@@ -389,3 +390,45 @@ def test_params_must_agree_between_archs(tmp_path: Path, fakecuda: FakeCuda, ten
     make_bundle(tmp_path / "b.nojit", kernel("add", {"y": "*fp16"}))
     with pytest.raises(BundleError, match="expected kernel add to have the same params in every bundle, got others in"):
         loader.load(tmp_path).kernel("add")[(1,)](tensor(0x1000))
+
+
+def test_constants_are_matched_and_not_passed(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    types = {"x": "*fp16", "how": "(={a},i32,(={b},*fp16))"}
+    matrix = {"a": ["3", "true", "1.5", "'fast'", "dtype:fp16", "function:m:f"], "b": ["0", "-0.0", "nan"]}
+    add = make(types, matrix=matrix)
+    firsts = (3, True, 1.5, "fast", DType("fp16"), FunctionRef("m:f"))
+    seen = set()
+    for _ in range(2):
+        for first in firsts:
+            for second in (0, -0.0, math.nan):
+                add[(1,)](tensor(0x1000), (first, 7, (second, tensor(0x2000))))
+                assert fakecuda.last_launch().ints()[:3] == (0x1000, 7, 0x2000)
+                seen.add((fakecuda.last_launch().kernel, repr(first), repr(second)))
+    assert len(seen) == len({kernel for kernel, _, _ in seen}) == 18
+    for wrong in (4, False, 1.25, "slow", DType("bf16"), FunctionRef("m:g"), None, (3,), object()):
+        with pytest.raises(NojitError):
+            add[(1,)](tensor(0x1000), (wrong, 7, (0, tensor(0x2000))))
+
+
+def test_rest_arguments_are_a_tuple(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    params = {"x": "*fp16", "n": "i32", "rest": "{kinds}", "MODE": "constexpr"}
+    matrix = {"kinds": ["()", "(i32)", "(i32,(i32,=2))"], "MODE": [1, 2]}
+    add = make(params, matrix=matrix, defaults={"rest": ()})
+    x = tensor(0x1000)
+    for _ in range(2):
+        for call, passed in [
+            (lambda: add[(1,)](x, 5, MODE=1), (0x1000, 5)),
+            (lambda: add[(1,)](n=5, x=x, MODE=2), (0x1000, 5)),
+            (lambda: add[(1,)](x, 5, 6, MODE=1), (0x1000, 5, 6)),
+            (lambda: add[(1,)](x, 5, 6, (7, 2), MODE=2, num_warps=4), (0x1000, 5, 6, 7)),
+            (lambda: add.bind((1,), MODE=1)(x, 5, 6), (0x1000, 5, 6)),
+        ]:
+            call()
+            assert fakecuda.last_launch().ints()[: len(passed)] == passed
+    for wrong in (
+        lambda: add[(1,)](x, MODE=1),
+        lambda: add[(1,)](x, 5, 6, rest=(7,), MODE=1),
+        lambda: add[(1,)](x, 5, 6, 1),
+    ):
+        with pytest.raises(ArgumentError):
+            wrong()

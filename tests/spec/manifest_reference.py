@@ -109,7 +109,8 @@ def _types() -> str:
         f"Scalars: {_listed((*types.BOOLS, *types.INTS, *types.FLOATS))}; and `{types.NONE}`, for a param that is always "
         f"None. Pointers: `*`, or `*k` for constants, before one of {_listed(types.ELEMENTS)}. Tuples: types in "
         "parentheses, with commas; `name:` may stand before each. Tensor descriptors: `tensordesc<fp16[64,64]>`, with any "
-        f"of those but `i1` and `u1`, and a block of 1 to {types.RANK_MAX} powers of two; for Gluon a layout may follow.\n"
+        f"of those but `i1` and `u1`, and a block of 1 to {types.RANK_MAX} powers of two; for Gluon a layout may follow. "
+        "Constants: `=` before an int, `true`, `false`, a float, text in quotes, `dtype:NAME` or `function:SOURCE`.\n"
     )
 
 

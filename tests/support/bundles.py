@@ -45,7 +45,14 @@ from nojit.runtime.table import (
 )
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import parse_image_arch
-from nojit.runtime.type_names import TENSOR_MAP, TENSOR_MAP_BYTES, descriptor_parts, is_descriptor, leaves
+from nojit.runtime.type_names import (
+    TENSOR_MAP,
+    TENSOR_MAP_BYTES,
+    descriptor_parts,
+    is_compiled_in,
+    is_descriptor,
+    leaves,
+)
 from nojit.runtime.values import Value
 
 from tests.support.cubins import CubinSpec, build_cubin
@@ -196,7 +203,7 @@ def _launch(
         (path, kind)
         for param, whole in types
         for path, kind in leaves(whole, param)
-        if kind != "none" and path not in ones
+        if not is_compiled_in(kind) and path not in ones
     ]
     facts = dict(facts)
     tma = parse_image_arch(facts.pop("on").image_arch).number >= 90

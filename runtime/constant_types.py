@@ -1,0 +1,82 @@
+"""Types of what is compiled in as one value: ``=3``, ``=true``, ``=1.5``, ``='silu'``, ``=dtype:fp16``, ``=function:m:f``. Pure.
+
+Triton takes a ``tl.constexpr`` or a ``@triton.jit`` function as an argument, or in a tuple of one, for a constant. A
+constant has one spelling. Text stands in it with everything but ASCII letters, digits and ``_.:/-`` as UTF-8 in ``%XX``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from nojit.runtime.values import DType, FunctionRef, Value
+
+__all__ = ["constant_of", "constant_type", "is_constant"]
+
+_MARK: Final = "="
+_DTYPE, _FUNCTION = "dtype:", "function:"
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-")
+_ESCAPE: Final = re.compile(r"%([0-9A-F]{2})")
+_INT_BITS_MAX: Final = 64
+
+
+def is_constant(name: str) -> bool:
+    """Say whether a type is that of one value."""
+    return name.startswith(_MARK)
+
+
+def constant_type(value: Value) -> str:
+    """Return the type of one value.
+
+    Raises:
+        ValueError: None, which has a type of its own, or a tuple, whose members have types.
+    """
+    if isinstance(value, bool):
+        return f"{_MARK}{str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"{_MARK}{value!r}"
+    if isinstance(value, str):
+        return f"{_MARK}'{_escaped(value)}'"
+    if isinstance(value, DType):
+        return f"{_MARK}{_DTYPE}{_escaped(value.name)}"
+    if isinstance(value, FunctionRef):
+        return f"{_MARK}{_FUNCTION}{_escaped(value.name)}"
+    raise ValueError(f"expected an int, float, bool, string, dtype or function, got {type(value).__name__}")
+
+
+@lru_cache(maxsize=1024)
+def constant_of(name: str) -> Value:
+    """Return the value of a type that `constant_type` makes.
+
+    Raises:
+        ValueError: another text, or another spelling of a value.
+    """
+    value = _read(name.removeprefix(_MARK))
+    if not is_constant(name) or constant_type(value) != name:
+        raise ValueError(f"expected a constant in its one spelling, got {name!r}")
+    return value
+
+
+def _read(text: str) -> Value:
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith("'"):
+        return _unescaped(text[1:-1])
+    for start, kind in ((_DTYPE, DType), (_FUNCTION, FunctionRef)):
+        if text.startswith(start):
+            return kind(_unescaped(text.removeprefix(start)))
+    if text.lstrip("-").isdecimal() and len(text) <= len(str(-(1 << _INT_BITS_MAX))):
+        number = int(text)
+        if number.bit_length() <= _INT_BITS_MAX:
+            return number
+    return float(text)
+
+
+def _escaped(text: str) -> str:
+    return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
+
+
+def _unescaped(text: str) -> str:
+    raw = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    return raw.encode("latin-1").decode()
