@@ -15,6 +15,7 @@ from nojit.aot.cache import Cache, Misfit
 from nojit.aot.farm import Finished, Job
 from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
+from nojit.aot.places import report_path
 from nojit.aot.plan import Compiler, Plan
 from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
@@ -27,7 +28,7 @@ from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import Tuning
 from nojit.runtime.twins import twin_inputs
 
-__all__ = ["BuildResult", "build", "inputs_of", "report_path", "toolchain_of"]
+__all__ = ["BuildResult", "build", "inputs_of", "toolchain_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,6 @@ class BuildResult:
     def failures(self) -> tuple[Failure, ...]:
         """Every failure, over all bundles."""
         return tuple(failure for report in self.reports for failure in report.failures)
-
-
-def report_path(bundle: Path) -> Path:
-    """Name the report that lies beside a bundle."""
-    return bundle.with_suffix(".report.json")
 
 
 def build(

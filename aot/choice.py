@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nojit.runtime.discover import holders
 from nojit.runtime.installed import normalized
 from nojit.runtime.target import image_arch_of, parse_image_arch, spell_cuda
+from nojit.runtime.versions import Release, newer_lies_beside, superseded
 
-__all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken"]
+__all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,13 @@ class BundleState:
     expires: str = ""
     """When its signature stops to count, in UTC, where ``NOJIT_TRUST`` asks for one; empty if never."""
 
+    newer: str = ""
+    """A newer version of it that lies beside it, and that is used instead."""
+
     @property
     def counts(self) -> bool:
         """Whether kernels would be taken from it, if only to be refused."""
-        return not self.problem or (self.untrusted and not self.foreign)
+        return not self.newer and (not self.problem or (self.untrusted and not self.foreign))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,13 @@ def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
         bundles: what was found, first come first.
     """
     return holders((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
+
+
+def without_older(bundles: Iterable[BundleState]) -> list[BundleState]:
+    """Mark the bundles that a newer version lies beside."""
+    known = list(bundles)
+    older = superseded([Release(one.path, one.name, one.version, one.image_arch) for one in known if one.name])
+    return [replace(one, newer=older.get(one.path, "")) for one in known]
 
 
 def bare(thin: Mapping[str, Sequence[str]], bundles: Iterable[BundleState]) -> list[str]:
@@ -152,7 +163,9 @@ def _refusal(bundle: BundleState, kernels: Sequence[str], raising: Raising) -> s
 
 def _reason(bundle: BundleState, capability: int, driver: int, winners: Mapping[str, BundleState]) -> str:
     """Say why a bundle is not used; there is a reason."""
-    unfit = bundle.problem or _wrong_arch(bundle, capability)
+    unfit = (
+        bundle.problem or (newer_lies_beside(bundle.newer) if bundle.newer else "") or _wrong_arch(bundle, capability)
+    )
     if unfit:
         return unfit
     others = {winners[kernel].path: winners[kernel] for kernel in bundle.kernels if winners[kernel] is not bundle}

@@ -17,7 +17,7 @@ from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.trust import signed_path
 
-__all__ = ["Found", "Place", "bundles_at", "find_bundles"]
+__all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +103,8 @@ def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
         if signed_path(name) in wheel.names:
             wheel.extract(signed_path(name), own)
         yield Place(wheel.extract(name, own), f"{wheel.path}/{name}")
+
+
+def report_path(bundle: Path) -> Path:
+    """Name the report that lies beside a bundle."""
+    return bundle.with_suffix(".report.json")

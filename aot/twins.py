@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from nojit.aot.build import BuildResult, report_path
+from nojit.aot.build import BuildResult
 from nojit.aot.pack import write_file
+from nojit.aot.places import report_path
 from nojit.aot.plan import Plan
 from nojit.aot.report import BundleReport, encode_report
 from nojit.runtime.bundle import BundleFile

@@ -113,11 +113,12 @@ def _holders(
     """Say for each kernel which bundles hold it by arch, which foreign ones are passed over and why, `broken` first, and the policy.
 
     What operators ask for by name must be whole, and is refused, if it is, when it is loaded. A foreign one that is damaged or
-    refused stands in nobody's way. The bundles stay open: what is launched is what was looked at.
+    refused stands in nobody's way, nor does one that a newer version lies beside. The bundles stay open: what is launched is what was looked at.
     """
     from nojit.runtime.discover import holders, serving  # noqa: PLC0415 - as above
     from nojit.runtime.events import log  # noqa: PLC0415 - likewise
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
+    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - likewise
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
     for one, _ in files:
@@ -133,9 +134,14 @@ def _holders(
             if not one.foreign:
                 raise
             passed_over.append(f"{told(error)}, of {one.origin}")
+    older = superseded([file.release for file, *_ in bundles])
+    for file, *_ in bundles:
+        if file.path in older:
+            passed_over.append(f"{file.path}: {newer_lies_beside(older[file.path])}")
+            file.close()
     for said in passed_over:
         log(30, f"passed over: {said}")
-    return holders(bundles), tuple(passed_over), accept
+    return holders(one for one in bundles if one[0].path not in older), tuple(passed_over), accept
 
 
 @cache

@@ -8,7 +8,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, nearest_or_few
 from nojit.runtime.format import (
@@ -24,6 +24,9 @@ from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
 from nojit.runtime.table_codec import check_table, decode_table
 from nojit.runtime.zstd import decompress
+
+if TYPE_CHECKING:
+    from nojit.runtime.versions import Release
 
 __all__ = ["Accept", "Allow", "BundleFile"]
 
@@ -164,6 +167,13 @@ class BundleFile:
     def id(self) -> str:
         """The first twelve digits of the digest, which tell bundles apart in logs and errors."""
         return self.digest[:12]
+
+    @property
+    def release(self) -> Release:
+        """What tells its versions apart."""
+        from nojit.runtime.versions import Release  # noqa: PLC0415 - seldom asked for
+
+        return Release(self.path, self.index.name, self.index.version, self.index.target.image_arch)
 
     @property
     def kernels(self) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
     """Open a bundle file, every ``*.nojit`` in a folder, or the bundles of a name.
 
     Args:
-        path: a folder may hold the bundles of several archs, and of several sets of kernels. A string that is no path to
+        path: a folder may hold the bundles of several archs, and of several sets of kernels; of several versions of one bundle
+            for one arch, the newest counts, and the others are passed over with a warning. A string that is no path to
             anything is a name: of what ``NOJIT_BUNDLES`` names, wheels hold, and a checkout has built, each kernel is
             taken for each arch from the bundle that comes first (`nojit.runtime.discover.named`).
         name: what each bundle must call itself, where a path does not say that. Case counts for nothing, and ``-``, ``_`` and ``.``
@@ -97,7 +98,7 @@ class Bundle:
 
     Attributes:
         files: the bundle files, in the order given; with ``NOJIT_DEBUG_INFO``, twins in place of some.
-        passed_over: of what is not used because an earlier file has it too, the file and the reason.
+        passed_over: of what is not used because an earlier file has it too, or a newer one lies beside it, the file and the reason.
 
     Args:
         paths: the files, by their paths or opened to find them; the opened ones become this object's to close.
@@ -119,12 +120,16 @@ class Bundle:
             for one in given:
                 self.files += (_open(one, accept),)
                 self.files[-1].expect(names)
+            self.files, older = _newest(self.files)
             twins = os.environ.get("NOJIT_DEBUG_INFO")
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
-            self._sources, self.passed_over = _merge(self.files, first_wins=first_wins)
-            for file, reason in self.passed_over:
+            self._sources, beaten = _merge(self.files, first_wins=first_wins)
+            for file, reason in older:
+                log(30, f"passed over {file}: {reason}")
+            for file, reason in beaten:
                 log(10, f"passed over {file}: {reason}")
+            self.passed_over = older + beaten
             self._batch_invariant = os.environ.get("NOJIT_BATCH_INVARIANT") is not None and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
             self._overrides = _overrides(places, self._sources) if places else {}
@@ -252,6 +257,22 @@ def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | Non
     from nojit.runtime.twins import with_twins  # noqa: PLC0415 - seldom set
 
     return with_twins(files, places, accept)
+
+
+def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tuple[tuple[str, str], ...]]:
+    """Keep the newest version of each bundle of a folder, and close the others: return those kept, and why not those."""
+    if len({file.index.target.image_arch for file in files}) == len(files):
+        return files, ()
+    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - seldom so
+
+    older = superseded([file.release for file in files])
+    kept = []
+    for file in files:
+        if file.path in older:
+            file.close()
+        else:
+            kept.append(file)
+    return tuple(kept), tuple([(path, newer_lies_beside(newer)) for path, newer in older.items()])
 
 
 def _batch_invariant() -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 import click
 from nojit.aot import doctor
 from nojit.aot.cache import default_cache_folder
-from nojit.aot.choice import BundleState, DeviceChoice, Raising, bare, choose
+from nojit.aot.choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.doctor import CacheState, DriverState, Failure, TuningState
 from nojit.runtime import discover
 from nojit.runtime.errors import TuningError, told
 from nojit.runtime.tuning_source import VARIABLE
+from nojit.runtime.versions import newer_lies_beside
 
 __all__ = ["command"]
 
@@ -38,7 +39,7 @@ def command(out: Output) -> int:
     places, broken = ([str(error) for error in some] for some in errors)
     problems = [*places, *broken]
     accept = doctor.trust_policy()
-    bundles = [doctor.examine_bundle(one, accept) for one in found]
+    bundles = without_older(doctor.examine_bundle(one, accept) for one in found)
     settings = doctor.examine_settings(os.environ)
     refused = doctor.examine_loads(bundles)
     tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
@@ -93,7 +94,11 @@ def _blocking(
     places: Sequence[str], bundles: Sequence[BundleState], settings: Sequence[str], tuning: TuningState
 ) -> list[str]:
     """Say what makes every load by name raise, or every operator."""
-    damaged = [f"{bundle.path}: {bundle.problem}" for bundle in bundles if not (bundle.counts or bundle.foreign)]
+    damaged = [
+        f"{bundle.path}: {bundle.problem}"
+        for bundle in bundles
+        if not (bundle.counts or bundle.foreign or bundle.newer)
+    ]
     # tables that were read fit some bundles if not all
     unread = () if tuning.tables else tuning.problems
     return [*places, *damaged, *settings, *unread]
@@ -148,6 +153,8 @@ def _show_bundles(out: Output, bundles: list[BundleState], problems: list[str]) 
     for bundle in bundles:
         if bundle.problem:
             out.warn(f"{bundle.path}: {bundle.problem}")
+        elif bundle.newer:
+            out.warn(f"{bundle.path}: {newer_lies_beside(bundle.newer)}")
     out.line()
     out.line(
         "A call that just misses a set of hints runs a slower variant: a program shows which with logging at INFO (logger nojit), "

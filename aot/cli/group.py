@@ -40,6 +40,7 @@ COMMANDS = {
     "diff": "Show what differs between two bundles.",
     "extract": "Write a kernel's cubins as files.",
     "wheel": "Pack bundles into wheels that pip and uv install.",
+    "clean": "Delete bundles that a newer version supersedes.",
     "doctor": "Show what this machine has and which bundles it would use.",
     "bench": "Measure what launches and process starts cost here.",
     "tune": "Measure which configs are fast where, and keep the best.",

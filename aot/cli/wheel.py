@@ -20,6 +20,7 @@ from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.variants import misled
 from nojit.runtime.errors import PackageError, few, worded
 from nojit.runtime.installed import normalized
+from nojit.runtime.versions import Release, newer_lies_beside, superseded
 
 __all__ = ["command"]
 
@@ -79,7 +80,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 ) -> None:
     """Pack bundles into wheels that pip and uv install and nojit.runtime finds.
 
-    Without arguments: every bundle in artifacts/. With --layout providers each architecture is a distribution of its own,
+    Without arguments: every bundle in artifacts/; of several versions of one in a folder, the newest. With --layout providers each architecture is a distribution of its own,
     <name>-sm90, and <name> is a thin wheel with the extras sm90 and so on, and all. With --layout variants they are wheel variants
     of <name>, which uv can choose by the GPU, beside a plain wheel with every bundle, and the file that an index needs.
 
@@ -87,7 +88,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     statement beside a bundle goes with it; whose signature it has, `nojit verify --key` says of a wheel. The same bundles and
     statements give the same bytes.
     """
-    bundles = [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))]
+    bundles = _without_older(out, [read_bundle(path) for path in find_bundles(places or (_ARTIFACTS,))], places)
     facts = Facts(
         runtime=runtime or f"nojit>={version_of('nojit')}",
         requires=requires,
@@ -122,6 +123,21 @@ def command(  # noqa: PLR0917 - click passes each by name
         out.warn("without a licence: --license says under which one others may use the kernels")
     signed = ((bundle.statement, bundle.path) for bundle in bundles)
     warn_of_changes(out, [str(path) for raw, path in signed if raw and open_signed(raw, path).is_dirty()])
+
+
+def _without_older(out: Output, bundles: Sequence[BundleContent], named: Sequence[Path]) -> list[BundleContent]:
+    """Leave out bundles that a newer version lies beside, but for those that are named themselves."""
+    older = superseded(
+        Release(str(one.path), one.index.name, one.index.version, one.index.target.image_arch) for one in bundles
+    )
+    kept = []
+    for bundle in bundles:
+        newer = older.get(str(bundle.path))
+        if newer is None or bundle.path in named:
+            kept.append(bundle)
+        else:
+            out.note(f"left out {bundle.path}: {newer_lies_beside(newer)}")
+    return kept
 
 
 def _gathered(bundles: Sequence[BundleContent], name: str) -> list[list[BundleContent]]:

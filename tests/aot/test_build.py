@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.build import BuildResult, build, report_path
+from nojit.aot.build import BuildResult, build
 from nojit.aot.cache import Cache
 from nojit.aot.farm import Finished
+from nojit.aot.places import report_path
 from nojit.aot.plan import make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.report import decode_report, encode_report

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from nojit.aot import twins as module
-from nojit.aot.build import BuildResult, build, report_path
+from nojit.aot.build import BuildResult, build
 from nojit.aot.cache import Cache
+from nojit.aot.places import report_path
 from nojit.aot.plan import make_plans
 from nojit.aot.report import decode_report
 from nojit.aot.twins import FOLDER, compare_twins, twin_plans

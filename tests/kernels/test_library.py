@@ -96,6 +96,17 @@ def test_for_each_arch_the_first_bundle_counts(tmp_path, monkeypatch):
     assert opened == [(paths[0], paths[2]), (paths[1],)]
 
 
+def test_operators_take_kernels_from_the_newest_version_of_a_folder(tmp_path, monkeypatch, caplog):
+    made = kernel("gelu", {"n": "i32"})
+    for version in ("0.9", "0.10"):
+        make_bundle(tmp_path / f"nojit-kernels-{version}.nojit", made, name="nojit-kernels", version=version)
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
+    assert "nojit-kernels-0.10.nojit" in str(library._from_bundles("gelu")._source_for(90))
+    assert [
+        line for line in caplog.messages if "nojit-kernels-0.9.nojit: nojit-kernels-0.10.nojit, a newer version" in line
+    ]
+
+
 def test_each_bundle_is_opened_once_for_all_names_and_again_where_it_was_built_anew(tmp_path, monkeypatch):
     path = make_bundle(tmp_path / "one.nojit", kernel("add", {"n": "i32"}), kernel("mul", {"n": "i32"}))
     monkeypatch.setattr("nojit.runtime.discover.survey", lambda _: ([Found(path, "test")], [], []))

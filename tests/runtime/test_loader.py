@@ -67,6 +67,24 @@ def test_one_kernel_in_two_bundles_for_one_arch_is_refused(tmp_path: Path, name:
         loader.load(tmp_path)
 
 
+def test_the_newest_version_of_a_folder_wins_with_a_note(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    old = make_bundle(tmp_path / "acme-0.9-sm_90.nojit", ADD, MUL, name="acme", version="0.9")
+    new = make_bundle(tmp_path / "acme-0.10-sm_90.nojit", ADD, name="acme", version="0.10")
+    on = target("sm_80")
+    make_bundle(
+        tmp_path / "acme-0.9-sm_80.nojit", kernel("mul", {"n": "i32"}, on=on), name="acme", version="0.9", on=on
+    )
+    bundle = loader.load(tmp_path)
+    # what the new version no longer has is not taken from the old one
+    assert bundle.kernels == ("add", "mul")
+    assert repr(bundle.kernel("mul")) == "Kernel('mul', sm_80)"
+    assert str(new) in [file.path for file in bundle.files]
+    reason = "acme-0.10-sm_90.nojit, a newer version, lies beside it; nojit clean removes the older"
+    assert bundle.passed_over == ((str(old), reason),)
+    assert caplog.messages == [f"passed over {old}: {reason}"]
+    assert loader.load(old).kernels == ("add", "mul")
+
+
 def test_nothing_there_is_a_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         loader.load(tmp_path / "a.nojit")
@@ -105,6 +123,16 @@ def test_a_name_is_every_bundle_of_that_name_the_first_wins(named: list[Path], f
     add[(1,)](1)
     assert fakecuda.launch_count() == 1
     assert loader.load(first).passed_over == ()
+
+
+def test_the_newest_version_wins_in_each_folder_of_a_name(named: list[Path]) -> None:
+    for folder, versions in zip(named, (("1.0", "1.1"), ("2.0", "3.0")), strict=True):
+        for version in versions:
+            make_bundle(folder / f"{version}.nojit", ADD, name="acme-kernels", version=version)
+    bundle = loader.load("acme-kernels")
+    # the folder that comes first, not the highest version
+    assert [file.index.version for file in bundle.files] == ["1.1", "3.0"]
+    assert str(named[0] / "1.1.nojit") in str(bundle.kernel("add")._source_for(90))
 
 
 def test_what_is_on_disk_is_no_name(named: list[Path], tmp_path: Path) -> None:

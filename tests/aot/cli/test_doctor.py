@@ -630,3 +630,18 @@ def test_a_tuned_table_that_is_missing_is_told(tuned: Callable[[str], Path], run
 def test_without_tuned_tables_nothing_is_said_of_them(machine: Callable[..., None], document: Document) -> None:
     machine()
     assert document("doctor")["tuning"] == {"places": "", "tables": [], "problems": []}
+
+
+def test_an_older_version_beside_a_newer_one_is_used_for_nothing(
+    machine: Callable[..., None], document: Document, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(90)
+    on = TargetInfo("cuda", "sm_90", "sm_90a", 32)
+    for version in ("1.9", "1.10"):
+        make_bundle(tmp_path / f"{version}.nojit", kernel("copy", {"n": "i32"}, on=on), on=on, version=version)
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
+    written = document("doctor")
+    assert written["devices"][0]["used"] == [str(tmp_path / "1.10.nojit")]
+    reason = "1.10.nojit, a newer version, lies beside it; nojit clean removes the older"
+    assert written["devices"][0]["rejected"] == [[str(tmp_path / "1.9.nojit"), reason]]
+    assert f"{tmp_path / '1.9.nojit'}: {reason}" in run("doctor").stderr

@@ -1,0 +1,98 @@
+"""Versions of bundles: which of two is newer, and which bundles of a folder a newer one supersedes. Pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from nojit.runtime.installed import normalized
+
+__all__ = ["Release", "newer_lies_beside", "superseded", "version_key"]
+
+Key: TypeAlias = tuple[object, ...]
+
+# PEP 440, without the spellings that the version of a bundle cannot have
+_VERSION: Final = re.compile(
+    r"(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
+    r"(?:[._]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[._]?(?P<pre_number>\d*))?"
+    r"(?:[._]?(?P<post>post|rev|r)[._]?(?P<post_number>\d*))?"
+    r"(?:[._]?(?P<dev>dev)[._]?(?P<dev_number>\d*))?"
+    r"(?:\+(?P<local>[a-z0-9]+(?:[._][a-z0-9]+)*))?",
+    re.IGNORECASE,
+)
+_STAGES: Final = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
+_FIRST: Final[Key] = (-1,)
+_LAST: Final[Key] = (1,)
+
+
+class Release(NamedTuple):
+    """What a bundle file says of itself."""
+
+    path: str
+    name: str
+    version: str
+    image_arch: str
+
+
+def superseded(releases: Iterable[Release]) -> dict[str, str]:
+    """Say which bundles have a newer one of their name and image arch in their folder: the path of each, and of the newest.
+
+    Two of one version supersede neither.
+    """
+    newest: dict[tuple[str, str, str], Release] = {}
+    groups: dict[tuple[str, str, str], list[Release]] = {}
+    for release in releases:
+        # not by pathlib, whose import would be most of what opening a bundle takes
+        key = (os.path.dirname(release.path), normalized(release.name), release.image_arch)  # noqa: PTH120
+        groups.setdefault(key, []).append(release)
+        best = newest.setdefault(key, release)
+        if version_key(release.version) > version_key(best.version):
+            newest[key] = release
+    return {
+        release.path: newest[key].path
+        for key, group in groups.items()
+        for release in group
+        if version_key(release.version) < version_key(newest[key].version)
+    }
+
+
+def newer_lies_beside(newer: str) -> str:
+    """Say why a superseded bundle is passed over."""
+    return f"{os.path.basename(newer)}, a newer version, lies beside it; nojit clean removes the older"  # noqa: PTH119
+
+
+def version_key(version: str) -> Key:
+    """Return what versions are ordered by: as PEP 440 has it; what it does not know comes first, number by number."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        words = re.findall(r"\d+|[^\d.]+", version)
+        return (-1, tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words))
+    release = tuple(map(int, match["release"].split(".")))
+    while len(release) > 1 and release[-1] == 0:
+        release = release[:-1]
+    local = match["local"]
+    return (
+        int(match["epoch"] or 0),
+        release,
+        _pre(match),
+        (0, _number(match["post_number"])) if match["post"] else _FIRST,
+        (0, _number(match["dev_number"])) if match["dev"] else _LAST,
+        _FIRST if local is None else (0, *map(_local_part, re.split(r"[._]", local.lower()))),
+    )
+
+
+def _pre(match: re.Match[str]) -> Key:
+    if match["pre"]:
+        return (0, _STAGES[match["pre"].lower()], _number(match["pre_number"]))
+    # a development release of a version comes before its first alpha
+    return _FIRST if match["dev"] and not match["post"] else _LAST
+
+
+def _number(text: str) -> int:
+    return int(text or 0)
+
+
+def _local_part(text: str) -> tuple[int, int, str]:
+    return (1, int(text), "") if text.isdigit() else (0, 0, text)
