@@ -64,6 +64,8 @@ class CustomOp:
         self._names = tuple(param.name for param in params)
         # arguments are passed by place where those that are left are the function's first
         self._by_place = list(self._names) == kernel.arg_names[: len(params)]
+        # the function's `*args`, whose members are passed one by one
+        self._rest = next((place for place, param in enumerate(params) if param.is_rest), None)
         self._tuples = tuple(place for place, param in enumerate(params) if _is_list(param))
         self._tensors = tuple(place for place, param in enumerate(params) if _kinds(param) - {"none"} == {"pointer"})
         self._mutated = tuple(place for place, param in enumerate(params) if param.name in mutated)
@@ -97,7 +99,10 @@ class CustomOp:
         whole = [*args, *self._defaults[len(args) :]]
         for place in self._tuples:
             whole[place] = whole[place] if whole[place] is None else tuple(whole[place])
-        if self._by_place:
+        if self._rest is not None:
+            named = dict(zip(self._names[self._rest + 1 :], whole[self._rest + 1 :], strict=True))
+            self._launch(*whole[: self._rest], *whole[self._rest], **named)
+        elif self._by_place:
             self._launch(*whole)
         else:
             self._launch(**dict(zip(self._names, whole, strict=True)))
@@ -128,6 +133,10 @@ def custom_op(name: str, kernel: Kernel, *, mutates_args: Collection[str], grid:
     # refuses what the kernel does not take
     launch = kernel.bind(grid, **fixed)
     params = [param for param in kernel.params if param.is_given and param.name not in fixed]
+    rest = next((param.num for param in kernel.params if param.is_rest), 0)
+    before = [param.name for param in kernel.params[:rest] if param not in params]
+    if before:
+        raise ArgumentError("expected nothing before *args to be fixed", got=before[0], where=where, argument=before[0])
     pointers = [param.name for param in params if "Tensor" in _type_of(param, where)]
     for each in mutates_args:
         if each not in pointers:

@@ -21,6 +21,8 @@ class KernelParam(Record):
     has_default: bool
     default: Value
     """None if it has none."""
+    is_rest: bool
+    """Whether it is the function's `*args`."""
     is_given: bool
     """Whether a call gives it: every param but constexprs that follow from the call or from the chosen config."""
     types: tuple[str, ...]
@@ -92,6 +94,7 @@ def params_of(table: KernelTable) -> tuple[KernelParam, ...]:
                 is_constexpr=param.constexpr,
                 has_default=has_default,
                 default=None if isinstance(param.default, Missing) else param.default,
+                is_rest=not param.constexpr and param.default == (),
                 is_given=not param.constexpr or param.name in axes,
                 types=types.get(param.name, ()),
                 values=table.built_values(param.name) if param.constexpr else (),

@@ -196,6 +196,19 @@ def test_params_of_every_kind_become_torchs(make: Make, pinned: Any, fakecuda: F
         assert list(fakecuda.last_launch().ints()[: len(expected)]) == expected
 
 
+def test_the_members_of_args_are_passed_one_by_one(make: Make, pinned: Any, fakecuda: FakeCuda) -> None:
+    params = {"n": "i32", "args": "(*fp32,*fp32)", "BLOCK": "constexpr", "MODE": "constexpr"}
+    kernel = make(params, matrix={"MODE": ["a", "b"]}, configs=[{"BLOCK": 64}], defaults={"args": ()})
+    op = custom_op("nojit_tests::rest", kernel, mutates_args=["args"], grid=(1,))
+    xs = [pinned(4), pinned(4)]
+    kernel[(1,)](5, *xs, MODE="b")
+    op(5, xs, "b")
+    first, second = fakecuda.launches()
+    assert first.ints() == second.ints() == (5, xs[0].data_ptr(), xs[1].data_ptr(), 0, 0)
+    with pytest.raises(ArgumentError, match=r"expected nothing before \*args to be fixed, got n"):
+        custom_op("nojit_tests::rest", kernel, mutates_args=["args"], grid=(1,), n=5)
+
+
 WRONG: list[tuple[Callable[[Kernel], Any], str, str]] = [
     (lambda k: custom_op("scale", k, mutates_args=[]), "expected a name such as acme::scale_rows, got 'scale'", "name"),
     (lambda k: custom_op("a::b", k, mutates_args=["out"]), "pointers x_ptr, .*, got 'out'; did you mean 'out_ptr'", "mutates_args"),

@@ -39,6 +39,14 @@ def test_params_tell_their_defaults(make: Make) -> None:
     assert [(param.has_default, param.default) for param in add.params] == [(True, None), (False, None), (True, "a")]
 
 
+def test_args_are_run_one_by_one(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
+    add = make({"n": "i32", "args": "(*fp16,i32)"}, defaults={"args": ()})
+    assert [(param.name, param.is_rest) for param in add.params] == [("n", False), ("args", True)]
+    add.run(5, tensor(0x1000), 7, grid=(1,))
+    add.fn[(1,)](5, tensor(0x1000), 7)
+    assert [launch.ints()[:3] for launch in fakecuda.launches()] == [(5, 0x1000, 7)] * 2
+
+
 def test_run_launches_as_a_grid_does(make: Make, tensor: Any, fakecuda: FakeCuda) -> None:
     add, stream = make(), fakecuda.stream()
     arguments = (tensor(0x1000), tensor(0x2000), 5_000)
