@@ -331,7 +331,7 @@ class TestKey:
         ],
     )
     def test_refuses_options_that_this_triton_does_not_take(self, key, monkeypatch, arch, options, message):
-        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool))
+        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool, "Of a later Triton."))
         with pytest.raises(ManifestError, match=message):
             key(variant_of(arch, options=options))
 
@@ -349,7 +349,7 @@ class TestKey:
 
     def test_does_not_change_with_an_option_that_this_triton_lacks_and_nobody_sets(self, key, monkeypatch):
         before = key(variant_of())
-        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool))
+        monkeypatch.setitem(OPTIONS, "sched5reg", Option(False, bool, "Of a later Triton."))
         assert ("sched5reg", False) in variant_of().options
         assert key(variant_of()) == before
 
