@@ -36,6 +36,7 @@ __all__ = [
     "ReadKernel",
     "Reading",
     "TuningSpec",
+    "bundle_of",
     "find_manifests",
     "load_manifest",
     "read_manifest",
@@ -352,6 +353,15 @@ def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
     with mistakes.caught():
         text, data = _toml(path)
     return None if data is None else _reading(ManifestText(path, text), data, mistakes)
+
+
+def bundle_of(path: Path) -> str:
+    """Return the name of the bundle that a manifest is of; empty for what is no manifest."""
+    try:
+        name = _toml(path)[1]["bundle"]["name"]
+    except (ManifestError, LookupError, TypeError):
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 def _toml(path: Path) -> tuple[str, dict[str, Any]]:

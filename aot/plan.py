@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,9 @@ import msgspec
 from nojit.aot.axes import axes_of, typed_params
 from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, read_manifest
+from nojit.aot.in_place import InPlace
+from nojit.aot.in_place import read_folder as bundles_in
+from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, bundle_of, read_manifest
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.report import Pruned
@@ -93,6 +95,15 @@ class Plan:
     """The files that say what is in it."""
     absent: tuple[str, ...] = ()
     """The kernels that are left out, sorted; of a tuning bundle, only those that have a space."""
+    profile: str = "full"
+    only: tuple[str, ...] = ()
+    """The kernels of its manifests that it is made of, sorted; empty if of all."""
+    kept: tuple[str, ...] = ()
+    """Kernels that nobody asked for, which the bundle in place has, sorted."""
+    gone: tuple[str, ...] = ()
+    """Kernels that the bundle in place has and no manifest any longer, sorted."""
+    in_place: Path | None = None
+    """The bundle that lies where it is to be written, or an older version of it; None if there is none."""
     twin_of: str = ""
     """Of a twin with line info, the inputs of the bundle that it can stand in for; empty for any other bundle."""
 
@@ -131,7 +142,7 @@ class _Wanted:
 def make_plans(
     manifests: Sequence[Path],
     archs: Sequence[str],
-    profile: str,
+    profile: str | None,
     compiler: Compiler,
     kernels: Sequence[str] = (),
     *,
@@ -139,23 +150,29 @@ def make_plans(
     tuned: bool = True,
     project: Path = Path(),
     most: int | None = MAX_VARIANTS,
+    out: Path | None = None,
     on_planned: Callable[[Planned], None] = lambda _: None,
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
 
+    A bundle that is already there is not to lose kernels that the manifests have: where `manifests` are not all of their folder, or
+    `kernels` names some, the other ones that it holds are planned, too.
+
     Args:
         manifests: the files; those that name one bundle merge.
         archs: the architectures; empty for those that the manifests name.
-        profile: ``core`` or ``full``.
+        profile: ``core`` or ``full``; None for that of the bundle in place if kernels of it are kept, else ``full``.
         compiler: finds the kernels' sources.
         kernels: keep only kernels of these names; empty for all.
         tuning: plan tuning bundles instead, of the kernels that have a space.
         tuned: build by the tuned tables that lie beside the manifests.
         project: folder in which sources' imports look, beside the manifest's.
         most: how many variants a kernel may come to for an arch, before `exclude`; None for any number.
+        out: folder of the bundles that are there; None for none.
         on_planned: told of each kernel and arch that was looked at.
 
     Raises:
+        PackageError: kernels of a bundle in place cannot be kept, since it was built by another profile or otherwise.
         ManifestError: anything that cannot be built as written.
         TuningError: a tuned table that does not fit the manifests.
     """
@@ -163,31 +180,118 @@ def make_plans(
         check_assembled(check_arch(arch, "--arch"), compiler.archs(), "--arch")
     mistakes = Mistakes()
     bundles = _merge(manifests, project, mistakes, tuned=tuned and not tuning)
-    entries = [entry for _, found in bundles.values() for entry in found]
-    _check_archs(entries, compiler, mistakes)
+    asked = {(name, entry.spec.name) for name, (_, found) in bundles.items() for entry in found}
     if not mistakes:
         for name in kernels:
-            _check_kernel(name, entries, tuning=tuning)
+            _check_kernel(name, [entry for _, found in bundles.values() for entry in found], tuning=tuning)
+    asked = {(bundle, kernel) for bundle, kernel in asked if not kernels or kernel in kernels}
+    places = _in_place(out, tuning=tuning)
+    if beside := _siblings(manifests, bundles, places):
+        bundles = _merge([*manifests, *beside], project, mistakes, tuned=tuned and not tuning)
+    _check_archs([entry for _, found in bundles.values() for entry in found], compiler, mistakes)
     work = [
-        (bundle, arch, [entry for entry in found if not kernels or entry.spec.name in kernels])
+        _work_of(bundle, arch, found, asked, places.get((bundle.name, arch)))
         for bundle, found in bundles.values()
         for arch in dict.fromkeys(archs or _assembled(bundle, found, compiler, mistakes))
     ]
-    done, total = 0, sum(len(wanted) for _, _, wanted in work)
+    done, total = 0, sum(len(each.entries) for each in work)
     plans = []
-    for bundle, arch, wanted in work:
+    for each in work:
+        used = each.profile(profile, tuned=tuned)
         planned = []
-        for entry in sorted(wanted, key=lambda each: each.spec.name):
-            kernel = _planned(entry, arch, _Wanted(profile, tuning, most), compiler, mistakes)
+        for entry in sorted(each.entries, key=lambda entry: entry.spec.name):
+            kernel = _planned(entry, each.arch, _Wanted(used, tuning, most), compiler, mistakes)
             planned += [kernel] if kernel else []
             done += 1
-            on_planned(Planned(entry.spec.name, arch, len(kernel.variants) if kernel else 0, done, total))
-        files = tuple(dict.fromkeys(entry.manifest for entry in wanted))
-        names = {entry.spec.name for entry in wanted if entry.spec.has_space or not tuning}
-        absent = tuple(sorted(names - {kernel.spec.name for kernel in planned}))
-        plans.append(Plan(_renamed(bundle) if tuning else bundle, arch, tuple(planned), tuning, files, absent))
+            on_planned(Planned(entry.spec.name, each.arch, len(kernel.variants) if kernel else 0, done, total))
+        plans.append(each.plan(tuple(planned), used, tuning=tuning))
     mistakes.raise_found()
     return plans
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be planned of one bundle and arch."""
+
+    bundle: BundleSpec
+    arch: str
+    wanted: frozenset[str]
+    """The kernels that are asked for."""
+    entries: tuple[_Entry, ...]
+    """These, and those that are kept."""
+    only: tuple[str, ...]
+    kept: tuple[str, ...]
+    gone: tuple[str, ...]
+    in_place: InPlace | None
+
+    def profile(self, asked: str | None, *, tuned: bool) -> str:
+        """Return the profile to build by."""
+        if self.in_place is None or not self.kept:
+            return asked or "full"
+        return self.in_place.check_alike(asked, tuned=tuned, kept=self.kept)
+
+    def plan(self, kernels: tuple[PlannedKernel, ...], profile: str, *, tuning: bool) -> Plan:
+        """Return the plan of what was planned of each kernel.
+
+        Where nothing comes of what is asked for, and nothing did, the bundle in place stays as it is.
+        """
+        there = self.in_place.kernels if self.in_place else frozenset()
+        touched = self.wanted & ({kernel.spec.name for kernel in kernels} | there)
+        kernels, kept = (kernels, self.kept) if touched else ((), ())
+        names = {entry.spec.name for entry in self.entries if entry.spec.has_space or not tuning}
+        return Plan(
+            bundle=_renamed(self.bundle) if tuning else self.bundle,
+            arch=self.arch,
+            kernels=kernels,
+            tuning=tuning,
+            manifests=tuple(dict.fromkeys(entry.manifest for entry in self.entries)),
+            absent=tuple(sorted(names - {kernel.spec.name for kernel in kernels})),
+            profile=profile,
+            only=self.only,
+            kept=kept,
+            gone=self.gone,
+            in_place=self.in_place.path if self.in_place else None,
+        )
+
+
+def _work_of(
+    bundle: BundleSpec, arch: str, found: Sequence[_Entry], asked: Collection[tuple[str, str]], in_place: InPlace | None
+) -> _Work:
+    wanted = {entry.spec.name for entry in found if (bundle.name, entry.spec.name) in asked}
+    there = in_place.kernels if in_place and wanted else frozenset()
+    known = {entry.spec.name for entry in found}
+    kept = (there & known) - wanted
+    entries = tuple(entry for entry in found if entry.spec.name in wanted | kept)
+    files = {entry.manifest for entry in entries}
+    whole = all(entry.spec.name in wanted | kept for entry in found if entry.manifest in files)
+    only = () if whole else tuple(sorted(wanted | kept))
+    gone = tuple(sorted(there - known))
+    return _Work(bundle, arch, frozenset(wanted), entries, only, tuple(sorted(kept)), gone, in_place)
+
+
+def _in_place(out: Path | None, *, tuning: bool) -> dict[tuple[str, str], InPlace]:
+    """Return the bundles in a folder by the names that manifests give them, and arch."""
+    found = {} if out is None else bundles_in(out)
+    if not tuning:
+        return found
+    suffix = _renamed_to("")
+    return {(name.removesuffix(suffix), arch): each for (name, arch), each in found.items() if name.endswith(suffix)}
+
+
+def _siblings(
+    manifests: Sequence[Path],
+    bundles: Mapping[str, tuple[BundleSpec, Sequence[_Entry]]],
+    places: Mapping[tuple[str, str], InPlace],
+) -> list[Path]:
+    """List other manifests of the same folders that may have what bundles in place have and `manifests` do not."""
+    known = {name: {entry.spec.name for entry in found} for name, (_, found) in bundles.items()}
+    lacking = {name for (name, _), place in places.items() if name in known and place.kernels - known[name]}
+    if not lacking:
+        return []
+    given = {path.resolve() for path in manifests}
+    folders = dict.fromkeys(path.parent for path in manifests)
+    others = [path for folder in folders for path in sorted(folder.glob("*.toml")) if path.resolve() not in given]
+    return [path for path in others if bundle_of(path) in lacking]
 
 
 def _check_archs(entries: Sequence[_Entry], compiler: Compiler, mistakes: Mistakes) -> None:
@@ -227,7 +331,11 @@ def _assembled(bundle: BundleSpec, entries: Sequence[_Entry], compiler: Compiler
 
 
 def _renamed(bundle: BundleSpec) -> BundleSpec:
-    return msgspec.structs.replace(bundle, name=f"{bundle.name}-tuning")
+    return msgspec.structs.replace(bundle, name=_renamed_to(bundle.name))
+
+
+def _renamed_to(name: str) -> str:
+    return f"{name}-tuning"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,6 @@ _DIGESTS: Final = {"triton": "nojitTree"}
 class Invocation:
     """What a build was asked for, by whom and when."""
 
-    profile: str
-    kernels: tuple[str, ...]
-    """Of which kernels; empty if of all."""
     tuned: bool
     """Whether tuned tables beside the manifests count."""
     keep_going: bool
@@ -137,8 +134,8 @@ def make_statement(
         "bundle": {"name": plan.bundle.name, "version": plan.bundle.version},
         "arch": plan.arch,
         "manifests": [_name(path, root) for path in plan.manifests],
-        "profile": invocation.profile,
-        "kernels": list(invocation.kernels),
+        "profile": plan.profile,
+        "kernels": list(plan.only),
         "tuning": plan.tuning,
         "tuned": invocation.tuned,
         "keepGoing": invocation.keep_going,

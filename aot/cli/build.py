@@ -21,6 +21,7 @@ from nojit.aot.cli.build_report import (
     show_build,
     show_plans,
     show_twins,
+    tell_of_kept,
     warn_of_absent,
 )
 from nojit.aot.cli.console import Arch, Number, Output, output_options
@@ -51,7 +52,7 @@ class _Request:
 
     places: tuple[Path, ...]
     archs: tuple[str, ...]
-    profile: str
+    profile: str | None
     kernels: tuple[str, ...]
     folder: Path
     cache_folder: Path
@@ -83,8 +84,18 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.command("build")
 @click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--arch", "archs", multiple=True, type=Arch(), metavar="ARCH", help="Build for this; repeatable.")
-@click.option("--profile", type=click.Choice(["core", "full"]), default="full", help="How many variants; full: all.")
-@click.option("--kernel", "kernels", multiple=True, metavar="K", help="Build this kernel only; repeatable.")
+@click.option(
+    "--profile",
+    type=click.Choice(["core", "full"]),
+    help="How many variants; default full, or what the bundle in place has if other kernels of it are kept.",
+)
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="K",
+    help="Build this kernel, and what else the bundle in place holds; repeatable.",
+)
 @click.option("--tuning", is_flag=True, help="Build tuning bundles instead: every config of the kernels' spaces.")
 @click.option("--no-tuned", "untuned", is_flag=True, help="Ignore the tuned tables beside the manifests.")
 @click.option(
@@ -134,7 +145,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     out: Output,
     places: tuple[Path, ...],
     archs: tuple[str, ...],
-    profile: str,
+    profile: str | None,
     kernels: tuple[str, ...],
     tuning: bool,
     untuned: bool,
@@ -156,6 +167,10 @@ def command(  # noqa: PLR0917 - click passes each by name
     Without arguments: every manifest in manifests/, for the architectures that the manifests name. What the cache has
     is not compiled again, and a bundle that is up to date is left alone. Needs no GPU. Beside each bundle lie a report
     and a provenance statement, which `nojit sign` signs.
+
+    With --kernel, or with some manifests of a folder, the other kernels of the bundle in place stay in it, as it was built: by its
+    profile, unless --profile says the same, and from the cache unless their sources changed. In an --out folder without that bundle the
+    kernels are built alone. A new version leaves the old file, which `nojit clean` deletes.
 
     Kernels with tuned tables, in a folder tuned/ beside their manifest, are built with the configs of these tables. With
     --tuning each kernel that has a space is built with all its configs, aligned calls only, into a bundle
@@ -235,13 +250,15 @@ def _plan(request: _Request, compiler: Compiler, view: View) -> tuple[list[Plan]
         tuning=request.tuning,
         tuned=request.tuned,
         most=request.most,
+        out=request.folder,
         on_planned=view.planned,
     )
     absent = absent_kernels(planned)
     plans = [plan for plan in planned if plan.kernels]
     if request.tuning and not plans and not absent:
         raise ManifestError("expected a kernel with a [[kernel.tuning.space]]", got="none", where=where)
-    warn_of_absent(view, planned, absent, request.profile)
+    warn_of_absent(view, planned, absent)
+    tell_of_kept(view, plans)
     if not plans:
         raise ManifestError("expected a variant to build", got="none", where=where)
     return plans, absent
@@ -294,8 +311,6 @@ def _build(
 
 def _attest(request: _Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:
     invocation = Invocation(
-        profile=request.profile,
-        kernels=request.kernels,
         tuned=request.tuned,
         keep_going=request.keep_going,
         min_driver=request.min_driver,

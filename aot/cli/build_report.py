@@ -17,7 +17,16 @@ from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.runtime.errors import few
 
-__all__ = ["Failures", "build_document", "plan_document", "show_build", "show_plans", "show_twins", "warn_of_absent"]
+__all__ = [
+    "Failures",
+    "build_document",
+    "plan_document",
+    "show_build",
+    "show_plans",
+    "show_twins",
+    "tell_of_kept",
+    "warn_of_absent",
+]
 
 # what is shown of a failure, and how many of them, unless more is asked for
 _LOG_LINES = 6
@@ -47,6 +56,9 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
                     }
                     for kernel in plan.kernels
                 ],
+                "profile": plan.profile,
+                "kept": list(plan.kept),
+                "gone": list(plan.gone),
                 "pruned": [asdict(pruned) for kernel in plan.kernels for pruned in kernel.pruned],
             }
             for plan in plans
@@ -55,7 +67,7 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
     }
 
 
-def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence], profile: str) -> None:
+def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence]) -> None:
     """Name what nothing is built of: bundles without a kernel for an architecture, then kernels that others lack.
 
     Kernels that are built for another architecture are no news where it is to be quiet.
@@ -64,10 +76,9 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence],
         view: shows it.
         plans: all of them, those without any kernel too.
         absent: the kernels that they leave out.
-        profile: what they were narrowed down to.
     """
     what = "config to measure" if any(plan.tuning for plan in plans) else "variant"
-    _warn_of_bundles(view, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what, profile)
+    _warn_of_bundles(view, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what)
     built: dict[str, set[str]] = {}
     for plan in plans:
         if plan.kernels:
@@ -77,17 +88,31 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence],
         archs = tuple(arch for arch in one.archs if arch in built.get(one.bundle, ()))
         if archs:
             alike.setdefault((one.bundle, archs), []).append(one.kernel)
+    profiles = {(plan.bundle.name, plan.arch): plan.profile for plan in plans}
     for (bundle, archs), kernels in alike.items():
         say = view.warn if built[bundle] == {*archs} else view.note
         has = "has" if len(kernels) == 1 else "have"
-        say(f"{few(kernels, _FEW)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profile}")
+        say(
+            f"{few(kernels, _FEW)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profiles[bundle, archs[0]]}"
+        )
 
 
-def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str, profile: str) -> None:
+def tell_of_kept(view: View, plans: Sequence[Plan]) -> None:
+    """Name what bundles in place have beside what is asked for: it stays in them, or is lost since no manifest has it."""
+    for plan in plans:
+        if plan.kept:
+            view.note(f"{plan.file_name} keeps {few(plan.kept, _FEW)}, of {plan.in_place} in profile {plan.profile}")
+        if plan.gone:
+            view.warn(
+                f"{plan.file_name} loses {few(plan.gone, _FEW)}, of {plan.in_place}: no manifest has it any longer"
+            )
+
+
+def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str) -> None:
     lines = [
         f"{plan.bundle.name} has no kernel with a [[kernel.tuning.space]]: nothing to build"
         if plan.tuning and plan.bundle.name not in spaced
-        else f"{plan.bundle.name} has no {what} for {plan.arch} in profile {profile}: nothing to build"
+        else f"{plan.bundle.name} has no {what} for {plan.arch} in profile {plan.profile}: nothing to build"
         for plan in empty
     ]
     for line in dict.fromkeys(lines):

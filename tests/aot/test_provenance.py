@@ -27,8 +27,6 @@ from tests.aot.cli.conftest import MANIFEST, demo_compiler
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 INVOCATION = Invocation(
-    profile="full",
-    kernels=(),
     tuned=True,
     keep_going=False,
     min_driver=None,
@@ -46,16 +44,18 @@ def manifest(write_manifest: Callable[..., Path]) -> Path:
     return write_manifest(MANIFEST)
 
 
-def built(manifest: Path, **facts: Any) -> tuple[list[Plan], BuildResult, Path]:
+def built(
+    manifest: Path, profile: str = "full", kernels: tuple[str, ...] = (), **facts: Any
+) -> tuple[list[Plan], BuildResult, Path]:
     folder = manifest.parent
     compiler = demo_compiler(folder, **facts)
-    plans = make_plans([manifest], (), "full", compiler)
+    plans = make_plans([manifest], (), profile, compiler, kernels)
     cache = Cache(folder / "cache")
     return plans, build(plans, folder / "out", compiler, cache, lambda: ThreadPoolExecutor(1)), folder / "out"
 
 
-def attested(manifest: Path, **changes: Any) -> dict[str, Any]:
-    plans, result, out = built(manifest)
+def attested(manifest: Path, profile: str = "full", kernels: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
+    plans, result, out = built(manifest, profile, kernels)
     attest(plans, result.reports, out, replace(INVOCATION, **changes))
     document: dict[str, Any] = json.loads(statement_path(out / FILE).read_bytes())
     return document
