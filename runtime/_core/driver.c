@@ -309,15 +309,27 @@ static bool is_healthy(const nj_device *device)
     return !is_sticky(outcome.code);
 }
 
+/* Before CUDA was started: whether there is a driver, and it has not refused to start. Starts nothing. */
+static bool can_start(void)
+{
+    pthread_mutex_lock(&lock);
+    if (library == NULL) {
+        open_locked(0);
+    }
+    bool can = library != NULL && (found || find_symbols() == NULL) && (atomic_load(&ready) || !atomic_load(&started));
+    pthread_mutex_unlock(&lock);
+    return can;
+}
+
 bool nj_driver_healthy(void)
 {
     if (atomic_load(&broken) || nj_forked()) {
         return false;
     }
-    if (!atomic_load_explicit(&ready, memory_order_acquire) || nj_cuda.cuMemGetInfo == NULL) {
-        return true;
+    if (!atomic_load_explicit(&ready, memory_order_acquire)) {
+        return can_start();
     }
-    for (int i = 0; i < NJ_DEVICES_MAX; i++) {
+    for (int i = 0; nj_cuda.cuMemGetInfo != NULL && i < NJ_DEVICES_MAX; i++) {
         if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) != NULL && !is_healthy(&devices[i])) {
             atomic_store(&broken, true);
             return false;

@@ -184,7 +184,8 @@ static PyMethodDef functions[] = {
     {"current_device", current_device, METH_NOARGS,
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
-     PyDoc_STR("False once CUDA has met an error that only a new process mends. Asks each device in use.")},
+     PyDoc_STR("False without a driver that starts, and once CUDA has met an error that only a new process mends. Asks each "
+               "device in use.")},
     {"set_allocator", nj_set_allocator, METH_O,
      PyDoc_STR("Take scratch memory from `allocator(size, alignment, stream)`; from the tensors' framework if None.")},
     {"set_hooks", nj_set_hooks, METH_VARARGS,

@@ -699,6 +699,8 @@ def test_a_lost_device_leaves_nobody_waiting(client, engine, monkeypatch):
 
 
 def test_a_probe_is_told_of_a_broken_context(client, monkeypatch):
+    # the machine may have no driver at all
+    monkeypatch.setattr(runtime, "healthy", lambda: True)
     assert client.get("/health").json() == {"healthy": True}
     monkeypatch.setattr(runtime, "healthy", lambda: False)
     assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"healthy": False})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import struct
@@ -23,6 +24,8 @@ from nojit.runtime.keys import Interner
 from nojit.runtime.table import KernelTable, Param
 from nojit.runtime.tuning import bucket_of
 from nojit.runtime.tuning_table import BUCKETS
+
+from tests.fakecuda.driver import FakeCuda
 
 SOURCES = Path(__file__).parents[2] / "runtime" / "_core"
 INT64 = st.integers(expr.INT64_MIN, expr.INT64_MAX)
@@ -343,7 +346,31 @@ def test_dispatchers_refuse_misuse() -> None:
             _core.Dispatcher("k", tuple((name, False) for name in names), options, {})
 
 
-def test_errors_before_a_driver_is_loaded_need_none() -> None:
-    code = "from nojit.runtime import _core; assert _core.healthy(); print(_core.ARGUMENTS_MAX)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == "512\n"
+def test_a_process_without_a_driver_is_not_healthy_and_needs_none_for_that() -> None:
+    code = "from nojit.runtime import _core; print(_core.healthy(), _core.ARGUMENTS_MAX)"
+    environment = os.environ | {"NOJIT_LIBCUDA": "/nowhere/libcuda.so.1"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout == "False 512\n"
+
+
+def test_a_process_with_a_driver_that_it_has_not_started_is_healthy(fakecuda: FakeCuda) -> None:
+    code = "from nojit.runtime import _core; print(_core.healthy())"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=fakecuda.environment(90)
+    )
+    assert result.stdout == "True\n"
+
+
+def test_a_process_whose_driver_finds_no_device_is_not_healthy(fakecuda: FakeCuda) -> None:
+    code = """
+from nojit.runtime import _core
+from nojit.runtime.errors import DriverError
+try:
+    _core.device_count()
+except DriverError as error:
+    print(error.code, _core.healthy(), _core.device_count(), _core.healthy())
+"""
+    environment = fakecuda.environment(90, fail=(("cuInit", 0, 100),))
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    # an attempt that works makes it so
+    assert result.stdout == "100 False 1 True\n"
