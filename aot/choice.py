@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nojit.runtime.discover import holders
 from nojit.runtime.installed import normalized
-from nojit.runtime.target import image_arch_of, parse_image_arch, spell_cuda
+from nojit.runtime.target import by_arch, image_arch_of, parse_image_arch, spell_cuda
 from nojit.runtime.versions import Release, newer_lies_beside, superseded
 
 __all__ = ["BundleState", "DeviceChoice", "Raising", "bare", "choose", "driver_for", "taken", "without_older"]
@@ -196,7 +196,7 @@ def _missing(
         if all(kernel in served for bundle in alike for kernel in bundle.kernels):
             continue
         fit = [bundle for bundle in alike if not _wrong_arch(bundle, capability)]
-        archs = ", ".join(dict.fromkeys(bundle.image_arch for bundle in alike))
+        archs = ", ".join(sorted({bundle.image_arch for bundle in alike}, key=by_arch))
         if not fit:
             missing[name] = f"has {archs}: {_remedy(name, thin, capability)}"
         elif (old := _old_driver(fit[0], driver)) and not any(bundle.path in used for bundle in fit):

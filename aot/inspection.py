@@ -15,6 +15,7 @@ from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.strict import Json
 from nojit.runtime.table import Config, KernelTable, Missing, Param, config_json
+from nojit.runtime.target import by_arch
 from nojit.runtime.tuning_codec import encode_tuning
 from nojit.runtime.values import encode_value, spell
 
@@ -105,7 +106,7 @@ def open_bundle(path: Path) -> BundleFile:
         BundleError: there is none at `path`, or not a whole one.
     """
     if path.is_dir():
-        inside = ", ".join(sorted(entry.name for entry in path.glob(f"*{SUFFIX}")))
+        inside = ", ".join(sorted((entry.name for entry in path.glob(f"*{SUFFIX}")), key=by_arch))
         raise BundleError("expected a bundle file", got=f"a folder with {inside or 'no bundle'}", where=str(path))
     try:
         return BundleFile(path)

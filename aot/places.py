@@ -15,6 +15,7 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.discover import asked_names, named
 from nojit.runtime.errors import BundleError
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.target import by_arch
 from nojit.runtime.trust import signed_path
 
 __all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
@@ -65,7 +66,7 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
     """
     found: dict[str, Path] = {}
     for place in places:
-        inside = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
+        inside = sorted(place.glob(f"*{SUFFIX}"), key=lambda path: by_arch(path.name)) if place.is_dir() else [place]
         if not inside:
             raise BundleError(f"expected a folder with *{SUFFIX} files", got="none", where=str(place))
         # by the path it leads to, since places overlap

@@ -30,6 +30,7 @@ from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
+from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["Absence", "Compiler", "Plan", "Planned", "PlannedKernel", "absent_kernels", "make_plans"]
@@ -192,7 +193,7 @@ def make_plans(
     work = [
         _work_of(bundle, arch, found, asked, places.get((bundle.name, arch)))
         for bundle, found in bundles.values()
-        for arch in dict.fromkeys(archs or _assembled(bundle, found, compiler, mistakes))
+        for arch in sorted({*(archs or _assembled(bundle, found, compiler, mistakes))}, key=arch_number)
     ]
     done, total = 0, sum(len(each.entries) for each in work)
     plans = []

@@ -191,7 +191,9 @@ class _Keeper:
         except SilentError:
             self.kill()
             raise CompileError(
-                f"expected an answer within {self._shared.timeout_s:g} s", got="none", log=process.last_words()
+                f"expected to compile within {self._shared.timeout_s:g} s; nojit build --timeout S allows longer",
+                got="no end",
+                log=process.last_words(),
             ) from None
         except EndedError as error:
             raise CompileError("expected the compiler to live", got=str(error), log=process.last_words()) from None

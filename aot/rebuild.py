@@ -18,9 +18,12 @@ from nojit.aot.statement import Recipe, Statement, read_statement, statement_pat
 from nojit.aot.toolchain import toolchain_words
 from nojit.aot.twins import twin_plan
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
+from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few
 
 __all__ = ["rebuild"]
+
+# of how many manifests a message names
+_TOLD = 3
 
 
 def rebuild(
@@ -87,7 +90,16 @@ def _compare_recipes(signed: Recipe, plain: Recipe, where: Path) -> None:
         raise PackageError(what, got=f"one of other {', '.join(changed)}", where=str(where))
 
 
+def _check_sources(recipe: Recipe, sources: Path) -> None:
+    """Require the manifests to be where they are looked for, before anything is read."""
+    missing = [name for name in recipe.manifests if not _inside(sources, name).is_file()]
+    if missing:
+        what = "expected the checkout that the bundle was built from; --sources names its root"
+        raise PackageError(what, got=f"no {few(missing, _TOLD)}", where=str(sources.absolute()))
+
+
 def _plan(recipe: Recipe, sources: Path, compiler: Compiler) -> Plan:
+    _check_sources(recipe, sources)
     plans = make_plans(
         [_inside(sources, name) for name in recipe.manifests],
         [recipe.arch],

@@ -21,6 +21,7 @@ from nojit.runtime.errors import BundleError, did_you_mean, worded
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.installed import Provider, normalized, providers
 from nojit.runtime.record import Record
+from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import BundleFile
@@ -250,7 +251,7 @@ def asked_names(name: str) -> tuple[str, ...]:
 
 
 def _none_such(name: str, known: Iterable[str]) -> str:
-    names = sorted(set(known))
+    names = sorted(set(known), key=by_arch)
     there = f"; there are {', '.join(names)}" if names else ""
     return (
         f"expected a bundle file, a folder of them, or what a bundle is called that is installed or in {VARIABLE}, "
@@ -377,6 +378,9 @@ def _bundles_of(folder: Path, where: str) -> list[Path]:
     try:
         # a pattern takes a folder that cannot be read for one without files
         files = folder.iterdir() if folder.is_dir() else ()
-        return sorted(file for file in files if file.name.endswith(SUFFIX) and file.is_file())
+        return sorted(
+            (file for file in files if file.name.endswith(SUFFIX) and file.is_file()),
+            key=lambda file: by_arch(file.name),
+        )
     except OSError as error:
         raise BundleError("expected a folder of bundle files", got=worded(error), where=where) from None

@@ -201,7 +201,7 @@ def closest_source(sources: tuple[Source, ...], capability: int, kernel: str) ->
         return fitting[0]
     if fitting:
         return min(fitting, key=lambda source: source.image_arch.closeness(capability))
-    built = sorted(sources, key=lambda source: abs(source.image_arch.number - capability))
+    built = sorted(sources, key=lambda source: source.image_arch.number)
     raise NoMatchingVariantError(
         f"bundle has {', '.join(str(source.image_arch) for source in built)}; device is sm_{capability}",
         where=f"kernel {kernel}",

@@ -32,6 +32,7 @@ __all__ = [
     "PDL_SINCE",
     "ImageArch",
     "arch_number",
+    "by_arch",
     "image_arch_of",
     "is_arch",
     "parse_image_arch",
@@ -75,6 +76,7 @@ image that is missing is told, and one that should not have run is not.
 """
 
 _ARCH = re.compile(r"sm_([0-9]{2,3})\Z")
+_DIGITS = re.compile(r"(?<=sm_)[0-9]+|(?<=sm)[0-9]+")
 _IMAGE_ARCH = re.compile(r"sm_([0-9]{2,3})([af]?)\Z")
 FIRST_EXACT = 90
 """Triton assembles every arch from this one up for exactly that chip."""
@@ -104,6 +106,11 @@ class ImageArch(Record):
     def closeness(self, device: int) -> tuple[int, int]:
         """Order the images that run on `device`: the exact chip first, then its family, then the nearest minor."""
         return ({"a": 0, "f": 1, "": 2}[self.suffix], device - self.number)
+
+
+def by_arch(text: str) -> str:
+    """Return what to sort names by that hold archs: ``sm_90`` comes before ``sm_100``."""
+    return _DIGITS.sub(lambda match: match[0].zfill(4), text)
 
 
 def spell_cuda(number: int) -> str:

@@ -31,7 +31,7 @@ def main() -> NoReturn:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.exit("error: expected click to be installed: pip install 'nojit[cli]'")
+        sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         # what a parent made the process ignore stays ignored
         if signal.getsignal(number) is usual:

@@ -16,6 +16,7 @@ from nojit.aot.plan import Absence, Plan
 from nojit.aot.report import BundleReport, Failure, Pruned, VariantReport
 from nojit.aot.twins import FOLDER as TWINS
 from nojit.runtime.errors import few
+from nojit.runtime.target import arch_number
 
 __all__ = [
     "Failures",
@@ -70,7 +71,7 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
 def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence]) -> None:
     """Name what nothing is built of: bundles without a kernel for an architecture, then kernels that others lack.
 
-    Kernels that are built for another architecture are no news where it is to be quiet.
+    Kernels that the profile or the architecture leaves out are no news where it is to be quiet; bundles that are not written are.
 
     Args:
         view: shows it.
@@ -90,9 +91,8 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence])
             alike.setdefault((one.bundle, archs), []).append(one.kernel)
     profiles = {(plan.bundle.name, plan.arch): plan.profile for plan in plans}
     for (bundle, archs), kernels in alike.items():
-        say = view.warn if built[bundle] == {*archs} else view.note
         has = "has" if len(kernels) == 1 else "have"
-        say(
+        view.note(
             f"{few(kernels, _FEW)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profiles[bundle, archs[0]]}"
         )
 
@@ -121,7 +121,7 @@ def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: 
 
 def show_plans(out: Output, plans: Sequence[Plan]) -> None:
     """Show what a dry run found: variants per kernel and architecture."""
-    archs = list(dict.fromkeys(plan.arch for plan in plans))
+    archs = sorted({plan.arch for plan in plans}, key=arch_number)
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for plan in plans:
         for kernel in plan.kernels:

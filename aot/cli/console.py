@@ -6,11 +6,12 @@ import functools
 import json
 import math
 import os
+import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
 __all__ = [
+    "GROUP_OPTIONS",
     "JSON_SCHEMA",
     "Arch",
     "Number",
@@ -44,6 +46,12 @@ _UNBOUNDED = 10_000
 # columns between two cells, and what a long last cell needs to be readable beside the others
 _GAP = 2
 _ROOM = 48
+# what `textwrap` does not break at
+_TIE = "\u00a0"
+
+GROUP_OPTIONS: Final = "nojit.options"
+"""Where a context keeps how often each option of `output_options` stands before a command."""
+_OPTIONS: Final = ("as_json", "quiet", "verbose")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,10 +104,14 @@ class Output:
         if self.json:
             click.echo(json.dumps({"schema": JSON_SCHEMA, "command": command, **document}, indent=2))
 
-    def line(self, text: str = "", style: str = "") -> None:
-        """Write one line of text, unless JSON is asked for or it is to be quiet."""
+    def line(self, text: str = "", style: str = "", margin: int = 4) -> None:
+        """Write one line of text, unless JSON is asked for or it is to be quiet.
+
+        A terminal that is too narrow for it gets several, broken between words, all but the first `margin` columns further in.
+        """
         if not self.json and not self.quiet:
-            click.echo(_styled(clean(text), style, sys.stdout))
+            for part in _broken(clean(text), _width(sys.stdout), margin):
+                click.echo(_styled(part, style, sys.stdout))
 
     def block(self, text: str) -> None:
         """Write text of several lines as it is."""
@@ -120,13 +132,14 @@ class Output:
         rows = list(pairs)
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            self.line(f"{name:{width}}  {value}")
+            self.line(f"{name:{width}}  {value}", margin=width + _GAP)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: int = 0) -> None:
         """Write columns; a header that starts with ``>`` is of numbers, which stand right.
 
         Off a terminal every row is one line. On one, a last column of text that is left too little room goes below its
-        row. No cell is cut: what is still too wide is the terminal's to break.
+        row, and where the others have no room either, each row becomes a paragraph of names and values. No cell is cut: a word that
+        is still too wide is the terminal's to break.
         """
         if self.json or self.quiet:
             return
@@ -135,10 +148,12 @@ class Output:
         widths = [max(len(row[i]) for row in [headers, *cells]) for i in range(len(headers))]
         width = console.width
         used = indent + sum(taken + _GAP for taken in widths[:-1])
-        if headers[-1].startswith(">") or used + min(widths[-1], _ROOM) <= width:
-            # a last column that may wrap is left room for it; one of numbers is not to lose any
-            console.width = _UNBOUNDED if used + widths[-1] > width and headers[-1].startswith(">") else width
+        # a last column that may wrap is left room for it; one of numbers is not to lose any
+        least = widths[-1] if headers[-1].startswith(">") else min(widths[-1], _ROOM)
+        if used + least <= width:
             lines = _columns(console, headers, cells, indent)
+        elif headers[-1].startswith(">") or used - _GAP > width:
+            lines = [line for row in cells for line in _paragraph(headers, row, width, indent)]
         else:
             lines = []
             console.width = _UNBOUNDED
@@ -147,6 +162,35 @@ class Output:
                 margin = " " * (indent + 4)
                 lines += [line, *_folded(last, width, margin)]
         click.echo("\n".join(line.rstrip() for line in lines), color=console.color_system is not None)
+
+
+def _width(stream: IO[str]) -> int:
+    """Return how many columns a terminal has; elsewhere more than any line needs."""
+    bounded = stream.isatty() or "COLUMNS" in os.environ
+    return shutil.get_terminal_size().columns if bounded else _UNBOUNDED
+
+
+def _broken(text: str, width: int, margin: int) -> list[str]:
+    """Break a line that is too wide between its words; a path or a digest stays one, to be copied."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False)
+
+
+def _paragraph(headers: Sequence[str], row: Sequence[str], width: int, indent: int) -> Iterator[str]:
+    """Write a row that is too wide for columns: its first text, then names and values, then a last column of text."""
+    first = not headers[0].startswith(">")
+    last = not headers[-1].startswith(">")
+    # of numbers alone the last column says whose they are
+    title = row[0] if first else row[-1] if last else ""
+    inner = range(int(first), len(headers) - int(last))
+    facts = [f"{headers[i].lstrip('>')} {row[i]}" for i in inner if row[i] not in {"", "-"}]
+    yield from _folded(title, width, " " * indent)
+    # a line may end behind a fact, not within one
+    joined = ", ".join(fact.replace(" ", _TIE) for fact in facts)
+    yield from (line.replace(_TIE, " ") for line in _folded(joined, width, " " * (indent + 4)))
+    if first and last:
+        yield from _folded(row[-1], width, " " * (indent + 4))
 
 
 def _folded(text: str, width: int, margin: str) -> list[str]:
@@ -181,13 +225,16 @@ def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[s
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:
     """Give a command ``--json``, ``-q`` and ``-v``, and what they come to as its first argument."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Write one JSON object on standard output.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say only what went wrong.")
+    @click.option("--json", "as_json", is_flag=True, default=False, help="Write one JSON object on standard output.")
+    @click.option("-q", "--quiet", is_flag=True, default=False, help="Say only what went wrong.")
     @click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks.")
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        as_json, quiet, verbose = (kwargs.pop(name) for name in ("as_json", "quiet", "verbose"))
-        return command(Output(bool(as_json), -1 if quiet else int(str(verbose))), *args, **kwargs)
+        # what stands before the command's name counts as well
+        before = click.get_current_context().meta.get(GROUP_OPTIONS, {})
+        given: dict[str, Any] = {name: kwargs.pop(name) for name in _OPTIONS}
+        as_json, quiet, verbose = (int(given[name]) + before.get(name, 0) for name in _OPTIONS)
+        return command(Output(as_json > 0, -1 if quiet else verbose), *args, **kwargs)
 
     return wrapped
 

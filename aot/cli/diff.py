@@ -20,6 +20,8 @@ from nojit.runtime.values import decode_value
 __all__ = ["command"]
 
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+# how facts of bundles are told; a digest by its first digits, as everywhere
+_SPELLED: dict[str, Callable[[Any], str]] = {"min_driver": driver_version, "digest": lambda digest: str(digest)[:12]}
 _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
@@ -45,7 +47,7 @@ def _show(out: Output, diff: BundleDiff) -> None:
         out.line("the same bundle, byte for byte")
         return
     for change in diff.facts:
-        spelled = driver_version if change.name == "min_driver" else str
+        spelled = _SPELLED.get(change.name.rpartition(".")[2], str)
         out.line(f"{change.name}: {_arrow(change, spelled)}", style="yellow")
     for kernel in diff.kernels:
         if kernel.status != "same":

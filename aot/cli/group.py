@@ -46,6 +46,7 @@ COMMANDS = {
     "tune": "Measure which configs are fast where, and keep the best.",
     "schema": "Print the JSON schema of manifests.",
     "completion": "Print the completion script of a shell.",
+    "help": "Show what a command does.",
 }
 # what is not installed with the runtime alone, and the extra that brings it
 _EXTRAS = {
@@ -95,7 +96,8 @@ class _Commands(LazyGroup):
             if missing not in _EXTRAS:
                 raise
             # nojit itself depends on it, and the extra that pins it would bring a compiler to a machine that serves
-            alone = missing == "zstandard" and words[:1] != ["build"]
+            command = next((word for word in words if not word.startswith("-")), "")
+            alone = missing == "zstandard" and command != "build"
             package = missing if alone else f"'nojit[{_EXTRAS[missing]}]'"
             return _fail(words, error, f"expected {missing} to be installed: pip install {package}")
         except (NojitError, OSError) as error:
@@ -161,5 +163,6 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
 def cli() -> None:
     """Ship Triton kernels without the JIT: build bundles of cubins, see what is in them, check them.
 
-    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v.
+    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v, before its name
+    or after. `nojit help COMMAND` says what it does.
     """

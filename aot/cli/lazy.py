@@ -7,12 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from nojit.aot.cli.console import GROUP_OPTIONS
 from nojit.runtime.errors import did_you_mean
 
 __all__ = ["LazyGroup"]
 
-# what `output_options` gives every command
-_OF_COMMANDS = ("--json", "-q", "--quiet", "-v", "--verbose")
+
+_HELP = {
+    "json": "As after the command: one JSON object on standard output.",
+    "quiet": "Likewise: say only what went wrong.",
+    "verbose": "Likewise: say more.",
+}
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    """Count an option that stands before the command for the command, as if it stood after."""
+    kept = ctx.meta.setdefault(GROUP_OPTIONS, {})
+    kept[param.name] = kept.get(param.name, 0) + int(value)
 
 
 class LazyGroup(click.Group):
@@ -28,6 +39,20 @@ class LazyGroup(click.Group):
         super().__init__(**rest)
         self._modules = modules
         self._about = about
+        self.params += [
+            click.Option(
+                ["--json", "as_json"],
+                is_flag=True,
+                default=False,
+                expose_value=False,
+                callback=_keep,
+                help=_HELP["json"],
+            ),
+            click.Option(
+                ["-q", "--quiet"], is_flag=True, default=False, expose_value=False, callback=_keep, help=_HELP["quiet"]
+            ),
+            click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_keep, help=_HELP["verbose"]),
+        ]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return the names, in the order of a working day."""
@@ -39,18 +64,6 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"{__package__}.{self._modules[cmd_name]}").command
         return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the group's own options; those of every command go after its name."""
-        words = [word for word in args if word in self._about] or ["COMMAND"]
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if error.option_name not in _OF_COMMANDS:
-                raise
-            right = f"{ctx.command_path} {words[0]} {error.option_name}"
-            message = f"expected {error.option_name} after the command, got it before: {right}"
-            raise click.UsageError(message, ctx) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -29,6 +29,7 @@ from nojit.aot.tune.evidence import Evidence
 from nojit.aot.tune.lookup import table_for
 from nojit.aot.tune.select import Bounds, select
 from nojit.runtime.errors import TuningError
+from nojit.runtime.target import by_arch
 from nojit.runtime.tuned import TunedTable
 
 __all__ = ["command"]
@@ -126,7 +127,7 @@ def _check_options(again: Path | None, drift: float | None, bars: Sequence[float
 def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) -> TunedTable:
     table = table_for(tables, evidence.kernel.name, evidence.device)
     if table is None:
-        got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}))
+        got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}, key=by_arch))
         what = f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}"
         raise TuningError(what, got=got, where=str(place))
     return table

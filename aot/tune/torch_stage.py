@@ -18,7 +18,7 @@ from nojit.aot.tune.worker import Setup
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.table import KernelTable
-from nojit.runtime.target import parse_image_arch
+from nojit.runtime.target import by_arch, parse_image_arch
 
 __all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
 
@@ -51,7 +51,9 @@ def check_fit(bundle: Bundle, capability: int, where: str) -> None:
     """
     archs = [file.index.target.image_arch for file in bundle.files]
     if not any(parse_image_arch(arch).runs_on(capability) for arch in archs):
-        raise NojitError(f"expected a bundle for sm_{capability}", got=", ".join(archs), where=where)
+        raise NojitError(
+            f"expected a bundle for sm_{capability}", got=", ".join(sorted(archs, key=by_arch)), where=where
+        )
 
 
 class TorchStage:

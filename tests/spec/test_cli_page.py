@@ -72,6 +72,7 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
         "wheel": run("wheel", bundle, "--out", tmp_path / "dist"),
         "completion": run("completion", "bash"),
+        "help": run("help", "build"),
         **tuning_documents(tmp_path),
     }
     assert documents.keys() | {"doctor", *MEASURED} == SAID.keys()

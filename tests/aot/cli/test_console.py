@@ -105,12 +105,49 @@ def test_no_cell_is_dropped_or_cut(monkeypatch: pytest.MonkeyPatch, columns: int
     monkeypatch.setenv("NO_COLOR", "1")
     headers = ("kernel", ">variants", ">registers", ">shared B")
     row = ("flash_attention_fwd", "1,204", "104-255", "232,448")
-    for width in (2, 3, 4):
+    path = "/a/path/that-is/longer/than-most-of-these/are"
+    tables = [(headers[:width], row[:width]) for width in (2, 3, 4)]
+    tables += [(("kernel", ">raw", "path"), (*row[:2], path)), ((">regs", ">raw", "variant"), ("32", "1,204", path))]
+    for names, cells in tables:
         monkeypatch.setattr(sys, "stdout", stream := Terminal())
-        Output(json=False, verbosity=0).table(headers[:width], [row[:width]])
-        assert stream.getvalue().splitlines()[1].split() == list(row[:width])
+        Output(json=False, verbosity=0).table(names, [cells])
+        words = [word.rstrip(",") for word in stream.getvalue().split()]
+        assert {*cells} | {name.lstrip(">").split()[0] for name in names[1:-1]} <= {*words}
+        # no line is longer than it must be
+        assert all(len(line) <= columns or ", " not in line for line in stream.getvalue().splitlines())
+
+
+def test_a_row_without_room_is_a_paragraph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    headers = ("kernel", ">variants", ">configs", ">registers", ">spilling", ">shared B")
     monkeypatch.setattr(sys, "stdout", stream := Terminal())
-    Output(json=False, verbosity=0).table(
-        ("kernel", ">raw", "path"), [(*row[:2], "/a/path/that-is/longer/than-most-of-these/are")]
-    )
-    assert stream.getvalue().split()[3:] == [*row[:2], "/a/path/that-is/longer/than-most-of-these/are"]
+    rows = [("add", "4", "1", "22-32", "-", "0"), ("mul", "8", "2", "9", "1", "16")]
+    Output(json=False, verbosity=0).table(headers, rows)
+    assert stream.getvalue().splitlines() == [
+        "add",
+        "    variants 4, configs 1,",
+        "      registers 22-32, shared B 0",
+        "mul",
+        "    variants 8, configs 2, registers 9,",
+        "      spilling 1, shared B 16",
+    ]
+
+
+def test_a_line_breaks_between_words_and_goes_on_further_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    out = Output(json=False, verbosity=0)
+    path = "a/path/that/cannot/be/broken/at/all.nojit"
+    out.facts([("file", f"{path}, 5.51 KB"), ("variants", "4 with 4 distinct images")])
+    out.line("OK      a.nojit  068183410d3a, 4 variants")
+    assert stream.getvalue().splitlines() == [
+        "file",
+        f"          {path},",
+        "          5.51 KB",
+        "variants  4 with 4 distinct",
+        "          images",
+        "OK      a.nojit  068183410d3a,",
+        "    4 variants",
+    ]

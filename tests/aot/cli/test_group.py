@@ -14,6 +14,7 @@ import pytest
 from nojit.aot.cli.group import COMMANDS, cli
 
 from tests.aot.cli.conftest import Run
+from tests.support.bundles import kernel, make_bundle
 
 
 def leaves(name: str) -> list[tuple[str, ...]]:
@@ -134,21 +135,57 @@ def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["-q", "diff", "A", "A"], ["diff", "A", "A", "-q"]),
+        (["--json", "inspect", "A"], ["inspect", "A", "--json"]),
+        (["-v", "inspect", "A"], ["inspect", "A", "-v"]),
+        (["-v", "inspect", "A", "-v"], ["inspect", "A", "-vv"]),
+        (["--json", "-q", "tune", "select"], ["tune", "select", "--json", "-q"]),
+        (["tune", "--json", "select"], ["tune", "select", "--json"]),
+        (["--quiet", "--verbose", "inspect", "A"], ["inspect", "A", "--quiet", "--verbose"]),
+    ],
+    ids=" ".join,
+)
+def test_options_of_commands_can_stand_before_them(
+    run: Run, tmp_path: Path, before: list[str], after: list[str]
+) -> None:
+    bundle = make_bundle(tmp_path / "a.nojit", kernel("add", {"n": "i32"}))
+    one, other = (run(*(str(bundle) if word == "A" else word for word in words)) for words in (before, after))
+    assert (one.exit_code, one.stdout, one.stderr) == (other.exit_code, other.stdout, other.stderr)
+
+
+def test_options_without_a_command_are_a_usage_error(run: Run) -> None:
+    result = run("--json", "-q")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"]["exit_code"] == 2
+
+
+@pytest.mark.parametrize("words", [words for name in COMMANDS for words in leaves(name)], ids=" ".join)
+def test_help_of_a_command_is_what_its_option_says(run: Run, words: tuple[str, ...]) -> None:
+    asked = run("help", *words)
+    assert asked.exit_code == 0
+    assert asked.stdout == run(*words, "-h").stdout
+
+
+def test_help_without_words_lists_the_commands(run: Run) -> None:
+    assert run("help").stdout == run("-h").stdout
+    assert run("help").exit_code == 0
+    assert run("help", "tune").stdout == run("tune", "-h").stdout
+
+
+@pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--json", "build", "x"], "expected --json after the command, got it before: nojit build --json"),
-        (["-q", "build"], "expected -q after the command, got it before: nojit build -q"),
-        (["-vv", "inspect", "x"], "expected -v after the command, got it before: nojit inspect -v"),
-        (["--verbose"], "expected --verbose after the command, got it before: nojit COMMAND --verbose"),
-        (["tune", "--json", "select"], "expected --json after the command, got it before: nojit tune select --json"),
+        (["buidl"], "got 'buidl'; did you mean 'build'?"),
+        (["tune", "slect"], "got 'slect'; did you mean 'select'?"),
+        (["build", "more"], "expected nothing after nojit build, got 'more'"),
     ],
 )
-def test_options_of_commands_go_after_them(run: Run, words: list[str], expected: str) -> None:
-    result = run(*words)
+def test_help_of_what_there_is_not_is_a_usage_error(run: Run, words: list[str], expected: str) -> None:
+    result = run("help", *words)
     assert result.exit_code == 2
-    assert f"{expected} (see: nojit" in result.stderr
-    if "--json" in words:
-        assert json.loads(result.stdout)["error"]["exit_code"] == 2
+    assert expected in result.stderr
 
 
 def test_options_that_no_command_has_go_nowhere(run: Run) -> None:
@@ -215,7 +252,7 @@ def test_without_zstandard_no_compiler_is_asked_for(bundle: Path, tmp_path: Path
 def test_without_click_the_script_names_the_extra() -> None:
     result = python("import sys; sys.modules['click'] = None\nfrom nojit.aot.cli import main; main()")
     assert result.returncode == 1
-    assert result.stderr == "error: expected click to be installed: pip install 'nojit[cli]'\n"
+    assert result.stderr == "error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'\n"
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

@@ -512,3 +512,27 @@ def test_extract_takes_back_what_it_wrote_before_a_failure(
     monkeypatch.setattr("nojit.aot.cli.extract.write_file", write)
     assert run("extract", bundle, "--kernel", "copy", "--out", tmp_path / "out").exit_code == 1
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["inspect A", "inspect A --kernel scale", "verify A B", "diff A B -v", "doctor", "wheel A"]
+)
+def test_everything_can_be_read_in_sixty_columns(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, warps in (("A", 4), ("B", 8)):
+        scale = kernel(
+            "scale",
+            {"x_ptr": "*{dtype}", "n": "i32", "BLOCK": "constexpr"},
+            matrix={"dtype": ["fp16", "fp32"]},
+            configs=[{"BLOCK": 256, "num_warps": warps}, {"BLOCK": 512}],
+        )
+        make_bundle(tmp_path / f"{name}.nojit", scale)
+    given = [f"{word}.nojit" if word in {"A", "B"} else word for word in words.split()]
+    lines = run(*given).stdout.splitlines()
+    assert len(lines) > 1
+    # a word that is longer is a path or a digest, and has a line of its own
+    assert [line for line in lines if len(line) > 60 and len(line.split()) > 1] == []
