@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.mistakes import Mistakes
+from nojit.aot.naming import check_name
 from nojit.aot.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.errors import BundleFormatError, ManifestError, did_you_mean
 from nojit.runtime.table import Axis
@@ -111,6 +112,7 @@ def _read(raw: Any, where: str) -> Value:
         if tag == "dtype" and isinstance(body, str):
             return DType(_dtype_name(body, where))
         if tag == "function" and isinstance(body, str):
+            check_name(body, where)
             return FunctionRef(body)
         if tag == "none" and body is True:
             return None

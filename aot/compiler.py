@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from nojit.aot.device import Device, driver_of, install
 from nojit.aot.failures import Lines, account_of
 from nojit.aot.importing import import_source
 from nojit.aot.layout import Leaf, Place, layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
+from nojit.aot.naming import find_named
 from nojit.aot.options import OPTIONS
 from nojit.aot.patches import Baseline
 from nojit.aot.ptxas import gpu_names
@@ -39,7 +40,7 @@ from nojit.aot.toolchain import file_digest, tree_digest
 from nojit.aot.types import NONE, layout_in, plain
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled, checked_registers, functions_of
 from nojit.runtime.constant_types import constant_of, is_constant
-from nojit.runtime.errors import CompileError, ManifestError, did_you_mean, worded
+from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
@@ -296,19 +297,19 @@ def _imported(place: SourcePlace) -> ModuleType:
         raise
 
 
+# without a limit: digests are kept by what is found, which for the result of a call nothing else keeps
+@cache
 def _named(place: SourcePlace) -> Any:
     """Return what a manifest names: a function, with whatever stands around it."""
-    where, name = place.where, place.name
     module = _imported(place)
-    found = getattr(module, name, None)
-    if found is None:
-        functions = tuple(key for key, value in vars(module).items() if hasattr(value, "fn"))
-        got = f"{name!r}{did_you_mean(name, functions)}{_told()}"
-        raise ManifestError(f"expected a function of {place.module}", got=got, where=where)
-    return found
+    try:
+        return find_named(module, place.spelling, place.where)
+    except ManifestError as error:
+        error.got += _told()
+        raise
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _find(place: SourcePlace) -> JITFunction[Any]:
     named = found = _named(place)
     # autotuners and heuristics wrap the function that they decorate

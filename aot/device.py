@@ -198,10 +198,9 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
             )
             self.get_current_device = lambda: device.always("driver.active.get_current_device()", 0)
             self.set_current_device = _index
-            self.get_current_stream = lambda _device=0: 0
 
-        @property
-        def launcher_cls(self) -> Any:
+        @staticmethod
+        def get_current_stream(_device: int = 0) -> Any:
             raise RuntimeError("expected nothing to be launched while a source is imported or compiled")
 
         @staticmethod

@@ -44,7 +44,7 @@ def import_source(place: SourcePlace) -> ModuleType:
     """
     if not place.module.endswith(".py"):
         with _project_on_path(place):
-            return _imported(lambda: importlib.import_module(place.module), place.module, place.where)
+            return _imported(lambda: importlib.import_module(place.module), place.module, place)
     path = (place.folder / place.module).absolute()
     if not path.is_file():
         raise ManifestError("expected a source file", got=f"no file {path}", where=place.where)
@@ -59,9 +59,9 @@ def _import_file(path: Path, place: SourcePlace) -> ModuleType:
     # files beside a script can be imported, and the package that a module lies in
     with _project_on_path(place, path.parents[len(package)]):
         if not package:
-            return _imported(lambda: _run(path, place.module), str(path), place.where)
+            return _imported(lambda: _run(path, place.module), str(path), place)
         name = ".".join(package if path.name == "__init__.py" else (*package, path.stem))
-        module = _imported(lambda: importlib.import_module(name), f"{path} as {name}", place.where)
+        module = _imported(lambda: importlib.import_module(name), f"{path} as {name}", place)
     # another package of that name may have been imported before
     file = getattr(module, "__file__", None)
     if file is None or not path.samefile(file):
@@ -93,21 +93,27 @@ def _run(path: Path, spelling: str) -> ModuleType:
     return module
 
 
-def _imported(run: Callable[[], ModuleType], name: str, where: str) -> ModuleType:
+def _imported(run: Callable[[], ModuleType], name: str, place: SourcePlace) -> ModuleType:
     try:
         return run()
     # a script that ends itself would end the build
     except (Exception, SystemExit) as error:
-        raise ManifestError(
-            f"expected to import {name}", got=f"{type(error).__name__}: {error}", where=where
-        ) from error
+        got = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            folders = ", ".join(dict.fromkeys(map(str, _project_of(place))))
+            got += f", in {folders} or among what is installed"
+        raise ManifestError(f"expected to import {name}", got=got, where=place.where) from error
+
+
+def _project_of(place: SourcePlace) -> tuple[Path, Path]:
+    return place.folder.absolute(), place.project.absolute()
 
 
 @contextlib.contextmanager
 def _project_on_path(place: SourcePlace, *first: Path) -> Iterator[None]:
     """Look in `first` before anything else, and in the project's folders before what is installed."""
     before = list(sys.path)
-    new = dict.fromkeys(str(folder.absolute()) for folder in (place.folder, place.project))
+    new = dict.fromkeys(map(str, _project_of(place)))
     own = [folder for folder in new if folder not in before]
     installed = [number for number, entry in enumerate(before) if entry.rstrip("/").endswith(_INSTALLED)]
     at = installed[0] if installed else len(before)

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from nojit.aot.config_rules import check_config, check_options
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
+from nojit.aot.naming import EXPECTED, check_name
 from nojit.aot.rule_types import check_rules
 from nojit.aot.structure import check_structure
 from nojit.aot.target import check_arch
@@ -49,14 +50,14 @@ _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _EFFECT = r"^[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_]{1,99})?$(?!\n)"
 _BUNDLE_NAME = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
-_SOURCE = r"^[^:]+:[A-Za-z_][A-Za-z0-9_]*$(?!\n)"
+_SOURCE = r"^[^:]+:[A-Za-z_].*$(?!\n)"
 _SPELLINGS = {
     _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
     _LEAF: "a param's name, or name.0 and so on for a member of a tuple",
     _EFFECT: "a name such as reset_to_zero or Config.pre_hook",
     _BUNDLE_NAME: "a name of at most 100 letters, digits, '.', '_' and '-', first a letter",
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
-    _SOURCE: "package.module:function or path/to/file.py:function",
+    _SOURCE: EXPECTED,
 }
 """What each pattern asks for, for messages."""
 
@@ -203,7 +204,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str,
         Meta(
             pattern=_SOURCE,
-            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest.",
+            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest; for what has no name of its own an expression, `package.module:kernels[2]` or `package.module:make_kernel('gelu', 4)`.",
         ),
     ]
     params: Annotated[
@@ -439,6 +440,8 @@ def _check_settings(entry: object, place: str, found: Mistakes) -> None:
 
 
 def _check_kernel(kernel: KernelSpec, place: str, found: Mistakes) -> None:
+    with found.caught():
+        check_name(kernel.source, f"{place}.source")
     check_batch(kernel, f"{place}.batch", found)
     if kernel.tuning is not None:
         check_tuning(kernel, kernel.tuning, place, found)

@@ -19,6 +19,7 @@ from nojit.aot.in_place import read_folder as bundles_in
 from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, bundle_of, read_manifest
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
+from nojit.aot.naming import is_name
 from nojit.aot.report import Pruned
 from nojit.aot.rule_types import check_requires, check_rules
 from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
@@ -409,7 +410,7 @@ def _modules_of(spec: KernelSpec) -> Iterator[str]:
     own = module_of(spec.source)
     yield own
     spaces = spec.tuning.space if spec.tuning else []
-    values = [point.values for point in spec.point]
+    values = [[point.values, point.config] for point in spec.point]
     named = {*_functions_named([spec.matrix, spec.configs, spaces, values]), *_functions_typed(spec)}
     yield from sorted({module_of(name) for name in named} - {own})
 
@@ -484,7 +485,8 @@ def _planned(entry: _Entry, arch: str, wanted: _Wanted, compiler: Compiler, mist
     with found.caught():
         if not entry.read.sound:
             # the source may be wrong, too
-            _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
+            if is_name(entry.spec.source):
+                _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
             return None
         expanded = _expand(entry, arch, wanted)
         return _plan_kernel(expanded, arch, compiler, found) if expanded.expansion.variants else None

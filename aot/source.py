@@ -115,11 +115,6 @@ class SourcePlace:
         return module_of(self.spelling)
 
     @property
-    def name(self) -> str:
-        """What to look for in the module."""
-        return self.spelling[len(self.module) + 1 :]
-
-    @property
     def modules(self) -> tuple[str, ...]:
         """All that one process imports for this entry."""
         return self.together or (self.module,)
@@ -127,8 +122,7 @@ class SourcePlace:
 
 def module_of(spelling: str) -> str:
     """Return the module, or the file, of the spelling of a source."""
-    path, python, _ = spelling.partition(".py:")
-    return f"{path}.py" if python else spelling.partition(":")[0]
+    return spelling.partition(":")[0]
 
 
 def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:

@@ -94,6 +94,9 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    if not sys.flags.safe_path:
+        # the folder that it was started in, which hides what a source means to import
+        del sys.path[0]
     _serve(channel)
 
 

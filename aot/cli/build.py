@@ -113,7 +113,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
     type=Number(0, 1e6, min_open=True),
     default=300.0,
     metavar="S",
-    help="Give up on a variant after S seconds; default 300.",
+    help="Give up on a variant, or on the import of a source, after S seconds; default 300.",
 )
 @click.option(
     "--max-variants",

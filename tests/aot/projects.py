@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,19 +69,29 @@ class Project:
         self.folder = folder
         folder.mkdir(parents=True)
 
-    def write(self, **files: str) -> Project:
-        """Write files: ``mypkg__kernels_py`` is ``mypkg/kernels.py``."""
-        for name, text in files.items():
-            path = self.folder / name.replace("__", "/").replace("_py", ".py").replace("_toml", ".toml")
+    def write(self, files: Mapping[str, str] | None = None, **named: str) -> Project:
+        """Write files by their paths; ``a_py`` is ``a.py``."""
+        for name, text in {
+            **(files or {}),
+            **{name.replace("_py", ".py"): text for name, text in named.items()},
+        }.items():
+            path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         return self
 
-    def build(self, *entries: str, words: tuple[str, ...] = (), cwd: Path | None = None, **environment: str) -> Built:
+    def build(
+        self,
+        *entries: str,
+        words: tuple[str, ...] = (),
+        cwd: Path | None = None,
+        cache: Path | None = None,
+        **environment: str,
+    ) -> Built:
         """Build the entries, in a process of its own."""
         (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
         out = self.folder / "out"
-        places = [self.folder / "demo.toml", "--out", out, "--cache-dir", self.folder / "cache"]
+        places = [self.folder / "demo.toml", "--out", out, "--cache-dir", cache or self.folder / "cache"]
         ran = subprocess.run(
             [sys.executable, "-m", "nojit", "build", *places, "-j", "2", *words],
             cwd=cwd or self.folder.parent,

@@ -51,7 +51,7 @@ TORCH = {
     "triton.runtime.driver.active.get_device_interface().is_available()": (True, True),
     "torch.utils._triton.has_triton()": (True, True),
     "torch.utils._triton.has_triton_tma()": (False, True),
-    "torch._inductor.utils.get_max_num_sms()": (108, 132),
+    "DeviceProperties.create(torch.device('cuda', 0)).multi_processor_count": (108, 132),
     "capability()": ([8, 0], [9, 0]),
 }
 
@@ -71,7 +71,7 @@ def told(stderr: str) -> list[Any]:
     ("questions", "imports"),
     [
         (TRITON, ""),
-        (TORCH, "import torch._inductor.utils, torch.utils._triton\nfrom torch.cuda import get_device_capability as capability\n"),
+        (TORCH, "import torch.utils._triton\nfrom torch._inductor.runtime.hints import DeviceProperties\nfrom torch.cuda import get_device_capability as capability\n"),
     ],
     ids=["Triton", "torch"],
 )  # fmt: skip
@@ -119,7 +119,7 @@ def test_nvml_tells_of_the_target(project: Make) -> None:
         "pynvml.nvmlDeviceGetCudaComputeCapability(handle)": ([8, 0], [9, 0]),
         "pynvml.nvmlDeviceGetMemoryInfo(handle).total": (80 << 30, 80 << 30),
     }
-    made = project().write(mine__third_party__pynvml_py=NVML, a_py=source(questions, imports))
+    made = project().write({"mine/third_party/pynvml.py": NVML}, a_py=source(questions, imports))
     built = made.build(entry("a", "a.py:k"), words=("--dry-run", *BOTH))
     assert built.code == 0, built.stderr
     assert told(built.stderr) == [{name: each[number] for name, each in questions.items()} for number in range(2)]
@@ -143,12 +143,12 @@ def k(out_ptr, V: tl.constexpr):
 
 
 def test_each_arch_has_the_kernel_that_a_module_chooses_on_it(project: Make) -> None:
-    chosen = project().write(a_py=CHOOSING).build(entry("a", "a.py:k"), words=BOTH)
-    first = project().write(a_py=KERNEL).build(entry("a", "a.py:k"), words=BOTH)
-    second = project().write(a_py=KERNEL.replace("tl.exp(", "tl.exp2(")).build(entry("a", "a.py:k"), words=BOTH)
-    assert chosen.code == 0, chosen.stderr
-    assert chosen.images("sm_80") == first.images("sm_80") != second.images("sm_80")
-    assert chosen.images("sm_90") == second.images("sm_90") != first.images("sm_90")
+    made = project().write(a_py=CHOOSING, exp_py=KERNEL, exp2_py=KERNEL.replace("tl.exp(", "tl.exp2("))
+    built = made.build(entry("a", "a.py:k"), entry("exp", "exp.py:k"), entry("exp2", "exp2.py:k"), words=BOTH)
+    assert built.code == 0, built.stderr
+    old, new = built.images("sm_80"), built.images("sm_90")
+    assert old["a"] == old["exp"] != old["exp2"]
+    assert new["a"] == new["exp2"] != new["exp"]
 
 
 PLACEHOLDER = """
@@ -171,33 +171,31 @@ def test_kernels_do_not_vanish_for_want_of_a_gpu(project: Make) -> None:
     assert built.code == 0, built.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "import torch, triton\njit = triton.jit if torch.cuda.device_count() > 1 else lambda f: f\n@jit\ndef k(out_ptr, V):\n    pass\n",
-            "expected a @triton.jit function, got function a.py:k; its import asked and was told torch.cuda.device_count() = 1 - at",
-        ),
-        (
-            "import torch, triton\nif torch.cuda.get_device_capability() >= (9, 0):\n    @triton.jit\n    def k(out_ptr, V):\n        pass\n",
-            "expected a function of a.py, got 'k'; its import asked and was told torch.cuda.get_device_capability() = (8, 0) - at",
-        ),
-        (
-            "import torch\nassert torch.cuda.get_device_capability() >= (9, 0), 'Hopper only'\n",
-            "got AssertionError: Hopper only; its import asked and was told torch.cuda.get_device_capability() = (8, 0) - at",
-        ),
-        ("def k(out_ptr, V):\n    pass\n", "expected a @triton.jit function, got function a.py:k - at"),
-        (
-            KERNEL.replace("import triton\n", "import triton\nimport torch\n") + "\nk[(1,)](torch.zeros(1), 1)\n",
-            "expected nothing to be launched while a source is imported or compiled",
-        ),
-    ],
-    ids=["placeholder", "absent", "refusal", "plain", "launch"],
-)  # fmt: skip
-def test_what_becomes_of_a_choice_names_what_was_told(project: Make, text: str, message: str) -> None:
-    built = project().write(a_py=text).build(entry("a", "a.py:k"), words=("--dry-run",))
+# modules that choose not to have a kernel, and what is said of it
+CHOICES = {
+    "import torch, triton\njit = triton.jit if torch.cuda.device_count() > 1 else lambda f: f\n@jit\ndef k(out_ptr, V):\n    pass\n": (
+        "expected a @triton.jit function, got function a0.py:k; its import asked and was told torch.cuda.device_count() = 1 - at"
+    ),
+    "from triton.runtime import driver\nimport triton\nif driver.active.get_device_capability(0) >= (9, 0):\n    @triton.jit\n    def k(out_ptr, V):\n        pass\n": (
+        "expected a function of a1.py, got 'k'; its import asked and was told driver.active.get_device_capability() = (8, 0) - at"
+    ),
+    "from triton.runtime import driver\nassert driver.active.get_device_capability(0) >= (9, 0), 'Hopper only'\n": (
+        "got AssertionError: Hopper only; its import asked and was told driver.active.get_device_capability() = (8, 0) - at"
+    ),
+    "def k(out_ptr, V):\n    pass\n": "expected a @triton.jit function, got function a3.py:k - at",
+    f"{KERNEL}\nk[(1,)](1, 1)\n": (
+        "expected nothing to be launched while a source is imported or compiled"
+    ),
+}  # fmt: skip
+
+
+def test_what_becomes_of_a_choice_names_what_was_told(project: Make) -> None:
+    made = project().write(**{f"a{number}_py": text for number, text in enumerate(CHOICES)})
+    entries = [entry(f"k{number}", f"a{number}.py:k") for number in range(len(CHOICES))]
+    built = made.build(*entries, words=("--dry-run",))
     assert built.code == 1
-    assert message in built.stderr
+    for message in CHOICES.values():
+        assert message in built.stderr
 
 
 def test_what_an_arch_does_not_say_is_noted_once(project: Make) -> None:
