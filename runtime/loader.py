@@ -19,6 +19,7 @@ from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
 from nojit.runtime.kernel import Kernel, Source
 from nojit.runtime.loading import Only, check_only
+from nojit.runtime.target import by_arch
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept
@@ -63,7 +64,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
         if not _may_be_name(path):
             raise
         return _load_named(place)
-    paths = [os.path.join(place, file) for file in sorted(files) if file.endswith(SUFFIX)]  # noqa: PTH118
+    paths = [os.path.join(place, file) for file in sorted(files, key=by_arch) if file.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
         hides = f"; {place} names that folder, and no installed bundle" if _may_be_name(path) else ""
         raise FileNotFoundError(f"expected *{SUFFIX} files in {place}, found none{hides}")

@@ -15,12 +15,13 @@ import pytest
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.cubin import CubinInfo, read_cubin
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import NoMatchingVariantError, PackageError
+from nojit.runtime.loader import load
 from nojit.runtime.table import Slot
 from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run, scale
-from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle
+from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.signing import Signer, envelope, make_statement
 from tests.support.wheels import put_provider
 
@@ -536,3 +537,20 @@ def test_everything_can_be_read_in_sixty_columns(
     assert len(lines) > 1
     # a word that is longer is a path or a digest, and has a line of its own
     assert [line for line in lines if len(line) > 60 and len(line.split()) > 1] == []
+
+
+def test_archs_come_in_the_order_of_their_numbers(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archs = ("sm_100a", "sm_80", "sm_120a", "sm_90a")
+    for arch in archs:
+        made = kernel("scale", {"n": "i32"}, on=target(arch))
+        make_bundle(tmp_path / f"acme-1.0-{arch}.nojit", made, on=target(arch))
+    monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
+    ordered = sorted(archs, key=lambda arch: int(arch.strip("sma_")))
+    for words in (("inspect", tmp_path), ("verify", tmp_path), ("doctor",)):
+        shown = run(*words).stdout
+        places = [shown.index(f"acme-1.0-{arch}.nojit") for arch in ordered]
+        assert places == sorted(places), words
+    add = load(tmp_path).kernel("scale")
+    with pytest.raises(NoMatchingVariantError, match="bundle has sm_80, sm_90a, sm_100a, sm_120a; device is sm_75"):
+        add.explain(1, arch="sm_75")
+    assert "sm_80, sm_90a, sm_100a, sm_120a" in repr(add)
