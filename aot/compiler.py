@@ -268,6 +268,7 @@ def describe(place: SourcePlace, arch: str = "") -> KernelSource:
         answers=tuple(answer for begun in _begun for answer in begun.device.answers()),
         of_arch=any(begun.device.by_arch for begun in _begun),
         of_device=tuple(answer for begun in _begun for answer in begun.device.answers(begun.device.by_device)),
+        reached=tuple(module for begun in _begun for module in begun.baseline.news()),
     )
 
 

@@ -22,6 +22,7 @@ class Baseline:
 
     def __init__(self) -> None:
         self._modules = frozenset(sys.modules)
+        self._told = set(self._modules)
         self._names = dict(_names())
 
     def patched(self) -> list[str]:
@@ -39,13 +40,24 @@ class Baseline:
         return sorted(".".join(place) for place in gone | other)
 
     def reached(self) -> list[tuple[str, Path]]:
-        """List the modules that were imported since, sorted, each with its file."""
+        """List the modules that were imported since, sorted, each with its file; some name one that is not there."""
         found = []
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if name not in self._modules and isinstance(file, str):
+            if (
+                name not in self._modules
+                and isinstance(file, str)
+                and Path(file).is_absolute()
+                and Path(file).is_file()
+            ):
                 found.append((name, Path(file)))
         return sorted(found)
+
+    def news(self) -> tuple[tuple[str, str], ...]:
+        """List the modules that were imported since this was asked last, as `reached`."""
+        new = [(name, str(path)) for name, path in self.reached() if name not in self._told]
+        self._told.update(name for name, _ in new)
+        return tuple(new)
 
     def digest(self) -> str:
         """Return a digest of what shapes a source's patches of Triton, wherever it lies; empty if it patches nothing."""

@@ -81,6 +81,8 @@ class PlannedKernel:
     """What the rules of a tuning space leave out."""
     tuned: tuple[TunedTable, ...] = ()
     """Tables of the arch that go into the bundle."""
+    reached: frozenset[tuple[str, str]] = frozenset()
+    """Modules that its sources import, each with its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +511,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         for number, config in enumerate(table.configs):
             check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
     variants = _fitted(expanded.expansion.variants, source, where)
-    _check_functions(variants, entry, arch, compiler)
+    functions = _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
         spec=spec,
         source=source,
@@ -520,6 +522,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         excluded=expanded.expansion.excluded,
         pruned=expanded.pruned,
         tuned=tuple(_tuned_for(table, source) for table in expanded.tables),
+        reached=frozenset(module for each in (source, *functions) for module in each.reached),
     )
 
 
@@ -541,13 +544,15 @@ def _described(compiler: Compiler, place: SourcePlace, arch: str, key: str, entr
         raise entry.text.mistake(error.what, got=error.got, at=key) from error
 
 
-def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> None:
-    """Require that functions which constexprs name are there."""
+def _check_functions(variants: Sequence[Variant], entry: _Entry, arch: str, compiler: Compiler) -> list[KernelSource]:
+    """Describe the functions that constexprs name: they must be there."""
     names = {pair for each in variants for pair in functions_of(each)}
+    found = []
     for name, function in sorted(names, key=str):
         typed = f"{entry.key}.params.{name}" if name in entry.spec.params else f"{entry.key}.configs"
         key = f"{entry.key}.matrix.{name}" if name in entry.spec.matrix else typed
-        _described(compiler, replace(entry.place, spelling=function.name), arch, key, entry)
+        found.append(_described(compiler, replace(entry.place, spelling=function.name), arch, key, entry))
+    return found
 
 
 def _tuned_for(table: TunedTable, source: KernelSource) -> TunedTable:

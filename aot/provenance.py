@@ -15,8 +15,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from nojit.aot.checkout import Checkout, read_checkout
+from nojit.aot.origins import Installed
 from nojit.aot.pack import write_file
 from nojit.aot.statement import statement_path
 from nojit.runtime.strict import Json
@@ -181,6 +183,7 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
         digest: dict[str, Json] = {"nojitSource": kernel.source.digest}
         yield {"name": kernel.spec.name, "digest": digest, "annotations": {"source": kernel.spec.source}}
     tools = dict(report.toolchain)
+    yield from (each for each in _imported(plan, root) if each["name"] not in tools)
     for tool, number in tools.items():
         if tool != "settings" and not tool.endswith(".digest"):
             kind = "pypi" if tool in {"triton", "zstandard"} else "generic"
@@ -188,6 +191,20 @@ def _dependencies(plan: Plan, report: BundleReport, root: Path, checkout: Checko
             # of a file, or of many: the version does not tell one that was edited
             content = tools.get(f"{tool}.digest")
             yield named | ({"digest": {_DIGESTS.get(tool, "sha256"): content}} if content else {})
+
+
+def _imported(plan: Plan, root: Path) -> Iterator[dict[str, Json]]:
+    """List what sources import: distributions by name and version, and files that are of none by content."""
+    modules = sorted(frozenset().union(*(kernel.reached for kernel in plan.kernels)))
+    origins, files = Installed().origins_of(modules) if modules else ((), ())
+    for origin in origins:
+        uri = f"pkg:pypi/{origin.name}@{quote(origin.version, safe='')}"
+        yield {"name": origin.name, "uri": uri, "annotations": {"imported": True, "editable": origin.editable}}
+    for path in files:
+        # what lies elsewhere has no name in the checkout by which it could be looked at again
+        inside = path.is_relative_to(root.resolve())
+        digest: dict[str, Json] = {"sha256" if inside else "nojitFile": _sha256(path)}
+        yield {"name": _name(path, root), "digest": digest, "annotations": {"imported": True}}
 
 
 def _name(path: Path, root: Path) -> str:

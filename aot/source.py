@@ -91,6 +91,8 @@ class KernelSource:
     """Whether another arch would have answered otherwise."""
     of_device: tuple[str, ...] = ()
     """Those of the answers in which devices of one arch differ."""
+    reached: tuple[tuple[str, str], ...] = ()
+    """Modules that were imported for it, sorted, each with its file; Triton's and what that imports do not count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -229,6 +230,8 @@ class _Source:
         self._process: Process | None = None
         self._imported: set[str] = set()
         """Kernels that the process has described, and so imported the modules of."""
+        self._reached: tuple[tuple[str, str], ...] = ()
+        """Every module that was imported, with its file; kernels share it."""
         self._told_bytes = 0
         self._copies: list[Process] = []
         self._stopped = False
@@ -336,6 +339,9 @@ class _Source:
             raise
         if source.of_arch:
             self._arch = arch
+        if not {*source.reached} <= {*self._reached}:
+            self._reached = tuple(sorted({*self._reached, *source.reached}))
+        source = replace(source, reached=self._reached)
         self._imported.add(place.spelling)
         self.private_bytes = self._running(arch).private_bytes()
         return source

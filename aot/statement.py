@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.format import SUFFIX
@@ -73,6 +74,8 @@ class ProvenanceFacts:
     """When its signature stops to count, in UTC; empty if never."""
     signed: bool
     """Whether a signed statement of this bundle lies beside it too; by whom, and whether rightly, `nojit verify` says."""
+    distributions: tuple[str, ...] = ()
+    """Distributions that kernel sources import modules of, each with its version, sorted."""
     signed_problem: str = ""
     """Why the signed statement that lies there is of no use to this bundle; empty if it may be, or there is none."""
 
@@ -251,7 +254,8 @@ def _facts(document: Any, digest: str) -> ProvenanceFacts:
     (subject,) = document["subject"]
     predicate = document["predicate"]
     definition, run = predicate["buildDefinition"], predicate["runDetails"]
-    sources = [each for each in definition["resolvedDependencies"] if each["name"] == "source"]
+    listed = definition["resolvedDependencies"]
+    sources = [each for each in listed if each["name"] == "source" and "gitCommit" in each.get("digest", {})]
     source: dict[str, Any] = sources[0] if sources else {"digest": {"gitCommit": ""}, "annotations": {"dirty": False}}
     return ProvenanceFacts(
         describes=subject["digest"][INDEX_DIGEST] == digest,
@@ -262,8 +266,17 @@ def _facts(document: Any, digest: str) -> ProvenanceFacts:
         build_number=int(definition["internalParameters"]["buildNumber"]),
         finished=_text(run["metadata"]["finishedOn"]),
         expires=_text(run["metadata"].get(EXPIRES, "")),
+        distributions=tuple(_distributions(listed)),
         signed=False,
     )
+
+
+def _distributions(listed: Any) -> Iterator[str]:
+    for each in listed:
+        said = each.get("annotations", {})
+        if said.get("imported") is True and "uri" in each:
+            version = unquote(_text(each["uri"]).rpartition("@")[2])
+            yield f"{_text(each['name'])} {version}{' (editable)' if said.get('editable') is True else ''}"
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -108,6 +108,11 @@ def _show_bundle(out: Output, facts: BundleFacts, origin: ProvenanceFacts | None
         ("runs on", f"images for {facts.image_arch}; driver for CUDA {driver_version(facts.min_driver)} or newer"),
         ("toolchain", toolchain_words(tuple(facts.toolchain.items()))),
         *([("built from", _origin(origin))] if origin else []),
+        *(
+            [("imports", ", ".join(origin.distributions))]
+            if origin and origin.describes and origin.distributions
+            else []
+        ),
         ("variants", f"{facts.variants:,} with {counted(facts.images, 'distinct image')}"),
         (
             "images",

@@ -54,6 +54,7 @@ class FakeCompiler:
         same_image: whether every variant of a kernel gets one image.
         version: of the toolchain.
         first_line: where the sources stand in their files: moves what has line info, and nothing else.
+        reached: modules that every source imports, each with its file.
     """
 
     journal: Path
@@ -63,6 +64,7 @@ class FakeCompiler:
     same_image: bool = False
     version: str = "1.0"
     first_line: int = 1
+    reached: tuple[tuple[str, str], ...] = ()
 
     def describe(self, place: SourcePlace, arch: str = "") -> KernelSource:
         source = self.sources.get(place.spelling)
@@ -79,6 +81,7 @@ class FakeCompiler:
             unspecialized=frozenset(),
             unaligned=frozenset(),
             digest=hashlib.sha256("\n".join(texts).encode()).hexdigest(),
+            reached=self.reached,
         )
 
     def variant_key(self, variant: Variant, source: KernelSource, place: SourcePlace) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,6 +26,7 @@ from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import PackageError
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
+from tests.aot.projects import KERNEL, Project, entry
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 INVOCATION = Invocation(
@@ -54,8 +57,14 @@ def built(
     return plans, build(plans, folder / "out", compiler, cache, lambda: ThreadPoolExecutor(1)), folder / "out"
 
 
-def attested(manifest: Path, profile: str = "full", kernels: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
-    plans, result, out = built(manifest, profile, kernels)
+def attested(
+    manifest: Path,
+    profile: str = "full",
+    kernels: tuple[str, ...] = (),
+    reached: tuple[tuple[str, str], ...] = (),
+    **changes: Any,
+) -> dict[str, Any]:
+    plans, result, out = built(manifest, profile, kernels, reached=reached)
     attest(plans, result.reports, out, replace(INVOCATION, **changes))
     document: dict[str, Any] = json.loads(statement_path(out / FILE).read_bytes())
     return document
@@ -267,3 +276,63 @@ def test_it_is_what_in_toto_and_slsa_say_a_statement_is(manifest: Path) -> None:
     statement.Statement.copy_from_pb(parsed).validate()
     predicate = json_format.ParseDict(document["predicate"], provenance.Provenance())
     assert json_format.MessageToDict(predicate) == document["predicate"]
+
+
+# a distribution as installers leave it, whose import name is another
+METADATA = "Metadata-Version: 2.1\nName: Acme_Tiles\nVersion: 1.2+cu13\n"
+RECORD = "acme/__init__.py,,\nacme/tiles.py,,\nAcme_Tiles-1.2+cu13.dist-info/METADATA,,\nAcme_Tiles-1.2+cu13.dist-info/RECORD,,\n"
+INSTALLED = {
+    "acme/__init__.py": "",
+    "acme/tiles.py": "import json\n",
+    "Acme_Tiles-1.2+cu13.dist-info/METADATA": METADATA,
+    "Acme_Tiles-1.2+cu13.dist-info/RECORD": RECORD,
+}
+EDITABLE = {
+    "loose-3.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: loose\nVersion: 3.0\n",
+    "loose-3.0.dist-info/top_level.txt": "loose\n",
+    "loose-3.0.dist-info/direct_url.json": '{"url": "file://{folder}", "dir_info": {"editable": true}}',
+}
+
+
+@pytest.mark.triton
+def test_a_statement_names_the_distributions_and_files_that_sources_import(
+    project: Callable[[], Project], tmp_path: Path
+) -> None:
+    made, editable = project(), project().write({"loose/__init__.py": "", "loose/more.py": ""})
+    site = Project(tmp_path / "site").write(INSTALLED)
+    site.write({name: text.replace("{folder}", str(editable.folder)) for name, text in EDITABLE.items()})
+    made.write(helper_py="import colorsys, loose.more\n", a_py=f"import acme.tiles, helper, other\n{KERNEL}")
+    made.write(other_py="")
+    built = made.build(entry("a", "a.py:k"), cwd=made.folder, PYTHONPATH=f"{site.folder}{os.pathsep}{editable.folder}")
+    assert built.code == 0, built.stderr
+    bundle = built.out / "demo-1.0-sm_80.nojit"
+    listed = json.loads(statement_path(bundle).read_bytes())["predicate"]["buildDefinition"]["resolvedDependencies"]
+    imported = [each for each in listed if each.get("annotations", {}).get("imported")]
+    assert [each for each in imported if "uri" in each] == [
+        {"name": name, "uri": uri, "annotations": {"imported": True, "editable": editable}}
+        for name, uri, editable in (
+            ("acme-tiles", "pkg:pypi/acme-tiles@1.2%2Bcu13", False),
+            ("loose", "pkg:pypi/loose@3.0", True),
+        )
+    ]
+    files = {each["name"]: each["digest"] for each in imported if "uri" not in each}
+    names = ("a.py", "helper.py", "other.py")
+    assert files == {name: {"sha256": hashlib.sha256((made.folder / name).read_bytes()).hexdigest()} for name in names}
+    assert str(tmp_path) not in statement_path(bundle).read_text()
+    shown = subprocess.run(
+        [sys.executable, "-m", "nojit", "inspect", str(bundle)], capture_output=True, text=True, check=True
+    )
+    assert "acme-tiles 1.2+cu13, loose 3.0 (editable)" in shown.stdout
+
+
+@pytest.mark.triton
+def test_a_module_that_hides_an_installed_one_is_not_of_its_distribution(
+    project: Callable[[], Project], tmp_path: Path
+) -> None:
+    site = Project(tmp_path / "site").write(INSTALLED)
+    made = project().write({"acme/__init__.py": "", "acme/tiles.py": ""}, a_py=f"import acme.tiles\n{KERNEL}")
+    # the standard library and PYTHONPATH stand before the project: the kernel's own folder before both
+    built = made.build(entry("a", "a.py:k"), cwd=made.folder, PYTHONPATH=str(site.folder))
+    assert built.code == 0, built.stderr
+    facts = read_statement(statement_path(built.out / "demo-1.0-sm_80.nojit")).facts("", signed=False)
+    assert facts.distributions == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-def test_the_statement_on_the_page_is_one(tmp_path: Path) -> None:
+def test_the_statement_on_the_page_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("msgspec")
     from tests.aot.cli.conftest import MANIFEST
     from tests.aot.conftest import HEADER
@@ -56,7 +57,9 @@ def test_the_statement_on_the_page_is_one(tmp_path: Path) -> None:
     manifest = tmp_path / "demo.toml"
     manifest.write_text(HEADER + MANIFEST, encoding="utf-8")
     (block,) = [block for block in blocks("json") if block.page == TRUST]
-    said, made = json.loads(block.text), attested(manifest)
+    reached = (("click", find_spec("click").origin), ("tiles", str(manifest)))
+    monkeypatch.chdir(tmp_path)
+    said, made = json.loads(block.text), attested(manifest, reached=reached)
     for statement in (said, made):
         definition = statement["predicate"]["buildDefinition"]
         # without git there is no source, and kernels can be left open

@@ -1,0 +1,103 @@
+"""Which distributions modules come from: by what is installed, and where each module's file lies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["Installed", "Origin"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """A distribution."""
+
+    name: str
+    """As package indexes spell it: ``nojit-kernels``."""
+    version: str
+    editable: bool = False
+    """Whether a folder of sources stands for it, which its version alone does not tell."""
+
+
+class Installed:
+    """What is installed for this Python."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[_Owner, ...]] = {}
+
+    def origins_of(self, modules: Iterable[tuple[str, str]]) -> tuple[tuple[Origin, ...], tuple[Path, ...]]:
+        """Tell modules of distributions from others.
+
+        Args:
+            modules: each with its file.
+
+        Returns:
+            The distributions, and the files that are of none, each sorted; the standard library is neither.
+        """
+        origins: set[Origin] = set()
+        files: set[Path] = set()
+        for name, file in modules:
+            top = name.partition(".")[0]
+            path = Path(file).resolve()
+            owner = next((owner for owner in self._owners_of(top) if owner.has(path)), None)
+            if owner is not None:
+                origins.add(owner.origin)
+            elif not _is_standard(path):
+                files.add(path)
+        return tuple(sorted(origins)), tuple(sorted(files))
+
+    def _owners_of(self, top: str) -> tuple[_Owner, ...]:
+        if top not in self._owners:
+            names = dict.fromkeys(self._packages.get(top, ()))
+            found = (each for name in names for each in metadata.distributions(name=name))
+            # what stands beside the sources, in the folder that the build runs in, knows nothing of them
+            self._owners[top] = tuple(sorted(map(_Owner, found), key=lambda owner: not owner.origin.editable))
+        return self._owners[top]
+
+    @cached_property
+    def _packages(self) -> Mapping[str, list[str]]:
+        return metadata.packages_distributions()
+
+
+def _is_standard(path: Path) -> bool:
+    """Say whether a file is of the standard library, below which others are installed."""
+    library = Path(json.__file__).resolve().parents[1]
+    return path.is_relative_to(library) and not {"site-packages", "dist-packages"} & {*path.relative_to(library).parts}
+
+
+class _Owner:
+    """A distribution that has packages of a name."""
+
+    def __init__(self, distribution: metadata.Distribution) -> None:
+        self._root = Path(str(distribution.locate_file(""))).resolve()
+        self._distribution = distribution
+        self._sources = _sources_of(distribution)
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
+        self.origin = Origin(name, distribution.version, editable=self._sources is not None)
+
+    def has(self, path: Path) -> bool:
+        """Say whether a file is of it."""
+        if self._sources is not None:
+            return path.is_relative_to(self._sources)
+        return path in self._files if self._files else path.is_relative_to(self._root)
+
+    @cached_property
+    def _files(self) -> frozenset[Path]:
+        return frozenset(self._root / file for file in self._distribution.files or ())
+
+
+def _sources_of(distribution: metadata.Distribution) -> Path | None:
+    """Return the folder of sources that stands for a distribution; None if it is installed whole."""
+    try:
+        said = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if not said.get("dir_info", {}).get("editable"):
+            return None
+        return Path(unquote(urlsplit(said["url"]).path)).resolve()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
