@@ -25,21 +25,17 @@ static Py_ssize_t find_name(const nj_signature *signature, PyObject *name, Py_ss
     return -1;
 }
 
-/* Asks the kernel about a name that is none of its own: as `nj_place_of`. */
-static __attribute__((noinline, cold)) Py_ssize_t ask_of_option(PyObject *owner, PyObject *name, PyObject *value)
+Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *name, Py_ssize_t expected)
+{
+    Py_ssize_t at = find_name(signature, name, expected);
+    return at == signature->count ? NJ_ARGUMENTS_MAX : at;
+}
+
+__attribute__((cold)) int nj_check_option(PyObject *owner, PyObject *name, PyObject *value)
 {
     PyObject *none = PyObject_CallMethod(owner, "_check_option", "OO", name, value);
     Py_XDECREF(none);
-    return none == NULL ? -1 : NJ_PLACE_NONE;
-}
-
-Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, PyObject *value, Py_ssize_t expected)
-{
-    Py_ssize_t at = find_name(signature, name, expected);
-    if (at < 0) {
-        return ask_of_option(owner, name, value);
-    }
-    return at == signature->count ? NJ_ARGUMENTS_MAX : at;
+    return none == NULL ? -1 : 0;
 }
 
 static int refuse_second(const nj_signature *signature, Py_ssize_t place, const char *what)
@@ -53,12 +49,12 @@ static int bind_keywords(const nj_signature *signature, PyObject *owner, PyObjec
 {
     Py_ssize_t next = 0;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
-        Py_ssize_t place = nj_place_of(signature, owner, PyTuple_GET_ITEM(keywords, i), values[i], next);
+        Py_ssize_t place = nj_place_of(signature, PyTuple_GET_ITEM(keywords, i), next);
         if (place < 0) {
-            if (place == NJ_PLACE_NONE) {
-                continue;
+            if (nj_check_option(owner, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
+                return -1;
             }
-            return -1;
+            continue;
         }
         if (call->objects[place] != NULL) {
             return refuse_second(signature, place, "expected one value, by position or by name");

@@ -98,11 +98,11 @@ typedef struct {
 int nj_bind(const nj_signature *signature, PyObject *owner, const nj_fixed *fixed, PyObject *const *arguments,
             Py_ssize_t positional, PyObject *keywords, nj_call *call);
 
-#define NJ_PLACE_NONE (-2)
+/* The place of a name in `objects`; -1 if it is none of the kernel's. */
+Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *name, Py_ssize_t expected);
 
-/* The place of a name in `objects`; NJ_PLACE_NONE for a launch option whose value changes nothing, -1 with an exception raised if
- * the kernel knows none such. */
-Py_ssize_t nj_place_of(const nj_signature *signature, PyObject *owner, PyObject *name, PyObject *value, Py_ssize_t expected);
+/* Has the kernel judge an option that it does not know: 0 if its value is what was built, else -1 with an exception raised. */
+int nj_check_option(PyObject *owner, PyObject *name, PyObject *value);
 
 /* Fills the rest: 0, or -1 with an exception raised. Tensors in host memory are refused unless `host_too`. */
 int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, nj_call *call);

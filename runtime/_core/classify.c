@@ -285,8 +285,9 @@ static int classify_other(const nj_signature *signature, Py_ssize_t at, PyObject
     return status < 0 ? -1 : classify_rare(signature, at, object, host_too, call, value);
 }
 
-static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
-                          nj_value *value)
+/* Inline in the loop over a call's arguments: most of them are decided here. */
+static inline __attribute__((always_inline)) int classify_common(const nj_signature *signature, Py_ssize_t at, PyObject *object,
+                                                                 bool host_too, nj_call *call, nj_value *value)
 {
     *value = (nj_value){.tag = NJ_TAG_UNKNOWN};
     if (PyLong_CheckExact(object)) {
@@ -301,6 +302,12 @@ static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject
         return classify_other(signature, at, object, host_too, call, value);
     }
     return 0;
+}
+
+static int classify_value(const nj_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, nj_call *call,
+                          nj_value *value)
+{
+    return classify_common(signature, at, object, host_too, call, value);
 }
 
 static int read_string(const nj_signature *signature, PyObject *object, nj_value *value)
@@ -358,8 +365,8 @@ int nj_classify(const nj_signature *signature, PyObject *owner, bool host_too, n
     call->descriptor_count = 0;
     for (Py_ssize_t i = 0; i < signature->count; i++) {
         int status = is_constexpr(signature, i) ? classify_constexpr(signature, owner, call->objects[i], &call->values[i])
-                                                : classify_value(signature, i, call->objects[i], host_too, call,
-                                                                 &call->values[i]);
+                                                : classify_common(signature, i, call->objects[i], host_too, call,
+                                                                  &call->values[i]);
         if (status < 0) {
             return -1;
         }

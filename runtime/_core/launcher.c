@@ -86,12 +86,12 @@ static int keep(nj_dispatcher *kernel, PyObject *const *values, PyObject *keywor
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t place = nj_place_of(&kernel->signature, (PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i], 0);
-        if (place == NJ_PLACE_NONE) {
-            continue;
-        }
+        Py_ssize_t place = nj_place_of(&kernel->signature, PyTuple_GET_ITEM(keywords, i), 0);
         if (place < 0) {
-            return -1;
+            if (nj_check_option((PyObject *)kernel, PyTuple_GET_ITEM(keywords, i), values[i]) < 0) {
+                return -1;
+            }
+            continue;
         }
         fixed->places[fixed->count] = (uint16_t)place;
         fixed->objects[fixed->count++] = Py_NewRef(values[i]);
@@ -133,7 +133,8 @@ static int launcher_traverse(nj_launcher *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void drop(nj_launcher *self)
+/* Inline in both places: `kernel[grid](...)` frees a launcher for each launch. */
+static inline __attribute__((always_inline)) void drop(nj_launcher *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     for (Py_ssize_t i = 0; i < self->fixed.count; i++) {
