@@ -11,8 +11,9 @@ import ast
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -87,24 +88,26 @@ class BoxMap(Map):
         self.sizes = box
         self.steps = steps or [1] * len(box)
 
-    def _places(self, place: Sequence[int]) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return where each element of a tile is, and which of them are inside."""
-        lines = [
-            int(start) + step * torch.arange(size)
-            for start, size, step in zip(place, self.sizes, self.steps, strict=True)
-        ]
-        grid = [each.reshape(self.box) for each in torch.meshgrid(*lines, indexing="ij")]
-        inside = torch.stack([(x >= 0) & (x < size) for x, size in zip(grid, self.shape, strict=True)]).all(0)
-        return tuple(each[inside] for each in grid), inside
+    def _overlap(self, place: Sequence[int], tile: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what of the tensor a box covers, and which part of the box that is."""
+        there, here = [], []
+        for first, length, size, step in zip(place, self.sizes, self.shape, self.steps, strict=True):
+            start = int(first)
+            # of the positions start, start + step, ..., those from 0 to size
+            low = max(0, -(start // step))
+            high = max(low, min(length, -((start - size) // step)))
+            there.append(slice(start + step * low, max(start + step * high, 0), step))
+            here.append(slice(low, high))
+        return self.value[tuple(there)], tile.view(*self.sizes)[tuple(here)]
 
     def fill(self, place: Sequence[int], tile: Tensor) -> None:
-        where, inside = self._places(place)
         tile.zero_()
-        tile[inside] = self.value[where]
+        covered, part = self._overlap(place, tile)
+        part.copy_(covered)
 
     def take(self, place: Sequence[int], tile: Tensor) -> None:
-        where, inside = self._places(place)
-        self.value[where] = tile[inside]
+        covered, part = self._overlap(place, tile)
+        covered.copy_(part)
 
 
 class Tile:
@@ -412,6 +415,14 @@ def _is_function(node: ast.stmt) -> bool:
     }
 
 
+@cache
+def _plain_code(text: str, name: str) -> CodeType:
+    """Compile a file's constants and functions as plain Python."""
+    tree = _Plain().visit(ast.parse(text))
+    kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]
+    return compile(ast.fix_missing_locations(ast.Module(kept, [])), name, "exec")
+
+
 def load(name: str, *paths: Path, others: Callable[[Any], dict[str, Any]] | None = None) -> Callable[..., None]:
     """Return the kernel `name` of some files as a function of a number of programs, its arguments and its constexprs.
 
@@ -422,9 +433,7 @@ def load(name: str, *paths: Path, others: Callable[[Any], dict[str, Any]] | None
     if others is not None:
         space |= others(space["gl"])
     for path in paths:
-        tree = _Plain().visit(ast.parse(path.read_text()))
-        kept = [node for node in tree.body if _is_constant(node) or _is_function(node)]
-        exec(compile(ast.fix_missing_locations(ast.Module(kept, [])), str(path), "exec"), space)
+        exec(_plain_code(path.read_text(), str(path)), space)
 
     def run(programs: int, *args: Any, **constexprs: Any) -> None:
         for program[0] in range(programs):

@@ -5,14 +5,21 @@ What kernels compute, what they are refused, and what they raise stays as it is.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpretedFunction, interpreter_builder, interpreter_semantic
+from triton.runtime.interpreter import (
+    InterpretedFunction,
+    TensorHandle,
+    interpreter_builder,
+    interpreter_semantic,
+)
 
 __all__ = ["hasten"]
 
@@ -24,6 +31,10 @@ def hasten() -> None:
     _leave_out_what_is_asserted_in_debug_mode()
     _find_numpy_types_in_a_table()
     _make_types_once()
+    _unwrap_by_type()
+    _hold_data_quickly()
+    _match_operands_once()
+    _cast_plain_numbers_at_once()
 
 
 def _patch_once_a_launch() -> None:
@@ -45,12 +56,17 @@ def _patch_once_a_launch() -> None:
 
 
 def _pass_semantics_quickly() -> None:
-    """Spare each call of a builtin a copy of its named arguments."""
+    """Spare each call of a builtin a copy of its named arguments, and a look whether it got what is passed here."""
 
     def patch(obj: Any, name: str, member: Callable[..., Any], _builder: Any, scope: Any) -> None:
+        if obj is tl.tensor and name in _MEMBERS:
+            scope.set_attr(obj, name, _MEMBERS[name])
+            return
+        plain = inspect.unwrap(member, stop=lambda one: not hasattr(one, "signature"))
+
         def call(*args: Any, **kwargs: Any) -> Any:
             kwargs["_semantic"] = interpreter_semantic
-            return member(*args, **kwargs)
+            return plain(*args, **kwargs)
 
         scope.set_attr(obj, name, call)
 
@@ -107,3 +123,168 @@ def _make_types_once() -> None:
 def _key(kind: type, element: Any, shape: Any) -> tuple[Any, ...]:
     """Say by what a type of blocks is known; one whose sizes are no plain ints is not."""
     return kind, type(element), element.name, getattr(element, "address_space", ""), *shape, *map(type, shape)
+
+
+def _unwrap_by_type() -> None:
+    """Spare what is mostly no constant four questions of whether it is one, or holds some."""
+    plain = tl.core._unwrap_if_constexpr
+    as_they_are = {tl.tensor, tl.dtype, tl.block_type, tl.pointer_type, int, float, bool, type(None)}
+
+    def unwrap(value: Any) -> Any:
+        kind = type(value)
+        if kind in as_they_are:
+            return value
+        return value.value if kind is tl.constexpr else plain(value)
+
+    tl.core._unwrap_if_constexpr = tl._unwrap_if_constexpr = unwrap
+
+
+def _hold_data_quickly() -> None:
+    """Ask of data whether it is too wide for its type, and nothing else."""
+    plain = TensorHandle.__post_init__
+
+    def hold(self: TensorHandle, data: Any, dtype: tl.dtype, attr: dict[str, Any] | None = None) -> None:
+        self.data, self.dtype, self.attr = data, dtype, {} if attr is None else attr
+        size = data.itemsize
+        if size > 1 and type(dtype) is not tl.pointer_type and 8 * size > dtype.primitive_bitwidth:
+            plain(self)
+
+    TensorHandle.__init__ = hold
+
+
+def _match_operands_once() -> None:
+    """Keep how operands of two types are made alike, and each number as a tensor of the type that it becomes."""
+    plain_check, plain_spread = TritonSemantic.binary_op_type_checking_impl, TritonSemantic.broadcast_impl_value
+    known: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def match(plain: Callable[..., Any], semantic: TritonSemantic[Any], lhs: Any, rhs: Any, *rules: bool) -> Any:
+        key = _operand(lhs), _operand(rhs), rules
+        found = known.get(key)
+        if found is None:
+            left, right = plain(semantic, lhs, rhs, *rules)
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            # types are told apart by where they lie, so they must stay
+            known[key] = _change(lhs, left), _change(rhs, right), getattr(lhs, "type", None), getattr(rhs, "type", None)
+            return left, right
+        left, right = found[0], found[1]
+        return left(lhs) if left is not None else lhs, right(rhs) if right is not None else rhs
+
+    def check(  # noqa: PLR0917 - as Triton passes them
+        self: TritonSemantic[Any],
+        lhs: Any,
+        rhs: Any,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
+        return match(plain_check, self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    def spread(self: TritonSemantic[Any], lhs: Any, rhs: Any) -> Any:
+        return match(plain_spread, self, lhs, rhs)
+
+    TritonSemantic.binary_op_type_checking_impl, TritonSemantic.broadcast_impl_value = check, spread
+
+
+def _cast_plain_numbers_at_once() -> None:
+    """Spare what numpy casts by itself the questions that lead there."""
+    plain = TritonSemantic.cast
+    plain_types = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"fp32", "fp64"}
+
+    def cast(self: TritonSemantic[Any], value: Any, to: Any, rounding: str | None = None) -> Any:
+        of = value.type
+        source, target = of.scalar, to.scalar
+        if source.name == target.name and type(source) is tl.dtype:
+            return value
+        if (
+            rounding is None
+            and target.name in plain_types
+            and (source.name in plain_types or source.name == "int1" or (source.name, target.name) == ("fp16", "fp32"))
+        ):
+            handle = TensorHandle(value.handle.data.astype(interpreter._get_np_dtype(target)), target)
+            return tl.tensor(handle, of.with_element_ty(target) if of.is_block() else to)
+        return plain(self, value, to, rounding)
+
+    TritonSemantic.cast = cast
+
+
+_MOST_KNOWN = 10_000
+
+
+def _operand(value: Any) -> Any:
+    """Say what operands are alike that are treated alike: tensors of a type, and equal numbers, but no two zeros."""
+    kind = type(value)
+    if kind is tl.tensor:
+        return id(value.type)
+    return kind, value or str(value)
+
+
+def _change(before: Any, after: tl.tensor) -> Callable[[Any], Any] | None:
+    """Return what makes of an operand what was made of one like it, or None if nothing does."""
+    if after is before:
+        return None
+    if type(before) is not tl.tensor:
+        return lambda _: after
+    scalar, of = after.type.scalar, after.type
+    is_cast, is_block = before.type.scalar != scalar, before.type.is_block()
+    shape = [int(size) for size in of.shape] if of.is_block() else []
+    missing = len(shape) - len(before.type.shape) if is_block else 0
+    is_spread = is_block and list(before.type.shape) != shape
+
+    def change(value: tl.tensor) -> tl.tensor:
+        if is_cast:
+            value = interpreter_semantic.cast(value, scalar)
+        handle = value.handle
+        if shape and not is_block:
+            handle = interpreter_builder.create_splat(of, handle)
+        elif is_spread:
+            data = handle.data
+            if missing:
+                data = data.reshape((1,) * missing + data.shape)
+            handle = TensorHandle(np.broadcast_to(data, shape), handle.dtype.scalar)
+        return tl.tensor(handle, of)
+
+    return change
+
+
+def _arithmetic(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
+    compute = getattr(interpreter_semantic, name)
+
+    def call(self: tl.tensor, other: Any) -> Any:
+        if type(other) is not tl.tensor:
+            other = tl.core._unwrap_if_constexpr(other)
+        return compute(other, self, False) if swapped else compute(self, other, False)
+
+    return call
+
+
+def _get_item() -> Callable[[Any, Any], Any]:
+    plain = inspect.unwrap(tl.tensor.__getitem__)
+    known: dict[tuple[Any, ...], tuple[tl.block_type, tl.block_type]] = {}
+
+    def call(self: tl.tensor, slices: Any) -> Any:
+        if type(slices) is not tuple or not all(one is None or one == _ALL for one in slices):
+            return plain(self, slices, _semantic=interpreter_semantic)
+        key = id(self.type), *(one is None for one in slices)
+        found = known.get(key)
+        if found is None:
+            got = plain(self, slices, _semantic=interpreter_semantic)
+            if self.type.is_block():
+                known[key] = got.type, self.type
+            return got
+        return tl.tensor(TensorHandle(self.handle.data[slices], self.dtype), found[0])
+
+    return call
+
+
+_ALL = slice(None)
+_MEMBERS = {
+    "__getitem__": _get_item(),
+    **{
+        f"__{'r' * swapped}{name}__": _arithmetic(name, swapped)
+        for name in ("add", "sub", "mul")
+        for swapped in (False, True)
+    },
+}
+"""Members of tensors in place of Triton's; that sums and products do not overflow is asked in debug mode alone."""

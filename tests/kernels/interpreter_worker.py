@@ -190,13 +190,15 @@ def _teach_bf16() -> None:
     plain_cast, plain_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
 
     def cast(self: InterpreterBuilder, value: TensorHandle, to: tl.dtype) -> TensorHandle:
+        if (value.dtype.scalar, to.scalar) == (tl.bfloat16, tl.float32):
+            return TensorHandle((value.data.astype(np.uint32) << 16).view(np.float32), to.scalar)
         if (value.dtype.scalar, to.scalar) != (tl.float32, tl.bfloat16):
             return plain_cast(self, value, to)
         rounded = torch.from_numpy(np.ascontiguousarray(value.data)).to(torch.bfloat16)
         return TensorHandle(rounded.view(torch.uint16).numpy(), to.scalar)
 
     def dot(self: InterpreterBuilder, a: TensorHandle, b: TensorHandle, *rest: Any) -> TensorHandle:
-        wide = [plain_cast(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b)]
+        wide = [cast(self, x, tl.float32) if x.dtype.scalar == tl.bfloat16 else x for x in (a, b)]
         return plain_dot(self, *wide, *rest)
 
     InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = cast, dot

@@ -26,8 +26,8 @@ from torch.nn.attention import flex_attention as torchs
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-def operands(q_len=20, kv_len=40):
-    return [torch.randn(2, 4, length, 16) for length in (q_len, kv_len, kv_len)]
+def operands(q_len=20, kv_len=40, batch=2, heads=4):
+    return [torch.randn(batch, heads, length, 16) for length in (q_len, kv_len, kv_len)]
 
 
 def test_words_are_torchs_own():
@@ -142,7 +142,8 @@ def test_full_blocks_need_not_be_listed_apart(mask, block):
     for name in ours._TENSOR_ATTRS:
         one, other = getattr(ours, name), getattr(theirs, name)
         assert one is other is None or torch.equal(one, other)
-    inputs = operands(300, 290)
+    # the masks are the same for every sequence and head
+    inputs = operands(300, 290, 1, 2)
     expected = flex_attention(*inputs, block_mask=create_block_mask(mask, *sizes))
     for each in (ours, theirs):
         torch.testing.assert_close(flex_attention(*inputs, block_mask=each), expected)
