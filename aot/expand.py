@@ -12,9 +12,9 @@ from nojit.aot.counting import MAX_VARIANTS, check_count
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.mistakes import Mistakes
-from nojit.aot.points import Point, Settings, points_of
+from nojit.aot.points import Axes, Point, Settings, points_of
 from nojit.aot.target import check_arch
-from nojit.aot.types import NONE, fill, is_hintable, is_open, plain, types_of
+from nojit.aot.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
 from nojit.aot.variant import Variant
 from nojit.aot.ways import Way, check_ways, parse_rule, way_of
 from nojit.runtime import expr
@@ -115,7 +115,7 @@ class Expander:
     def run(self, profile: str) -> Expansion:
         """List the variants of a profile."""
         variants: list[Variant] = []
-        seen: dict[tuple[Any, ...], str] = {}
+        seen: dict[tuple[Any, ...], tuple[str, Axes]] = {}
         excluded = 0
         for point in self.points():
             built, left_out = 0, excluded
@@ -280,8 +280,11 @@ class Expander:
                         f"expected {name!r} in one place, got it in {owner} and {place}", where=self.where
                     )
 
-    def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], str]) -> bool:
-        """Say whether no point asked for a variant before; one that asks twice is refused."""
+    def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], tuple[str, Axes]]) -> bool:
+        """Say whether no point asked for a variant before; one that asks twice is refused.
+
+        Values of an axis that types nothing but params which are None here ask for one variant.
+        """
         # what a call can tell apart: of the options, those that the entry names and those of every kernel
         key = (
             tuple(plain(kind) for _, kind in variant.signature),
@@ -291,10 +294,22 @@ class Expander:
             variant.config.requires,
         )
         known = seen.get(key)
-        if known == point.where:
+        if known is not None and known[0] == point.where and not self._differ_in_vain(variant, known[1]):
             raise ManifestError(f"expected each variant once, got twice: {variant.label()}", where=self.where)
-        seen.setdefault(key, point.where)
+        seen.setdefault(key, (point.where, variant.axes))
         return known is None
+
+    def _differ_in_vain(self, variant: Variant, axes: Axes) -> bool:
+        """Say whether a variant's axes differ from others in such alone as type nothing but params that are None."""
+        types = dict(variant.signature)
+        typed = [
+            (axis, types.get(name))
+            for name, spellings in typed_params(self.spec).items()
+            for spelling in spellings
+            for axis in (*axes_in(spelling), *dims_in(spelling))
+        ]
+        differing = {name for (name, value), (_, other) in zip(variant.axes, axes, strict=True) if value != other}
+        return bool(differing) and all(kind == NONE for axis, kind in typed if axis in differing)
 
     def _refuse_incomplete(self, point: Point) -> None:
         meaning = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from nojit.runtime.errors import did_you_mean
+from nojit.runtime.errors import did_you_mean, shown
 from nojit.runtime.expr_ops import (
     INT64_MAX,
     INT64_MIN,
@@ -199,7 +199,7 @@ def _look_up(name: str, values: Mapping[str, Value]) -> Value:
     if value is MISSING:
         raise ExpressionError(f"{name} has no value")
     if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
-        raise ExpressionError(f"{name} = {value} does not fit in 64 bits signed")
+        raise ExpressionError(f"{name} = {shown(value)} does not fit in 64 bits signed")
     return value
 
 

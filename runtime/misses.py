@@ -1,20 +1,18 @@
-"""Says why variants do not serve a call, and what in the manifest would build one that does. Pure."""
+"""Says why variants do not serve a call; `nojit.runtime.advice` says what in the manifest would build one that does. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nojit.runtime.call import NONE, Argument, accepts, expression_value, mismatch
-from nojit.runtime.constant_types import constant_type
+from nojit.runtime.advice import advise
+from nojit.runtime.call import expression_value, mismatch
 from nojit.runtime.errors import NoMatchingVariantError, shown
 from nojit.runtime.expr import ExpressionError
 from nojit.runtime.hint_misses import failing
 from nojit.runtime.record import Record
 from nojit.runtime.selection import Selection
-from nojit.runtime.table import Axis
-from nojit.runtime.type_names import descriptor_parts, is_descriptor, is_tuple, members
-from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
+from nojit.runtime.values import identity, spell
 
 __all__ = ["Rejection", "no_match", "rejections"]
 
@@ -59,7 +57,7 @@ def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVaria
     reasons = tuple((table.label(miss.row), miss.reason) for miss in list(distinct.values())[:_REASONS_MAX])
     what = "no variant serves this call"
     if misses:
-        what += f"; its manifest needs {_remedy(selection, misses[0])}"
+        what += f"; its manifest needs {advise(selection, misses[0].row)}"
     return NoMatchingVariantError(what, where=selection.where, reasons=reasons)
 
 
@@ -117,121 +115,3 @@ def _outranked(selection: Selection, row: int, best: int | None) -> str:
     words = ("narrower ints win", "another config comes first", "more hints win", "the first of equals wins")
     pairs = zip(selection.key(row), selection.key(best), words, strict=True)
     return "serves too, but " + next(reason for mine, others, reason in pairs if mine != others)
-
-
-def _remedy(selection: Selection, miss: Rejection) -> str:
-    """Say what in the manifest would have built a variant for the call."""
-    meaning, config, _, _ = selection.table.key(miss.row)
-    if miss.stage == _TYPES:
-        signature = selection.table.meanings[meaning].signature
-        return " and ".join(
-            dict.fromkeys(_type_remedy(selection, name) for name, _ in _type_faults(selection, signature))
-        )
-    if miss.stage == _MATRIX:
-        return _matrix_remedy(selection)
-    if miss.stage == _SETTINGS:
-        asked = {**selection.facts.constexprs, **selection.facts.options}
-        axes = {axis.name for axis in selection.table.axes}
-        lines = [f"{name} = {_toml(value)}" for name, value in asked.items() if name not in axes]
-        return f"[[kernel.configs]] with {', '.join(lines)}"
-    if miss.stage == _REQUIRES:
-        return "a config without `requires`"
-    if miss.stage == _DERIVED:
-        return _derived_remedy(selection, meaning, config)
-    return "the variants without hints, which `aligned_only` leaves out"
-
-
-def _type_remedy(selection: Selection, name: str) -> str:
-    argument = selection.facts.arguments[name]
-    types = [signature[selection.runtime.index(name)] for signature in selection.table.signatures]
-    axis = _type_axis(selection, name)
-    if argument.kind == "none":
-        return f'{name} = "*{{{axis.name}}}?"' if axis else f'{name} = "{types[0]}?"'
-    if argument.kind == "int":
-        wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
-        if wide is None:
-            return f"an int type for {name} that holds {shown(argument.value)}, and there is none"
-        return f'{name} = "{wide}"'
-    if argument.kind == "pointer" and axis and argument.dtype not in axis.values:
-        return f"{axis.name} = [{', '.join(map(_toml, (*axis.values, argument.dtype)))}]"
-    return f'{name} = "{_spelling(argument, types[0])}"'
-
-
-def _spelling(argument: Argument, built: str) -> str:
-    """Spell a type that takes the argument: the one that was built, as far as that does."""
-    if accepts(built, argument):
-        return built
-    if argument.kind == "tuple":
-        kinds = members(built) if is_tuple(built) else []
-        kinds += [NONE] * (len(argument.items) - len(kinds))
-        return f"({','.join(map(_spelling, argument.items, kinds))})"
-    if argument.kind == "int":
-        return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
-    if argument.kind == "constant":
-        return constant_type(argument.value)
-    return {
-        "pointer": f"*{argument.dtype}",
-        "descriptor": f"tensordesc<{argument.dtype}[{','.join(_block(argument, built))}]>",
-        "float": "fp32",
-        "bool": "i1",
-    }.get(argument.kind, NONE)
-
-
-def _block(argument: Argument, built: str) -> list[str]:
-    """Spell a descriptor's block: where the call leaves it to the config, that of `built` if it has as many sizes."""
-    sizes = argument.value if isinstance(argument.value, tuple) else ()
-    if is_descriptor(built) and not any(sizes):
-        block = descriptor_parts(built)[1]
-        sizes = block if len(block) == len(sizes) else sizes
-    return [str(size or "...") for size in sizes]
-
-
-def _type_axis(selection: Selection, name: str) -> Axis | None:
-    """Find the matrix axis that spells what a pointer points to; None if the type is fixed."""
-    place = selection.runtime.index(name)
-    for number, axis in enumerate(selection.table.axes):
-        spelled = {
-            (selection.table.signatures[meaning.signature][place], f"*{axis.values[meaning.values[number]]}")
-            for meaning in selection.table.meanings
-        }
-        if axis.is_type and all(kind in (expected, NONE) for kind, expected in spelled):
-            return axis
-    return None
-
-
-def _matrix_remedy(selection: Selection) -> str:
-    lines = []
-    for place, (number, value) in selection.wanted.items():
-        axis = selection.table.axes[place]
-        if number is None:
-            lines.append(f"{axis.name} = [{', '.join(map(_toml, (*axis.values, value)))}]")
-    if lines:
-        return " and ".join(lines)
-    point = [f"{selection.table.axes[place].name} = {_toml(value)}" for place, (_, value) in selection.wanted.items()]
-    return f"the combination of {', '.join(point)}, which an `exclude`, the list of points or the profile leaves out"
-
-
-def _derived_remedy(selection: Selection, meaning: int, config: int) -> str:
-    lines = []
-    for number, item in enumerate(selection.table.derived):
-        value = selection.derived_value(meaning, config, number)
-        built = [values[number] for values in selection.table.derived_values]
-        if isinstance(value, ExpressionError):
-            return f"a value for {item.name} that this call gives: {value}"
-        if identity(value) not in {identity(expression_value(other)) for other in built}:
-            lines.append(f"{item.name} with {shown(value)} among its values")
-    return " and ".join(lines) or "the derived values that this call gives, which an `exclude` leaves out"
-
-
-def _toml(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return "{ none = true }"
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, DType | FunctionRef):
-        return f'{{ {"dtype" if isinstance(value, DType) else "function"} = "{value.name}" }}'
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return spell(value)

@@ -184,6 +184,10 @@ class TestHints:
 
 
 class TestParams:
+    def test_an_axis_that_types_optional_params_alone_has_one_variant_for_none(self):
+        variants = expand(params={"x": "*{d}?"}, matrix={"d": ["fp16", "bf16"]}).variants
+        assert [dict(variant.signature)["x"] for variant in variants] == ["*fp16", "none", "*bf16"]
+
     def test_an_optional_param_is_built_both_ways_and_never_as_none_alone(self):
         variants = expand(params={"a": "*fp16?", "b": "i32?"}).variants
         kinds = [tuple(kind for _, kind in v.signature) for v in variants]

@@ -433,7 +433,7 @@ def test_an_untyped_address_serves_where_other_arguments_decide():
 HEAD_DIM = Axis("HEAD_DIM", is_type=False, values=(64, 128))
 MISSES = [
     (by_dtype("fp16", "fp32"), call(pointer(0, "bf16")), 'dtype = ["fp16", "fp32", "bf16"]', "x_ptr: expected *fp16"),
-    (make_table({"x_ptr": "*i8", "n": "i32"}), call(pointer(0, "i32")), 'x_ptr = "*i32"', "got a pointer to i32"),
+    (make_table({"x_ptr": "*i8", "n": "i32"}), call(pointer(0, "i32")), 'x_ptr = "*{x_dtype}" and x_dtype = ["i8", "i32"]', "got a pointer to i32"),
     (by_dtype("fp16"), call(NOTHING), 'x_ptr = "*{dtype}?"', "x_ptr: expected *fp16, got None"),
     (by_dtype("fp16"), call(n=integer(1 << 31)), 'n = "i64"', "n: expected i32, got int 2147483648, which does not fit"),
     (by_dtype("fp16"), call(n=integer(1 << 63)), 'n = "u64"', "which does not fit"),

@@ -1,0 +1,394 @@
+"""Says what a manifest has to say so that a call is served that no variant of its kernel serves. Pure.
+
+A table holds what was built, not what the manifest says: which axis types a param, or which rule leaves a combination out, is
+concluded from the variants. Each line of advice is one that a manifest can hold as it is::
+
+    w_ptr = "*{w_dtype}"                              in [kernel.params]
+    dtype = ["fp16", "bf16"]                          in [kernel.matrix]
+    [[kernel.configs]] with BLOCK = 32, num_warps = 4
+    LANES with 256 among its values                   in [kernel.derived]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from nojit.runtime.call import NONE, Argument, accepts, expression_value
+from nojit.runtime.constant_types import constant_type
+from nojit.runtime.errors import shown
+from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.expr import Value as Operand
+from nojit.runtime.options import BUILT_WITH
+from nojit.runtime.record import Record
+from nojit.runtime.selection import Selection
+from nojit.runtime.table import Axis
+from nojit.runtime.type_names import descriptor_parts, is_descriptor, is_tuple, members
+from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
+
+__all__ = ["advise"]
+
+
+class _HopelessError(Exception):
+    """No edit of the manifest would serve the call."""
+
+
+class _Typed(Record):
+    """A param whose type an axis of the matrix spells."""
+
+    prefix: str
+    """What stands before the axis: ``*`` or ``*k`` of pointers, nothing of ints."""
+    axis: Axis
+    optional: bool
+    """Whether None is built too."""
+
+    def spelling(self, axis: str = "") -> str:
+        """Spell the type, by its axis or by another one."""
+        return f"{self.prefix}{{{axis or self.axis.name}}}{'?' * self.optional}"
+
+
+def advise(selection: Selection, row: int) -> str:
+    """Say what the manifest needs, in its own spelling; what several lines say is joined by ``and``.
+
+    Args:
+        selection: the call and the table.
+        row: the variant that is nearest to serving the call.
+    """
+    adviser = _Adviser(selection, row)
+    try:
+        lines = [*adviser.types(), *adviser.matrix()]
+    except _HopelessError as error:
+        return str(error)
+    meant = adviser.meant()
+    if not lines and not meant:
+        return adviser.combination()
+    lines += adviser.config(meant)
+    lines += adviser.derived()
+    if not lines:
+        lines = [adviser.left_out()]
+    return f"{' and '.join(dict.fromkeys(lines))}{''.join(adviser.notes)}"
+
+
+class _Adviser:
+    def __init__(self, selection: Selection, row: int) -> None:
+        self._call = selection
+        self._table = selection.table
+        self._meaning, self._config, self._hints, self._derived = self._table.key(row)
+        self._arguments = selection.facts.arguments
+        # what the axes come to for the call, as far as the advice changes them
+        self._axes: dict[str, Value] = dict(self._table.axis_values(self._meaning))
+        self._axes.update({self._table.axes[place].name: value for place, (_, value) in selection.wanted.items()})
+        self._settings: Mapping[str, Value] | None = None
+        self._candidates = {name: [*self._candidates_of(name)] for name in selection.runtime}
+        self.notes: list[str] = []
+
+    def meant(self) -> frozenset[int]:
+        """Return the meanings that the call can have and that something is built for."""
+        wanted = [(axis, number) for axis, (number, _) in self._call.wanted.items()]
+        return frozenset(
+            number
+            for number in {*self._table.columns["meaning"]}
+            if self._call.fitting[(meaning := self._table.meanings[number]).signature]
+            and all(meaning.values[axis] == value for axis, value in wanted)
+        )
+
+    def combination(self) -> str:
+        """Say that what the call means is left out."""
+        table = self._table
+        point = [f"{table.axes[place].name} = {_toml(value)}" for place, (_, value) in self._call.wanted.items()]
+        words = ", ".join(point) or "these types"
+        return f"the combination of {words}, which an `exclude`, the list of points or the profile leaves out"
+
+    # -- meaning --
+
+    def types(self) -> list[str]:
+        """Say how params have to be typed; nothing if a signature takes the arguments."""
+        if any(self._call.fitting):
+            return []
+        signature = self._table.signatures[self._table.meanings[self._meaning].signature]
+        wrong = [
+            name
+            for name, kind in zip(self._call.runtime, signature, strict=True)
+            if not accepts(kind, self._arguments[name])
+        ]
+        typed = _assigned(self._candidates)
+        lines: dict[str, str] = {}
+        touched: list[str] = []
+        for name in wrong:
+            of = typed.get(name)
+            kind = self._arguments[name].kind
+            if of is None or kind not in ("pointer", "int", "none"):
+                lines |= self._own_type(name)
+                continue
+            if kind == "none":
+                lines[name] = f'"{of.spelling().removesuffix("?")}?"'
+            elif of.axis.name not in touched:
+                lines |= self._axis_lines(of.axis, {one: how for one, how in typed.items() if how.axis is of.axis})
+            touched.append(of.axis.name)
+        # what a param is typed by cannot always be told from what was built: to be sure, the lines say it
+        unclear = {name: f'"{typed[name].spelling()}"' for name in self._unclear(touched)}
+        return [f"{name} = {value}" for name, value in (unclear | lines).items()]
+
+    def _unclear(self, axes: Sequence[str]) -> list[str]:
+        """List the params that some of these axes, or axes that they share params with, may type, or may not."""
+        names: list[str] = []
+        reached = [*axes]
+        for axis in reached:
+            for name, options in self._candidates.items():
+                known = [option.axis for option in options]
+                if name in names or axis not in [one.name for one in known]:
+                    continue
+                if len(known) > 1 or len(known[0].values) == 1:
+                    names.append(name)
+                reached += [one.name for one in known if one.name not in reached]
+        return names
+
+    def _candidates_of(self, name: str) -> Iterator[_Typed]:
+        """List the axes that may spell the type of a param: those that its types go with."""
+        place = self._call.runtime.index(name)
+        for number, axis in enumerate(self._table.axes):
+            if not axis.is_type:
+                continue
+            spelled = [
+                (self._table.signatures[meaning.signature][place], str(axis.values[meaning.values[number]]))
+                for meaning in self._table.meanings
+            ]
+            optional = any(kind == NONE for kind, _ in spelled)
+            for prefix in ("*", "*k", ""):
+                goes = all(kind in (f"{prefix}{value}", NONE) for kind, value in spelled)
+                if goes and any(kind != NONE for kind, _ in spelled):
+                    yield _Typed(prefix, axis, optional)
+
+    def _axis_lines(self, axis: Axis, shared: Mapping[str, _Typed]) -> dict[str, str]:
+        """Say which values an axis lacks, and which of the params that it spells need an axis of their own."""
+        wanted = {name: self._element(name, typed) for name, typed in shared.items()}
+        elements = [*dict.fromkeys(element for element in wanted.values() if element)]
+        built = str(self._axes[axis.name])
+        kept = built if built in elements else elements[0]
+        self._axes[axis.name] = kept
+        lines: dict[str, str] = {}
+        if kept not in axis.values:
+            lines[axis.name] = _list((*axis.values, kept))
+        groups: dict[str, list[str]] = {}
+        for name, element in wanted.items():
+            if element not in ("", kept):
+                groups.setdefault(element, []).append(name)
+        for element, names in groups.items():
+            own = self._new_axis(names[0])
+            lines |= {name: f'"{shared[name].spelling(own)}"' for name in names}
+            lines[own] = _list(dict.fromkeys((*axis.values, element)))
+        if groups:
+            apart = [name for names in groups.values() for name in names]
+            need = "needs an axis of its own" if len(apart) == 1 else "need axes of their own"
+            self.notes.append(
+                f"; one axis, {axis.name!r}, types {', '.join(shared)}, so that {', '.join(apart)} {need}"
+            )
+        return lines
+
+    def _element(self, name: str, typed: _Typed) -> str:
+        """Return the axis value that takes an argument; empty if any does."""
+        argument = self._arguments[name]
+        if argument.kind == "none" or (argument.kind == "pointer" and not argument.dtype):
+            return ""
+        values = [str(value) for value in typed.axis.values]
+        # what is built, first as it is for the nearest variant
+        for value in dict.fromkeys((str(self._axes[typed.axis.name]), *values)):
+            if accepts(f"{typed.prefix}{value}", argument):
+                return value
+        return argument.dtype or next((kind for kind in ("i64", "u64") if accepts(kind, argument)), "")
+
+    def _new_axis(self, name: str) -> str:
+        taken = {param.name for param in self._table.params} | {axis.name for axis in self._table.axes}
+        own = f"{name.removesuffix('_ptr')}_dtype"
+        while own in taken:
+            own += "_"
+        return own
+
+    def _own_type(self, name: str) -> dict[str, str]:
+        """Say which type a param needs that no axis spells."""
+        argument = self._arguments[name]
+        place = self._call.runtime.index(name)
+        kinds = [*dict.fromkeys(signature[place] for signature in self._table.signatures)]
+        built = [kind for kind in kinds if kind != NONE]
+        optional = "?" if NONE in kinds else ""
+        if argument.kind == "none" and built:
+            return {name: f'"{built[0]}?"'}
+        if argument.kind == "int" and not any(kind.startswith("(") for kind in built):
+            wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
+            if wide is None:
+                raise _HopelessError(f"an int type for {name} that holds {shown(argument.value)}, and there is none")
+            return {name: f'"{wide}{optional}"'}
+        if argument.kind == "pointer" and argument.dtype and built and all(kind.startswith("*") for kind in built):
+            prefix = "*k" if all(kind.startswith("*k") for kind in built) else "*"
+            elements = dict.fromkeys((*(kind[1:].removeprefix("k") for kind in built), argument.dtype))
+            own = self._new_axis(name)
+            return {name: f'"{prefix}{{{own}}}{optional}"', own: _list(elements)}
+        return {name: f'"{_spelling(argument, built[0] if built else NONE)}"'}
+
+    def matrix(self) -> Iterator[str]:
+        """Say which values axes lack that are constexprs."""
+        for place, (number, value) in self._call.wanted.items():
+            axis = self._table.axes[place]
+            if number is None:
+                yield f"{axis.name} = [{', '.join(map(_toml, (*axis.values, value)))}]"
+
+    # -- how it runs --
+
+    def config(self, meant: frozenset[int]) -> Iterator[str]:
+        """Say which config is lacking; nothing if one may run.
+
+        Args:
+            meant: the meanings that the call can have; none if it means what nothing is built for.
+        """
+        configs = self._table.configs
+        columns = zip(self._table.columns["meaning"], self._table.columns["config"], strict=True)
+        built = {config for meaning, config in columns if meaning in meant}
+        for number, config in sorted(enumerate(configs), key=lambda each: each[0] not in built):
+            settings = dict(config.constexprs + config.options)
+            if not self._call.setting_faults[number] and self._holds(config.requires, settings):
+                self._settings = settings
+                if meant and number not in built:
+                    yield f"[[kernel.configs]] with {self._listed(settings)}, whose `when` leaves out what the call means"
+                return
+        facts = self._call.facts
+        asked = {**facts.constexprs, **facts.options}
+        axes = {axis.name for axis in self._table.axes}
+        nearest = configs[self._config]
+        settings = dict(nearest.constexprs + nearest.options)
+        settings |= {name: value for name, value in asked.items() if name not in axes}
+        self._settings = settings
+        without = ", without `requires`" if any(config.requires for config in configs) else ""
+        listed = self._listed(settings)
+        yield f"[[kernel.configs]] with {listed}{without}" if listed else "a config without `requires`"
+
+    def _listed(self, settings: Mapping[str, Value]) -> str:
+        """Spell the settings of a config, without options that are what they are by default."""
+        facts = self._call.facts
+        asked = {**facts.constexprs, **facts.options}
+        lines = [
+            f"{name} = {_toml(value)}"
+            for name, value in settings.items()
+            if name in asked or name not in BUILT_WITH or identity(value) != identity(BUILT_WITH[name])
+        ]
+        return ", ".join(lines)
+
+    def _holds(self, requires: str, settings: Mapping[str, Value]) -> bool:
+        if not requires:
+            return True
+        value = self._evaluate(requires, settings)
+        return value is True
+
+    def _evaluate(self, text: str, settings: Mapping[str, Value]) -> Operand | ExpressionError:
+        """Evaluate an expression as it would be for a variant of these axes and settings."""
+        arch = self._call.facts.arch
+        holders: list[Mapping[str, Argument | Value]] = [
+            {} if arch is None else {"arch": arch},
+            settings,
+            self._axes,
+            self._arguments,
+            self._call.defaults,
+        ]
+        try:
+            expression = parse(text)
+            names = {
+                name: expression_value(next(values[name] for values in holders if name in values))
+                for name in expression.names
+                if any(name in values for values in holders)
+            }
+            return expression.evaluate(names)
+        except ExpressionError as error:
+            return error
+
+    def derived(self) -> Iterator[str]:
+        """Say which values of derived constexprs are lacking that a manifest has to list."""
+        for number, item in enumerate(self._table.derived):
+            value = self._evaluate(item.expression, self._settings or {})
+            if isinstance(value, ExpressionError):
+                yield f"a value for {item.name} that this call gives: {value}"
+                return
+            built = {identity(expression_value(values[number])) for values in self._table.derived_values}
+            listed = parse(item.expression).names & {*self._call.runtime} and not isinstance(value, bool)
+            if listed and identity(value) not in built:
+                yield f"{item.name} with {shown(value)} among its values"
+
+    def left_out(self) -> str:
+        """Say what is left out though everything that the call needs is there."""
+        values = [self._evaluate(item.expression, self._settings or {}) for item in self._table.derived]
+        meanings = self.meant()
+        wanted = [identity(value) for value in values]
+        for row in range(len(self._table)):
+            meaning, _, _, derived = self._table.key(row)
+            there = [identity(expression_value(value)) for value in self._table.derived_values[derived]]
+            if meaning in meanings and there == wanted:
+                return "the variants without hints, which `aligned_only` leaves out"
+        return "the derived values that this call gives, which an `exclude` leaves out"
+
+
+def _assigned(candidates: Mapping[str, Sequence[_Typed]]) -> dict[str, _Typed]:
+    """Choose an axis for each param that has candidates, so that as many axes as can be type something: one that types nothing is no type."""
+    owner: dict[str, str] = {}
+
+    def place(name: str, tried: set[str]) -> bool:
+        for option in candidates[name]:
+            axis = option.axis.name
+            if axis not in tried:
+                tried.add(axis)
+                if axis not in owner or place(owner[axis], tried):
+                    owner[axis] = name
+                    return True
+        return False
+
+    for name in candidates:
+        place(name, set())
+    chosen = {name: axis for axis, name in owner.items()}
+    return {
+        name: next((option for option in options if option.axis.name == chosen.get(name)), options[0])
+        for name, options in candidates.items()
+        if options
+    }
+
+
+def _list(values: Iterable[Value]) -> str:
+    return f"[{', '.join(map(_toml, values))}]"
+
+
+def _spelling(argument: Argument, built: str) -> str:
+    """Spell a type that takes the argument: the one that was built, as far as that does."""
+    if accepts(built, argument):
+        return built
+    if argument.kind == "tuple":
+        kinds = members(built) if is_tuple(built) else []
+        kinds += [NONE] * (len(argument.items) - len(kinds))
+        return f"({','.join(map(_spelling, argument.items, kinds))})"
+    if argument.kind == "int":
+        return next((kind for kind in ("i32", "i64", "u64") if accepts(kind, argument)), "i64")
+    if argument.kind == "constant":
+        return constant_type(argument.value)
+    return {
+        "pointer": f"*{argument.dtype}",
+        "descriptor": f"tensordesc<{argument.dtype}[{','.join(_block(argument, built))}]>",
+        "float": "fp32",
+        "bool": "i1",
+    }.get(argument.kind, NONE)
+
+
+def _block(argument: Argument, built: str) -> Sequence[str]:
+    """Spell a descriptor's block: where the call leaves it to the config, that of `built` if it has as many sizes."""
+    sizes = argument.value if isinstance(argument.value, tuple) else ()
+    if is_descriptor(built) and not any(sizes):
+        block = descriptor_parts(built)[1]
+        sizes = block if len(block) == len(sizes) else sizes
+    return [str(size or "...") for size in sizes]
+
+
+def _toml(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "{ none = true }"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, DType | FunctionRef):
+        return f'{{ {"dtype" if isinstance(value, DType) else "function"} = "{value.name}" }}'
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return spell(value)
