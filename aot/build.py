@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 from nojit.aot import farm
 from nojit.aot.cache import Cache, Misfit
 from nojit.aot.farm import Finished, Job
+from nojit.aot.mistakes import Mistakes
 from nojit.aot.outcome import Outcome, sort_out
 from nojit.aot.pack import PACKING, BundleContent, PackedBundle, check_folder, pack, packer_version, write_file
 from nojit.aot.places import report_path
-from nojit.aot.plan import Compiler, Plan
+from nojit.aot.plan import Compiler, Plan, PlannedKernel
 from nojit.aot.pruning import PRUNING
 from nojit.aot.report import BundleReport, Failure, VariantReport, decode_report, encode_report
 from nojit.aot.settings import settings_words
@@ -24,6 +25,7 @@ from nojit.aot.tables import KernelContent
 from nojit.aot.target import target_of
 from nojit.aot.variant import CompiledVariant
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import Tuning
 from nojit.runtime.twins import twin_inputs
@@ -126,13 +128,20 @@ def inputs_of(plan: Plan, compiler: Compiler) -> str:
 
 
 def _jobs(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
-    return tuple(
-        Job(variant, kernel.place, key)
-        for kernel in plan.kernels
-        for variant, key in zip(
-            kernel.variants, compiler.variant_keys(kernel.variants, kernel.source, kernel.place), strict=True
-        )
-    )
+    mistakes = Mistakes()
+    jobs: list[Job] = []
+    for kernel in plan.kernels:
+        with mistakes.caught():
+            jobs += map(Job, kernel.variants, repeat(kernel.place), _keys(kernel, compiler))
+    mistakes.raise_found()
+    return tuple(jobs)
+
+
+def _keys(kernel: PlannedKernel, compiler: Compiler) -> tuple[str, ...]:
+    try:
+        return compiler.variant_keys(kernel.variants, kernel.source, kernel.place)
+    except ManifestError as error:
+        raise kernel.located(error) from error
 
 
 def _prepare(plan: Plan, path: Path, compiler: Compiler) -> _Work:

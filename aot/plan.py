@@ -81,8 +81,19 @@ class PlannedKernel:
     """What the rules of a tuning space leave out."""
     tuned: tuple[TunedTable, ...] = ()
     """Tables of the arch that go into the bundle."""
+    text: ManifestText | None = None
+    """Where its entry stands."""
+    key: str = ""
+    """The entry's key path."""
     reached: frozenset[tuple[str, str]] = frozenset()
     """Modules that its sources import, each with its file."""
+
+    def located(self, error: ManifestError) -> ManifestError:
+        """Return a mistake in what the entry asks of a toolchain, at the entry's file, line and column."""
+        if self.text is None or error.file:
+            return error
+        label = error.where.partition(": ")[2]
+        return self.text.mistake(error.what, got=f"{error.got}, of {label}" if label else error.got, at=self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +534,8 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         pruned=expanded.pruned,
         tuned=tuple(_tuned_for(table, source) for table in expanded.tables),
         reached=frozenset(module for each in (source, *functions) for module in each.reached),
+        text=entry.text,
+        key=where,
     )
 
 

@@ -22,7 +22,7 @@ from nojit.aot.plan import make_plans
 from nojit.aot.pool import WorkerPool
 from nojit.aot.report import decode_report, encode_report
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import ManifestError, PackageError
 
 from tests.aot.conftest import HEADER, ROOT
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
@@ -533,3 +533,22 @@ def test_a_build_killed_at_any_step_is_resumed(project, call):
             break
     # four new cache entries, a bundle, a report; a file and its folder are synced, cache entries are not
     assert nth > {"rename": 6, "fsync": 4, "write": 6}[call]
+
+
+class PickyCompiler(FakeCompiler):
+    """Refuses what two kernels ask of it."""
+
+    def variant_key(self, variant, source, place):
+        if variant.kernel in ("gelu", "silu"):
+            where = f"{place.where}: {variant.label()}"
+            raise ManifestError("expected options that Triton takes", got="clc", where=where)
+        return super().variant_key(variant, source, place)
+
+
+def test_what_a_toolchain_refuses_of_manifests_is_told_at_once_with_its_lines(project):
+    picky = PickyCompiler(project.compiler.journal, SOURCES, HELPERS)
+    plans = make_plans([project.folder / "demo.toml"], (), "full", picky)
+    with pytest.raises(ManifestError) as caught:
+        build(plans, project.out, picky, Cache(project.folder / "cache"), no_executor)
+    found = [(each.key, each.line > 0, each.got.partition(" sm_90")[0]) for each in caught.value.mistakes]
+    assert found == [("$.kernel[1]", True, "clc, of gelu"), ("$.kernel[2]", True, "clc, of silu")]
