@@ -27,7 +27,14 @@ from nojit.runtime.format import (
     encode_header,
     encode_index,
 )
-from nojit.runtime.payload import Group, decode_placement, encode_groups, encode_images, split_section
+from nojit.runtime.payload import (
+    Group,
+    check_section_size,
+    decode_placement,
+    encode_groups,
+    encode_images,
+    split_section,
+)
 from nojit.runtime.strict import load_json
 from nojit.runtime.table_codec import check_table, decode_table, encode_table
 
@@ -174,6 +181,7 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
         load_json(raw_index, f"bundle {content.name}")
         for kernel in kernels:
             entry, where = kernel.entry, f"kernel {kernel.entry.name}"
+            check_section_size(entry, where)
             table, placement = split_section(kernel.raw, entry, where)
             check_table(table, decode_table(table, entry.name, entry.variants, entry.images, where), where)
             decode_placement(placement, entry, where)

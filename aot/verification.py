@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
+from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import CubinInfo, check_launch, read_cubin
+from nojit.runtime.cubin import check_launch, launch_sizes, read_cubin
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
+from nojit.runtime.launch_codec import Launches
 from nojit.runtime.table import KernelTable, Launch
 
 __all__ = ["verify_bundle"]
 
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """One way in which the tables say that an image is launched."""
-
-    launch: Launch
-    registers: int
-    where: str
+_LAUNCHES_KEPT = 64
 
 
 def verify_bundle(bundle: BundleFile) -> None:
@@ -28,40 +23,44 @@ def verify_bundle(bundle: BundleFile) -> None:
     Raises:
         BundleError: the first thing that is wrong.
     """
-    bundle.verify()
-    for kernel in bundle.kernels:
-        _verify_kernel(bundle, kernel)
+    bundle.verify(partial(_verify_images, bundle.path, bundle.index.target.image_arch))
 
 
-def _verify_kernel(bundle: BundleFile, kernel: str) -> None:
-    uses: dict[int, dict[tuple[int, int], _Use]] = {}
-    for number, key, use in _uses(bundle.table(kernel)):
-        uses.setdefault(number, {}).setdefault(key, use)
-    image_arch = bundle.index.target.image_arch
-    for number in range(bundle.entry(kernel).images):
-        where = f"{bundle.path} kernel {kernel} image {number}"
-        image = bundle.image(kernel, number)
-        try:
-            info = read_cubin(image)
-        except BundleFormatError as error:
-            error.where = f"{where} {error.where}".rstrip()
-            raise
-        for use in uses.get(number, {}).values():
-            _check_use(info, use, image_arch, f"{bundle.path} {use.where}, image {number}")
+def _verify_images(path: str, image_arch: str, table: KernelTable, image: Callable[[int], bytes]) -> None:
+    """Check each image of a kernel against the rows that would launch it: one row for all that say the same of it."""
+    columns = [table.columns[column] for column in ("image", "launch", "registers")]
+    uses: dict[tuple[int, int, int], int] = {}
+    for row, use in enumerate(zip(*columns, strict=True)):
+        uses.setdefault(use, row)
+    launches: dict[int, Launch] = {}
+    for (number, launch, registers), row in sorted(uses.items()):
+        if launch not in launches:
+            # few are kept: all of a table taken apart are many times as large as it
+            if len(launches) == _LAUNCHES_KEPT:
+                launches.clear()
+            held = table.launches
+            launches[launch] = held.fresh(launch) if isinstance(held, Launches) else held[launch]
+        where = f"{path} kernel {table.kernel} row {row}, image {number}"
+        _check_use(image(number), launches[launch], registers, image_arch, where)
 
 
-def _uses(table: KernelTable) -> Iterator[tuple[int, tuple[int, int], _Use]]:
-    columns = (table.columns[column] for column in ("image", "launch", "registers"))
-    for row, (image, launch, registers) in enumerate(zip(*columns, strict=True)):
-        yield image, (launch, registers), _Use(table.launches[launch], registers, f"kernel {table.kernel} row {row}")
+def _check_use(image: bytes, launch: Launch, registers: int, image_arch: str, where: str) -> None:
+    sizes = launch_sizes(launch, where)
+    facts = _core.check_image(image, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch)
+    found = facts[2] if facts else _registers_of(image, launch, image_arch, where)
+    # a cubin need not say; where it does, the table repeats it
+    if found and found != registers:
+        what = f"expected {launch.symbol!r} to take {registers} registers"
+        raise BundleIntegrityError(what, got=str(found), where=where)
 
 
-def _check_use(info: CubinInfo, use: _Use, image_arch: str, where: str) -> None:
-    launch = use.launch
+def _registers_of(image: bytes, launch: Launch, image_arch: str, where: str) -> int:
+    """Name what is wrong with an image; return the registers of its kernel if nothing is."""
+    try:
+        info = read_cubin(image)
+    except BundleFormatError as error:
+        error.where = f"{where} {error.where}".rstrip()
+        raise
     check_launch(info, launch, image_arch, where)
     kernel = info.kernel(launch.symbol)
-    # a cubin need not say; where it does, the table repeats it
-    if kernel is not None and kernel.registers and kernel.registers != use.registers:
-        raise BundleIntegrityError(
-            f"expected {launch.symbol!r} to take {use.registers} registers", got=str(kernel.registers), where=where
-        )
+    return 0 if kernel is None else kernel.registers

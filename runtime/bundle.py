@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Self, TypeAlias
 
@@ -18,7 +19,7 @@ from nojit.runtime.format import (
     decode_header,
     decode_index,
 )
-from nojit.runtime.payload import Group, Place, Placement, decode_placement, split_section
+from nojit.runtime.payload import Group, Place, Placement, check_section_size, decode_placement, split_section
 from nojit.runtime.record import Record
 from nojit.runtime.strict import load_json, refuse
 from nojit.runtime.table import KernelTable
@@ -28,12 +29,15 @@ from nojit.runtime.zstd import decompress
 if TYPE_CHECKING:
     from nojit.runtime.versions import Release
 
-__all__ = ["Accept", "Allow", "BundleFile"]
+__all__ = ["Accept", "Allow", "BundleFile", "Look"]
 
 Allow: TypeAlias = Callable[[BundleIndex, Sequence[str]], None]
 """Raises if a bundle is not to be used, by what it calls itself and by the names that it may be used under; no names are any."""
 Accept: TypeAlias = Callable[[str, str], Allow]
 """Raises if a bundle is not to be used, by its path and its digest, and returns what judges its index."""
+
+Look: TypeAlias = Callable[[KernelTable, Callable[[int], bytes]], None]
+"""Checks a kernel by its table and by its images, which it reads by their number."""
 
 _CHUNK_BYTES = 1 << 20
 
@@ -251,6 +255,7 @@ class BundleFile:
     def _section(self, number: int, where: str) -> tuple[bytes, bytes]:
         """Read the section of a kernel: its variant table, and where its images lie."""
         entry = self.index.kernels[number]
+        check_section_size(entry, where)
         packed = self._read(self._section_starts[number], entry.table.stored_bytes, where)
         _check_digest(packed, bytes.fromhex(entry.table.sha256), where)
         return split_section(decompress(packed, entry.table.raw_bytes, where), entry, where)
@@ -270,7 +275,9 @@ class BundleFile:
             IndexError: the kernel has no such image.
             BundleError: its group is not what the kernel's section pins.
         """
-        part = self._part(kernel)
+        return self._image(kernel, self._part(kernel), number)
+
+    def _image(self, kernel: str, part: _KernelPart, number: int) -> bytes:
         place = part.placement.find(number)
         return self._group(kernel, part, place)[place[5] : place[6]]
 
@@ -288,25 +295,40 @@ class BundleFile:
         """Return the groups of a kernel in file order."""
         return self._part(kernel).placement.groups()
 
-    def verify(self) -> None:
+    def verify(self, look: Look | None = None) -> None:
         """Check everything that the file holds, down to the last byte.
 
-        The cross-check of each image against its index entry is `nojit.runtime.cubin`'s.
+        The cross-check of each image against its index entry is `nojit.aot.verification`'s.
+
+        Args:
+            look: is shown each kernel's table once that is checked, and reads its images. Nothing of a kernel is kept for the next.
 
         Raises:
             BundleError: the first part that is wrong.
         """
         load_json(self._index_bytes(), f"{self.path} index")
+        from nojit.runtime.table_work import EXPRESSION_CHARS_MAX, EXPRESSION_SHARE  # noqa: PLC0415 - to launch needs neither
+
+        most = left = EXPRESSION_CHARS_MAX + self.size_bytes // EXPRESSION_SHARE
         for number, entry in enumerate(self.index.kernels):
-            part, where = self._part(entry.name), self._where(entry.name)
-            check_table(self._section(number, where)[0], part.table, where)
-            used = len(set(part.table.columns["image"]))
+            where = self._where(entry.name)
+            raw_table, raw_placement = self._section(number, where)
+            table = decode_table(raw_table, entry.name, entry.variants, entry.images, where)
+            part = _KernelPart(table, decode_placement(raw_placement, entry, where), self._payload_starts[number])
+            left -= sum(map(len, table.expressions()))
+            if left < 0:
+                what = f"expected expressions of at most {most} characters in a bundle of this length"
+                raise refuse("size", what, got="more", where=where)
+            check_table(raw_table, table, where)
+            used = len(set(table.columns["image"]))
             if used != entry.images:
                 raise refuse("images", f"expected every one of {entry.images} images in use", got=used, where=where)
             first = 0
             for group in part.placement.groups():
                 self._group(entry.name, part, part.placement.find(first))
                 first += group.images
+            if look is not None:
+                look(table, partial(self._image, entry.name, part))
 
     def _group(self, kernel: str, part: _KernelPart, place: tuple[int, int, int, int, bytes, int, int]) -> bytes:
         number, stored_start, stored_bytes, raw_bytes, sha256, _, _ = place

@@ -10,17 +10,17 @@ Where an image was assembled for a family (``sm_100f``), nothing in it says so: 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from nojit.runtime.elf import SHT_NOBITS, Elf, Entry, Section, read_elf, refuse
-from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
 from nojit.runtime.launch_codec import param_sizes
 from nojit.runtime.record import Record
 from nojit.runtime.table import Launch
 from nojit.runtime.target import parse_image_arch
 
-__all__ = ["CubinInfo", "CubinKernel", "Dim3", "check_image", "check_launch", "read_cubin"]
+__all__ = ["CubinInfo", "CubinKernel", "Dim3", "check_image", "check_launch", "launch_sizes", "read_cubin"]
 
 Dim3: TypeAlias = tuple[int, int, int]
 
@@ -47,6 +47,7 @@ _WITHOUT_SIZE: Final = frozenset({_NVAL, _BVAL, _HVAL})
 
 # attributes of all sections that are read: keeps a hostile image from costing seconds
 _MAX_RECORDS: Final = 262_144
+_MAX_PARAMS: Final = 512
 
 # more than any device has
 _SHARED_BYTES_MAX: Final = 1 << 30
@@ -116,31 +117,31 @@ class _Records:
         self.elf = elf
         self.left = _MAX_RECORDS
 
-    def read(self, section: Section | None) -> list[_Record]:
-        """List the attributes of a section; none of no section."""
+    def read(self, section: Section | None) -> Iterator[_Record]:
+        """Yield the attributes of a section; none of no section. Its end is checked when all are taken."""
         if section is None:
-            return []
+            return
         image, at, end = self.elf.image, section.offset, section.offset + section.size
         if section.type == SHT_NOBITS:
             raise refuse("info", "expected attributes", "a section without bytes")
-        records: list[_Record] = []
-        last, left = end - 4, self.left
-        while at <= last and len(records) <= left:
+        last = end - 4
+        while at <= last:
+            if self.left == 0:
+                raise refuse("info", f"expected at most {_MAX_RECORDS} attributes", "more")
+            self.left -= 1
             form, attribute, size = _ATTRIBUTE.unpack_from(image, at)
             if form == _SVAL:
-                records.append((form, attribute, at + 4, size))
+                if at + 4 + size > end:
+                    raise refuse("info", f"expected attributes that end at byte {end}", at + 4 + size)
+                yield form, attribute, at + 4, size
                 at += 4 + size
             elif form in _WITHOUT_SIZE:
-                records.append((form, attribute, at + 2, 0))
+                yield form, attribute, at + 2, 0
                 at += 4
             else:
                 raise refuse("info", "expected an attribute of form 1 to 4", f"{form} at byte {at}")
-        if len(records) > left:
-            raise refuse("info", f"expected at most {_MAX_RECORDS} attributes", "more")
         if at != end:
             raise refuse("info", f"expected attributes that end at byte {end}", at)
-        self.left -= len(records)
-        return records
 
     def payload(self, record: _Record, form: struct.Struct) -> tuple[int, ...]:
         """Unpack an attribute's value."""
@@ -191,10 +192,13 @@ def _is_arch_specific(records: _Records) -> bool:
     if elf.flags & 0x8:
         return True
     # from CUDA 13.0 on the flags do not tell
-    return any(
-        form == _BVAL and attribute == _ACCELERATOR_TARGET and elf.image[start] == 1
+    # all are read, so that all are checked
+    found = [
+        elf.image[start] == 1
         for form, attribute, start, _ in records.read(elf.section(b".nv.compat"))
-    )
+        if form == _BVAL and attribute == _ACCELERATOR_TARGET
+    ]
+    return any(found)
 
 
 def _read_kernel(
@@ -211,6 +215,8 @@ def _read_kernel(
             _, ordinal, offset, word = _PARAM.unpack_from(image, start)
             if ordinal in params:
                 raise refuse("params", f"expected param {ordinal} of {entry.name!r} once", "two")
+            if ordinal >= _MAX_PARAMS:
+                raise refuse("params", f"expected at most {_MAX_PARAMS} params of {entry.name!r}", f"param {ordinal}")
             params[ordinal] = (offset, word >> 18)
         elif attribute == _KPARAM_INFO:
             records.payload(record, _PARAM)
@@ -267,11 +273,23 @@ def check_launch(info: CubinInfo, launch: Launch, image_arch: str, where: str) -
     Raises:
         BundleIntegrityError: they differ, or a param has a type that is passed in no single param.
     """
+    sizes = launch_sizes(launch, where)
+    check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch, where)
+
+
+def launch_sizes(launch: Launch, where: str) -> tuple[int, ...]:
+    """Return the bytes of each param that a launch packs.
+
+    Raises:
+        BundleFormatError: the layout is spelled wrong.
+        BundleIntegrityError: a param has a type that is passed in no single param.
+    """
     try:
-        sizes = param_sizes(launch.layout)
+        return param_sizes(launch.layout)
+    except BundleFormatError:
+        raise
     except ValueError as error:
         raise BundleIntegrityError(str(error), where=where) from None
-    check_image(info, launch.symbol, sizes, launch.num_warps, launch.num_ctas, image_arch, where)
 
 
 def check_image(  # noqa: PLR0917 - the facts of one index entry, in its order

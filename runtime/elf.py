@@ -28,8 +28,8 @@ SHT_NOBITS: Final = 8
 _STT_FUNC: Final = 2
 _STO_ENTRY: Final = 0x10  # a kernel, not a device function
 
-# the largest third-party cubins hold a few hundred kernels; these keep a hostile one from costing seconds
-_MAX_SECTIONS: Final = 8192
+# Triton's cubins have two dozen sections and symbols; these keep a hostile one from costing seconds
+_MAX_SECTIONS: Final = 256
 _MAX_SYMBOLS: Final = 65_536
 _MAX_NAME_BYTES: Final = 16_384
 
@@ -126,14 +126,17 @@ def _read_sections(image: bytes, table: list[tuple[int, ...]], names_index: int)
         raise refuse("sections", "expected the section names in a string table", f"section {names_index}")
     names = _slice(image, "sections", table[names_index][4], table[names_index][5])
     numbers: dict[bytes, int] = {}
-    find, whole = names.find, len(image)
+    find, whole, left = names.find, len(image), len(image)
     for number, (name_at, kind, _, _, offset, size, _, _, _, _) in enumerate(table):
         if kind != SHT_NOBITS and offset + size > whole:
             raise refuse("sections", f"expected bytes {offset} to {offset + size}", f"an image of {whole}")
         end = find(b"\0", name_at, name_at + _MAX_NAME_BYTES)
         name = names[name_at:end] if end >= 0 else _name(names, name_at)
         if name in numbers:
-            raise refuse("names", "expected each section name once", repr(name))
+            raise refuse("names", "expected each section name once", repr(name[:64]))
+        left -= len(name)
+        if left < 0:
+            raise refuse("names", f"expected section names of at most {whole} bytes together", "more")
         if name:
             numbers[name] = number
     return numbers
@@ -154,7 +157,9 @@ def _read_entries(image: bytes, table: list[tuple[int, ...]], symbols: Section |
             continue
         name = _text(_name(names, name_at))
         if name in entries:
-            raise refuse("names", "expected each kernel once", repr(name))
+            raise refuse("names", "expected each kernel once", repr(name[:64]))
+        if len(entries) == len(table):
+            raise refuse("text", "expected the code of each kernel in a section of its own", f"{len(table)} sections")
         entries[name] = Entry(index, name, section)
     return tuple(entries.values())
 
@@ -167,7 +172,6 @@ def _name(table: bytes, at: int) -> bytes:
 
 
 def _text(name: bytes) -> str:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise refuse("names", "expected a name in UTF-8", repr(name[:64])) from None
+    if not name.isascii():
+        raise refuse("names", "expected a name in ASCII", repr(name[:64]))
+    return name.decode()

@@ -51,16 +51,21 @@ HEADER_BYTES = _HEADER.size
 # of a kernel's section, for each group (`nojit.runtime.payload`)
 GROUP_RECORD_BYTES = 44
 
+KIB = 1 << 10
 MIB = 1 << 20
-INDEX_BYTES_MAX = 16 * MIB
-INDEX_RAW_BYTES_MAX = 16 * MIB
-SECTION_RAW_BYTES_MAX = 64 * MIB
-GROUP_BYTES_MAX = 64 * MIB
-IMAGE_BYTES_MAX = 64 * MIB
-KERNELS_MAX = 65_536
-VARIANTS_MAX = 1_000_000
+INDEX_BYTES_MAX = 2 * MIB
+INDEX_RAW_BYTES_MAX = 2 * MIB
+SECTION_RAW_BYTES_MAX = 5 * MIB
+GROUP_BYTES_MAX = 8 * MIB
+IMAGE_BYTES_MAX = 8 * MIB
+KERNELS_MAX = 4096
+VARIANTS_MAX = 32_768
+# what is decompressed stays in proportion to the file: a kernel may have so much, and so many times what is stored
+FREE_BYTES = 4 * KIB
+SECTION_RATIO_MAX = 32
+PAYLOAD_RATIO_MAX = 64
 # the largest zstd window a reader agrees to allocate
-WINDOW_LOG_MAX = 27
+WINDOW_LOG_MAX = 23
 
 TOOLS_MAX = 64
 WARP_MAX = 64

@@ -111,7 +111,7 @@ class Images:
     def _load(self, image: _Image, entry: Entry, device: int) -> _core.Function:
         content = self.file.image(*image)
         facts = _core.check_image(content, *entry, self.file.index.target.image_arch)
-        params, shared_bytes = facts or self._read(content, image, entry)
+        params, shared_bytes, _ = facts or self._read(content, image, entry)
         digest = hashlib.sha256(content).digest()
         known = _loaded.functions.get((digest, entry[0]))
         if known is not None:
@@ -131,13 +131,13 @@ class Images:
         _loaded.functions[digest, entry[0]] = function
         return function
 
-    def _read(self, content: bytes, image: _Image, entry: Entry) -> tuple[list[tuple[int, int]], int]:
-        """Name what is wrong with an image, or pass one that only Python reads: its params, and its bytes of shared memory."""
+    def _read(self, content: bytes, image: _Image, entry: Entry) -> tuple[list[tuple[int, int]], int, int]:
+        """Name what is wrong with an image; return what the core does of one that is right."""
         from nojit.runtime.cubin import check_image, read_cubin  # noqa: PLC0415 - a right image needs neither
 
         info, image_arch = read_cubin(content), self.file.index.target.image_arch
         kernel = check_image(info, *entry, image_arch, self._where(image))
-        return list(kernel.params), kernel.own_shared_bytes(info.sm)
+        return list(kernel.params), kernel.own_shared_bytes(info.sm), kernel.registers
 
     def _where(self, image: _Image) -> str:
         kernel, number = image

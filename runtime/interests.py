@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import product
-from typing import Any
+from itertools import islice, product
+from typing import Any, Final
 
 from nojit.runtime.record import Record
+from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Missing
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Grounded", "interests"]
+__all__ = ["INTERESTS_MAX", "Grounded", "interests"]
+
+INTERESTS_MAX: Final = 4096
+"""More than the core takes: with the values of axes and configs in their place there could be any number."""
 
 
 class Grounded(Record):
@@ -32,9 +36,14 @@ def interests(table: KernelTable, arch: int | None = None) -> tuple[Grounded, ..
 
     Raises:
         ExpressionError: an expression without a program that is none.
+        BundleFormatError: there are more than `INTERESTS_MAX`.
     """
     given: dict[str, Value] = {} if arch is None else {"arch": arch}
-    return tuple(_grounded(table, table.param_types(), given))
+    found = tuple(islice(_grounded(table, table.param_types(), given), INTERESTS_MAX + 1))
+    if len(found) > INTERESTS_MAX:
+        what = f"expected at most {INTERESTS_MAX} expressions over arguments that choose a variant"
+        raise refuse("size", what, got="more", where=f"kernel {table.kernel}")
+    return found
 
 
 def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, Value]) -> Iterator[Grounded]:
@@ -44,12 +53,13 @@ def _grounded(table: KernelTable, runtime: Collection[str], given: Mapping[str, 
     names: dict[str, frozenset[str]] = {}
     known: set[tuple[Any, ...]] = set()
     for config in table.configs:
+        values: dict[str, Value] | None = None
         for text in (config.requires, *derived) if config.requires else derived:
             if text not in names:
                 names[text] = _names_of(text, programs.get(text))
             if names[text].isdisjoint(runtime):
                 continue
-            values = {**defaults, **dict(config.constexprs + config.options), **given}
+            values = values or {**defaults, **dict(config.constexprs + config.options), **given}
             asked = {name: values[name] for name in names[text] if name in values}
             key = (text, *[(name, identity(value)) for name, value in asked.items()])
             if key not in known:

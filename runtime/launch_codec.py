@@ -5,7 +5,7 @@ A call needs one launch of a table that can have thousands: the JSON is kept as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import starmap
 from typing import Any, TypeVar, overload
 
@@ -138,8 +138,12 @@ class Launches(_Later[Launch]):
         launch = self._decoded.get(index)
         if launch is None:
             # another thread may have been first: all get the same object
-            launch = self._decoded.setdefault(index, self._decode(self._launches[index]))
+            launch = self._decoded.setdefault(index, self._decode(self._launches[index], self._layout))
         return launch
+
+    def fresh(self, number: int) -> Launch:
+        """Decode a launch, and keep nothing of it."""
+        return self._decode(self._launches[number], self._fresh_layout)
 
     def check(self) -> None:
         """Decode everything.
@@ -147,24 +151,25 @@ class Launches(_Later[Launch]):
         Raises:
             BundleFormatError: a broken rule.
         """
+        # layouts are not kept: taken apart, all of them are many times as large as their text
         for number in range(len(self._layouts)):
-            len(self._layout(number))
+            _slots(self._spelled(number), self._where)
         for number in range(len(self)):
-            self[number]
+            self.fresh(number)
 
-    def _decode(self, value: bytes | Json) -> Launch:
+    def _decode(self, value: bytes | Json, layout_of: Callable[[int], Layout]) -> Launch:
         if not isinstance(value, bytes):
-            return self._read(value)
-        launch: Launch | None = _core.read_launch(value, self._layout)
-        return self._read(parse_json(value, self._where)) if launch is None else launch
+            return self._read(value, layout_of)
+        launch: Launch | None = _core.read_launch(value, layout_of)
+        return self._read(parse_json(value, self._where), layout_of) if launch is None else launch
 
-    def _read(self, value: Json) -> Launch:
+    def _read(self, value: Json, layout_of: Callable[[int], Layout]) -> Launch:
         where = self._where
         symbol, layout, cooperative, pdl, tensor_maps, *numbers = fields(value, _LAUNCH_FIELDS, where)
         warps, ctas, shared, scratch, scratch_align, profile, profile_align = _launch_numbers(numbers, where)
         return Launch(
             line(symbol, where),
-            self._layout(count(layout, POOL_MAX, where)),
+            layout_of(count(layout, POOL_MAX, where)),
             warps,
             ctas,
             shared,
@@ -178,13 +183,18 @@ class Launches(_Later[Launch]):
         )
 
     def _layout(self, number: int) -> Layout:
-        if number >= len(self._layouts):
-            raise refuse("pool", f"expected one of {len(self._layouts)} layouts", got=number, where=self._where)
         layout = self._known.get(number)
         if layout is None:
-            spelled = text(self._layouts[number], self._where, most=_LAYOUT_CHARS_MAX)
-            layout = self._known.setdefault(number, Layout(spelled, self._where))
+            layout = self._known.setdefault(number, self._fresh_layout(number))
         return layout
+
+    def _fresh_layout(self, number: int) -> Layout:
+        if number >= len(self._layouts):
+            raise refuse("pool", f"expected one of {len(self._layouts)} layouts", got=number, where=self._where)
+        return Layout(self._spelled(number), self._where)
+
+    def _spelled(self, number: int) -> str:
+        return text(self._layouts[number], self._where, most=_LAYOUT_CHARS_MAX)
 
 
 def _slots(words: str, where: str) -> tuple[Slot, ...]:

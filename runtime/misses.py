@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from nojit.runtime.advice import advise
@@ -43,8 +43,9 @@ class Rejection(Record):
 
 def rejections(selection: Selection, best: int | None) -> list[Rejection]:
     """Say why each row but the `best` is not the one that serves the call, the nearest first."""
+    rejecter = _Rejecter(selection, best)
     rows = (row for row in range(len(selection.table)) if row != best)
-    return sorted((_reject(selection, row, best) for row in rows), key=lambda rejection: rejection.distance)
+    return sorted((rejecter.reject(row) for row in rows), key=lambda rejection: rejection.distance)
 
 
 def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVariantError:
@@ -54,29 +55,56 @@ def no_match(selection: Selection, *, explained: bool = True) -> NoMatchingVaria
     distinct: dict[str, Rejection] = {}
     for miss in misses:
         distinct.setdefault(miss.reason, miss)
-    reasons = tuple((table.label(miss.row), miss.reason) for miss in list(distinct.values())[:_REASONS_MAX])
+        if len(distinct) == _REASONS_MAX:
+            break
+    reasons = tuple((table.label(miss.row), reason) for reason, miss in distinct.items())
     what = "no variant serves this call"
     if misses:
         what += f"; its manifest needs {advise(selection, misses[0].row)}"
     return NoMatchingVariantError(what, where=selection.where, reasons=reasons)
 
 
-def _reject(selection: Selection, row: int, best: int | None) -> Rejection:
-    return next(Rejection(row, stage, tuple(faults)) for stage, faults in _rules(selection, row, best) if faults)
+class _Rejecter:
+    """Says why rows do not serve; looks at each part of the table once."""
 
+    def __init__(self, selection: Selection, best: int | None) -> None:
+        self._selection = selection
+        self._best = best
+        self._types: dict[int, tuple[str, ...]] = {}
+        self._hints: dict[int, tuple[str, ...]] = {}
+        # of the meaning that was looked at last: the rows of one are neighbours
+        self._meaning = -1
+        self._meant: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-def _rules(selection: Selection, row: int, best: int | None) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield each rule in order, with how the row breaks it."""
-    meaning, config, hints, derived = selection.table.key(row)
-    types = _type_faults(selection, selection.table.meanings[meaning].signature)
-    matrix = selection.axis_faults(meaning)
-    yield _TYPES, [*(f"{name}: {reason}" for name, reason in types), *matrix] if types else []
-    yield _MATRIX, matrix
-    yield _SETTINGS, selection.setting_faults[config]
-    yield _REQUIRES, list(filter(None, [selection.requires_fault(meaning, config)]))
-    yield _DERIVED, _derived_faults(selection, meaning, config, derived)
-    yield _HINTS, _hint_faults(selection, selection.table.hint_sets[hints])
-    yield _SERVES, [_outranked(selection, row, best)]
+    def reject(self, row: int) -> Rejection:
+        """Say which rule a row breaks first."""
+        return next(Rejection(row, stage, faults) for stage, faults in self._rules(row) if faults)
+
+    def _rules(self, row: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield each rule in order, with how the row breaks it."""
+        selection = self._selection
+        meaning, config, hints, derived = selection.table.key(row)
+        types, matrix = self._of_meaning(meaning)
+        yield _TYPES, types
+        yield _MATRIX, matrix
+        yield _SETTINGS, tuple(selection.setting_faults[config])
+        yield _REQUIRES, tuple(filter(None, [selection.requires_fault(meaning, config)]))
+        yield _DERIVED, tuple(_derived_faults(selection, meaning, config, derived))
+        if hints not in self._hints:
+            self._hints[hints] = tuple(_hint_faults(selection, selection.table.hint_sets[hints]))
+        yield _HINTS, self._hints[hints]
+        yield _SERVES, (_outranked(selection, row, self._best),)
+
+    def _of_meaning(self, meaning: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the faults of its types, those of its point behind them if there are any, and those of its point alone."""
+        if meaning != self._meaning:
+            signature = self._selection.table.meanings[meaning].signature
+            if signature not in self._types:
+                faults = _type_faults(self._selection, signature)
+                self._types[signature] = tuple([f"{name}: {reason}" for name, reason in faults])
+            types, matrix = self._types[signature], tuple(self._selection.axis_faults(meaning))
+            self._meaning, self._meant = meaning, (types + matrix if types and matrix else types, matrix)
+        return self._meant
 
 
 def _type_faults(selection: Selection, signature: int) -> list[tuple[str, str]]:

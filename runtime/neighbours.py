@@ -86,12 +86,14 @@ def behind_in_sum(rows: Sequence[tuple[float, Sequence[int], Sequence[int]]]) ->
     A config that only some rows have counts elsewhere as an octave behind the row's slowest.
     """
     sums = dict.fromkeys([config for _, use, _ in rows for config in use], 0.0)
+    # what a config counts that no row has: to go through all configs for each row would take too long
+    nowhere = 0.0
     for weight, use, behinds in rows:
-        behind = dict(zip(use, behinds, strict=True))
-        absent = max(behind.values()) + _ABSENT
-        for config in sums:
-            sums[config] += weight * behind.get(config, absent)
-    return sums
+        absent = max(behinds) + _ABSENT
+        nowhere += weight * absent
+        for config, behind in zip(use, behinds, strict=True):
+            sums[config] += weight * (behind - absent)
+    return {config: nowhere + less for config, less in sums.items()}
 
 
 def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> dict[int, int | None]:

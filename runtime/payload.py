@@ -5,11 +5,20 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 
 from nojit.runtime import _core
-from nojit.runtime.format import GROUP_BYTES_MAX, GROUP_RECORD_BYTES, IMAGE_BYTES_MAX, KernelEntry
+from nojit.runtime.format import (
+    FREE_BYTES,
+    GROUP_BYTES_MAX,
+    GROUP_RECORD_BYTES,
+    IMAGE_BYTES_MAX,
+    PAYLOAD_RATIO_MAX,
+    SECTION_RATIO_MAX,
+    KernelEntry,
+)
 from nojit.runtime.record import Record
 from nojit.runtime.strict import refuse
 
@@ -17,6 +26,7 @@ __all__ = [
     "Group",
     "Place",
     "Placement",
+    "check_section_size",
     "decode_placement",
     "encode_groups",
     "encode_images",
@@ -68,6 +78,8 @@ class Placement(Record):
     images: int
     """How many images there are."""
 
+    __slots__ = ("_asked", "_starts")
+
     def groups(self) -> tuple[Group, ...]:
         """Return the groups in file order."""
         return tuple([Group(*fields) for fields in _GROUP.iter_unpack(self.raw[_LENGTH_BYTES * self.images :])])
@@ -78,7 +90,45 @@ class Placement(Record):
         Raises:
             IndexError: there is no such image.
         """
-        return _core.find_image(self.raw, self.images, image)
+        if not hasattr(self, "_asked"):
+            # of most kernels one image is asked for: to go through the groups for it takes less than to note where all start
+            object.__setattr__(self, "_asked", True)
+            return _core.find_image(self.raw, self.images, image)
+        if not 0 <= image < self.images:
+            raise IndexError(f"expected an image below {self.images}, got {image}")
+        starts: _Starts | None = getattr(self, "_starts", None)
+        if starts is None:
+            starts = _starts_of(self)
+            object.__setattr__(self, "_starts", starts)
+        number = bisect_right(starts.firsts, image) - 1
+        _, stored_bytes, raw_bytes, sha256 = _GROUP.unpack_from(
+            self.raw, _LENGTH_BYTES * self.images + _GROUP.size * number
+        )
+        before = starts.images[starts.firsts[number]]
+        start, end = starts.images[image] - before, starts.images[image + 1] - before
+        return number, starts.stored[number], stored_bytes, raw_bytes, sha256, start, end
+
+
+class _Starts(Record):
+    """Where images and groups start, to find many."""
+
+    images: array[int]
+    """Of each image, how many bytes those before it have, and one more for all."""
+    firsts: array[int]
+    """Of each group the number of its first image."""
+    stored: array[int]
+    """Of each group, how many bytes those before it have as stored."""
+
+
+def _starts_of(placement: Placement) -> _Starts:
+    lengths = u32_array(placement.raw[: _LENGTH_BYTES * placement.images])
+    words = u32_array(placement.raw[_LENGTH_BYTES * placement.images :])
+    step = _GROUP.size // _LENGTH_BYTES
+    return _Starts(
+        array("Q", accumulate(lengths, initial=0)),
+        array("Q", [*accumulate(words[::step], initial=0)][:-1]),
+        array("Q", [*accumulate(words[1::step], initial=0)][:-1]),
+    )
 
 
 def encode_images(sizes: Iterable[int]) -> bytes:
@@ -101,6 +151,18 @@ def u32_array(raw: bytes | memoryview) -> array[int]:
 def encode_groups(groups: Iterable[Group]) -> bytes:
     """Lay out the records of groups, which come behind the lengths of images."""
     return b"".join(_GROUP.pack(group.images, group.stored_bytes, group.raw_bytes, group.sha256) for group in groups)
+
+
+def check_section_size(entry: KernelEntry, where: str) -> None:
+    """Check that a kernel's section is worth to decompress: a table compresses well, but not as well as one that repeats itself.
+
+    Raises:
+        BundleFormatError: it is not.
+    """
+    most = FREE_BYTES + SECTION_RATIO_MAX * entry.table.stored_bytes
+    if entry.table.raw_bytes > most:
+        what = f"expected a section that decompresses to at most {most} bytes, {SECTION_RATIO_MAX} times what is stored"
+        raise refuse("size", what, got=entry.table.raw_bytes, where=where)
 
 
 def split_section(raw: bytes, entry: KernelEntry, where: str) -> tuple[bytes, bytes]:
@@ -160,3 +222,6 @@ def _refuse_groups(raw: bytes, entry: KernelEntry, where: str) -> None:
     if sum(stored) != entry.payload_bytes:
         what = f"expected groups of {entry.payload_bytes} bytes in all"
         raise refuse("groups", what, got=sum(stored), where=where)
+    if sum(raws) > (most := FREE_BYTES + PAYLOAD_RATIO_MAX * sum(stored)):
+        what = f"expected groups that decompress to at most {most} bytes, {PAYLOAD_RATIO_MAX} times what is stored"
+        raise refuse("size", what, got=sum(raws), where=where)

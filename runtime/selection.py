@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from nojit.runtime import expr
 from nojit.runtime.call import (
@@ -47,16 +47,41 @@ class _Ranks:
         self._count = count
         self._preference = preference
         self._known: dict[int, Sequence[int]] = {}
+        # by identity, and held so that no other comes to have it: meanings that are tuned alike have one and the same
+        self._by_order: dict[int, tuple[Sequence[int], Sequence[int]]] = {}
 
     def of(self, meaning: int) -> Sequence[int]:
         """Return the place of each config, by number."""
         if self._preference is None:
             return range(self._count)
         if meaning not in self._known:
-            order = dict.fromkeys([*self._preference(meaning), *range(self._count)])
-            places = {config: place for place, config in enumerate(order)}
-            self._known[meaning] = [places[config] for config in range(self._count)]
+            order = self._preference(meaning)
+            if id(order) not in self._by_order:
+                self._by_order[id(order)] = (order, _Places(order, self._count))
+            _, self._known[meaning] = self._by_order[id(order)]
         return self._known[meaning]
+
+
+class _Places(Sequence[int]):
+    """The place of each config in an order; those that it leaves out follow in the table's order."""
+
+    def __init__(self, order: Sequence[int], count: int) -> None:
+        self._count = count
+        self._listed = {config: place for place, config in enumerate(dict.fromkeys(order))}
+        self._sorted = sorted(self._listed)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, config: int) -> int: ...
+    @overload
+    def __getitem__(self, config: slice) -> Sequence[int]: ...
+    def __getitem__(self, config: int | slice) -> int | Sequence[int]:
+        if isinstance(config, slice):
+            return [self[place] for place in range(*config.indices(self._count))]
+        place = self._listed.get(config)
+        return config + len(self._sorted) - bisect_left(self._sorted, config) if place is None else place
 
 
 class Selection:
@@ -88,8 +113,10 @@ class Selection:
         check_untyped(table, facts, self.fitting)
         self.setting_faults = self._setting_faults()
         self.ranks = _Ranks(len(table.configs), preference)
-        self._requires_faults: dict[tuple[int, int], str] = {}
-        self._derived: dict[tuple[int, int, int], expr.Value | ExpressionError] = {}
+        # each by the config and by what of the meaning its expression asks for
+        self._asked_axes: dict[str, tuple[int, ...]] = {}
+        self._requires_faults: dict[tuple[int, ...], str] = {}
+        self._derived: dict[tuple[int, ...], expr.Value | ExpressionError] = {}
         self._derived_rows = {
             tuple(identity(expression_value(value)) for value in values): number
             for number, values in enumerate(table.derived_values)
@@ -142,10 +169,26 @@ class Selection:
 
     def requires_fault(self, meaning: int, config: int) -> str:
         """Say which part of a config's ``requires`` does not hold; empty if all do."""
-        if (meaning, config) not in self._requires_faults:
-            requires = self.table.configs[config].requires
-            self._requires_faults[meaning, config] = self._requires_fault(requires, meaning, config) if requires else ""
-        return self._requires_faults[meaning, config]
+        requires = self.table.configs[config].requires
+        if not requires:
+            return ""
+        key = (config, *self._asked_of(requires, meaning))
+        if key not in self._requires_faults:
+            self._requires_faults[key] = self._requires_fault(requires, meaning, config)
+        return self._requires_faults[key]
+
+    def _asked_of(self, text: str, meaning: int) -> tuple[int, ...]:
+        """Return the place of the meaning on each axis that an expression asks for: meanings of equal places are alike to it."""
+        places = self._asked_axes.get(text)
+        if places is None:
+            try:
+                names = parse(text).names
+            except ExpressionError:
+                names = frozenset()
+            places = tuple([place for place, axis in enumerate(self.table.axes) if axis.name in names])
+            self._asked_axes[text] = places
+        point = self.table.meanings[meaning].values
+        return tuple([point[place] for place in places])
 
     def _requires_fault(self, requires: str, meaning: int, config: int) -> str:
         try:
@@ -164,14 +207,16 @@ class Selection:
 
     def derived_value(self, meaning: int, config: int, number: int) -> expr.Value | ExpressionError:
         """Evaluate a derived constexpr, or return why it cannot be evaluated."""
-        if (meaning, config, number) not in self._derived:
+        text = self.table.derived[number].expression
+        key = (config, number, *self._asked_of(text, meaning))
+        if key not in self._derived:
             try:
-                expression = parse(self.table.derived[number].expression)
+                expression = parse(text)
                 value: expr.Value | ExpressionError = expression.evaluate(self.names(meaning, config, expression.names))
             except ExpressionError as error:
                 value = error
-            self._derived[meaning, config, number] = value
-        return self._derived[meaning, config, number]
+            self._derived[key] = value
+        return self._derived[key]
 
     def names(self, meaning: int, config: int, wanted: Iterable[str]) -> dict[str, expr.Value]:
         """Return what names in expressions stand for, as far as they stand for anything."""

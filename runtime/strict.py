@@ -40,9 +40,9 @@ Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 TEXT_CHARS_MAX = 8192
 # a few kilobytes of zstd can hold both many times over: what is decoded must stay in proportion to memory
-JSON_BYTES_MAX = 16 << 20
-JSON_COMMAS_MAX = 1 << 20
-POOL_MAX = 1_000_000
+JSON_BYTES_MAX = 2 << 20
+JSON_COMMAS_MAX = 1 << 16
+POOL_MAX = 32_768
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}\Z")
 # no name has a line end: as many lines as there are values
 _NAMES = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.\-]{0,199}\n)*\Z")

@@ -27,6 +27,8 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
+# what is so small is within each limit of `nojit.runtime.table_work`
+SMALL_WORK = 65_536
 
 
 def encode_table(table: KernelTable) -> bytes:
@@ -81,13 +83,18 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
         BundleFormatError: a broken rule, named by its ``rule`` attribute.
     """
     table = _whole_table(raw, kernel, rows, image_count, where)
-    if table is not None:
-        return table
-    # something is wrong, or rarely seen: go through it one by one, to name it
-    from nojit.runtime.table_reader import read_table  # noqa: PLC0415 - few tables are
+    if table is None:
+        # something is wrong, or rarely seen: go through it one by one, to name it
+        from nojit.runtime.table_reader import read_table  # noqa: PLC0415 - few tables are
 
-    header, columns = _split(raw, rows, where)
-    return read_table(parse_json(header, where), kernel, columns, image_count, where)
+        header, columns = _split(raw, rows, where)
+        table = read_table(parse_json(header, where), kernel, columns, image_count, where)
+    # what a small table asks for is within each limit
+    if len(raw) > SMALL_WORK or max(rows, len(table.configs)) * len(raw) > SMALL_WORK:
+        from nojit.runtime.table_work import check_work  # noqa: PLC0415 - few tables are so large
+
+        check_work(table, where)
+    return table
 
 
 def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: str) -> KernelTable | None:

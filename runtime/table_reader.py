@@ -40,7 +40,7 @@ from nojit.runtime.table import (
 )
 from nojit.runtime.table_codec import SMALL_MAX
 from nojit.runtime.tuning_reader import read_tuning
-from nojit.runtime.type_names import is_type
+from nojit.runtime.type_names import LEAVES_MAX, is_type
 from nojit.runtime.values import Value, decode_value, identity
 
 __all__ = ["read_table"]
@@ -189,7 +189,12 @@ def _check_names(table: KernelTable, where: str) -> None:
     _check_constexprs(table, where)
     for kind in set(chain.from_iterable(table.signatures)):
         if not is_type(kind):
-            raise refuse("signature", "expected a type in its one spelling", got=repr(kind), where=where)
+            raise refuse(
+                "signature",
+                f"expected a type in its one spelling, of at most {LEAVES_MAX} leaves",
+                got=repr(kind),
+                where=where,
+            )
     params = {name.partition(".")[0] for name in hinted}
     if strangers := params.difference(table.runtime_params()):
         raise refuse("param", "expected hints of this kernel's params", got=sorted(strangers), where=where)

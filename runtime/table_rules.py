@@ -5,10 +5,11 @@ What a row packs is what its signature says; a program is what its expression sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nojit.runtime.expr import ExpressionError, parse
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
+from nojit.runtime.launch_codec import Launches
 from nojit.runtime.neighbours import is_cost
 from nojit.runtime.postfix import postfix
 from nojit.runtime.strict import refuse
@@ -21,6 +22,7 @@ _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
 _PARTS = {".map": TENSOR_MAP, ".base": "", ".pads_nan": "i1", ".rounds_tf32": "i1"}
 _DIMS = ("0", "1", "2", "3", "4")
+_TYPES_KEPT = 64
 
 
 def check_row(table: KernelTable, row: int, where: str) -> None:
@@ -33,18 +35,26 @@ def check_row(table: KernelTable, row: int, where: str) -> None:
         BundleFormatError: they differ (rule ``layout``), or a hint is of a leaf that is none (rule ``param``).
     """
     meaning, _, hint_set, _ = table.key(row)
-    signature = table.signatures[table.meanings[meaning].signature]
+    types = _types_of(table, table.meanings[meaning].signature)
+    _check_packing(types, table.hint_sets[hint_set], table.launches[table.columns["launch"][row]], f"{where} row {row}")
+
+
+def _types_of(table: KernelTable, signature: int) -> dict[str, str]:
+    """Return the type of each leaf of a signature, by its path."""
     types: dict[str, str] = {}
-    for param, kind in zip(table.runtime_params(), signature, strict=True):
+    for param, kind in zip(table.runtime_params(), table.signatures[signature], strict=True):
         types.update(leaves(kind, param))
-    hints = dict(table.hint_sets[hint_set])
+    return types
+
+
+def _check_packing(types: dict[str, str], hint_set: Sequence[tuple[str, int]], launch: Launch, where: str) -> None:
+    hints = dict(hint_set)
     if not hints.keys() <= types.keys():
         strangers = sorted(hints.keys() - types.keys())
-        raise refuse("param", "expected hints of leaves of the signature", got=strangers, where=f"{where} row {row}")
+        raise refuse("param", "expected hints of leaves of the signature", got=strangers, where=where)
     expected = [(path, kind) for path, kind in types.items() if not is_compiled_in(kind) and hints.get(path) != 1]
-    launch = table.launches[table.columns["launch"][row]]
     if fault := _layout_fault(launch, expected):
-        raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=f"{where} row {row}")
+        raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=where)
 
 
 def check_expressions(table: KernelTable, where: str) -> None:
@@ -76,14 +86,22 @@ def check_expressions(table: KernelTable, where: str) -> None:
 def check_rows(table: KernelTable, where: str) -> None:
     """Check every row of a table, those of equal signature, hints and launch once; as `check_row`."""
     columns = table.columns
-    seen: set[tuple[int, int, int]] = set()
+    # of each launch, a row for each signature and set of hints that it is packed for
+    packed: dict[int, dict[tuple[int, int], int]] = {}
     for row, (meaning, hint_set, launch) in enumerate(
         zip(columns["meaning"], columns["hints"], columns["launch"], strict=True)
     ):
-        facts = (table.meanings[meaning].signature, hint_set, launch)
-        if facts not in seen:
-            seen.add(facts)
-            check_row(table, row, where)
+        packed.setdefault(launch, {}).setdefault((table.meanings[meaning].signature, hint_set), row)
+    types: dict[int, dict[str, str]] = {}
+    for number, rows in packed.items():
+        # nothing of a launch is kept for the next: all of them taken apart are many times as large as the table
+        one = table.launches.fresh(number) if isinstance(table.launches, Launches) else table.launches[number]
+        for (signature, hint_set), row in rows.items():
+            if signature not in types:
+                if len(types) == _TYPES_KEPT:
+                    types.clear()
+                types[signature] = _types_of(table, signature)
+            _check_packing(types[signature], table.hint_sets[hint_set], one, f"{where} row {row}")
 
 
 def _layout_fault(launch: Launch, expected: list[tuple[str, str]]) -> str:

@@ -123,6 +123,8 @@ class Lookup(Record):
     multiprocessors: int = 0
     """Of the device."""
 
+    __slots__ = ("_blocks", "_orders")
+
     def key(self, names: Mapping[str, Operand]) -> tuple[int, ...]:
         """Compute the key of a call from what the names in expressions stand for."""
         from nojit.runtime.expr import parse  # noqa: PLC0415 - the core computes the keys of most calls
@@ -131,8 +133,25 @@ class Lookup(Record):
 
     def order(self, meaning: int, rounded: tuple[int, ...]) -> Sequence[int]:
         """Order the configs of a meaning for a key whose values are rounded to their buckets; nothing where nothing was measured."""
-        block = None if self.table is None else self.table.block_of(meaning)
-        return () if block is None else ranked(block, rounded, self.multiprocessors)
+        block = self._block_of(meaning)
+        return () if block is None else self._ranked(block, rounded)
+
+    def _block_of(self, meaning: int) -> TuningBlock | None:
+        """Return the block that a meaning is in; None if it is not tuned."""
+        blocks: dict[int, TuningBlock] | None = getattr(self, "_blocks", None)
+        if blocks is None:
+            tuned = self.table.blocks if self.table else ()
+            blocks = {meaning: block for block in tuned for meaning in block.meanings}
+            object.__setattr__(self, "_blocks", blocks)
+        return blocks.get(meaning)
+
+    def _ranked(self, block: TuningBlock, rounded: tuple[int, ...]) -> Sequence[int]:
+        """Rank the configs of a block, once for all of its meanings: they are asked for one after the other."""
+        known: tuple[TuningBlock, tuple[int, ...], Sequence[int]] | None = getattr(self, "_orders", None)
+        if known is None or known[0] is not block or known[1] != rounded:
+            known = (block, rounded, ranked(block, rounded, self.multiprocessors))
+            object.__setattr__(self, "_orders", known)
+        return known[2]
 
     def preference(self, key: Sequence[int]) -> Preference | None:
         """Order the configs of each meaning for a call, whose key is as `key_values` gives it; None without a table."""
@@ -141,7 +160,7 @@ class Lookup(Record):
 
     def decision(self, key: Sequence[int], kernel: KernelTable, meaning: int) -> TuningDecision | None:
         """Say what decides for a call of a meaning, for people; None if nothing was measured for it."""
-        block = None if self.table is None else self.table.block_of(meaning)
+        block = self._block_of(meaning)
         if block is None or self.table is None:
             return None
         rounded = _rounded(self.tuning, key)

@@ -14,6 +14,7 @@ from nojit.runtime.constant_types import constant_of, is_constant
 
 __all__ = [
     "ELEMENTS",
+    "LEAVES_MAX",
     "NONE",
     "RANK_MAX",
     "SCALAR_BYTES",
@@ -42,6 +43,8 @@ ELEMENTS: Final = frozenset(SCALAR_BYTES) | {"fp8e4nv", "fp8e5", "fp8e4b15", "fp
 TENSOR_MAP: Final = "tensormap"
 """The type of a slot that takes a CUtensorMap by value."""
 TENSOR_MAP_BYTES: Final = 128
+LEAVES_MAX: Final = 256
+"""What a tuple holds at most, and all tuples of a call together: the core lays out no more."""
 RANK_MAX: Final = 5
 """Dimensions of a tensor that a descriptor describes."""
 
@@ -106,7 +109,7 @@ def is_type(name: str, depth: int = 0) -> bool:
         return _is_constant(name)
     if is_tuple(name):
         inner = members(name)
-        whole = f"({','.join(inner)})" == name
+        whole = f"({','.join(inner)})" == name and name.count(",") < LEAVES_MAX
         return whole and depth < _DEPTH_MAX and all(is_type(member, depth + 1) for member in inner)
     return is_descriptor(name) and _is_descriptor(name)
 
@@ -145,7 +148,7 @@ def members(name: str) -> list[str]:
     return [*found, name[start:-1]]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def leaves(name: str, path: str) -> tuple[tuple[str, str], ...]:
     """List the path and the type of each leaf of a type, in order.
 

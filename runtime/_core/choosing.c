@@ -2,7 +2,12 @@
 
 #include "eligible.h"
 
+#include <stdlib.h>
+
 #include "cold.h"
+
+/* Whoever interrupts a choice of very many rows waits for no more than so many. */
+#define ROWS_BETWEEN_SIGNALS 256
 
 static uint32_t at(const nj_choice *choice, int column, Py_ssize_t row)
 {
@@ -73,18 +78,74 @@ static PyObject *preferred(const nj_choice *choice, Py_ssize_t meaning)
     return order;
 }
 
-/* The place of a config in an order; one that it leaves out comes behind, among the others in the table's order. */
-static int64_t rank_in(PyObject *order, Py_ssize_t config)
+/* A config that an order lists. */
+typedef struct {
+    Py_ssize_t config, rank;
+} nj_listed;
+
+/* An order, to find configs in. */
+typedef struct {
+    PyObject *order; /* owned; NULL before the first */
+    nj_listed *listed; /* by config */
+    Py_ssize_t count;
+} nj_order;
+
+static int compare_listed(const void *one, const void *other)
 {
-    Py_ssize_t count = nj_size(order), place = config;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t listed = PyLong_AsSsize_t(PyTuple_GET_ITEM(order, i));
-        if (listed == config) {
-            return i;
-        }
-        place += listed > config;
+    const nj_listed *a = one, *b = other;
+    if (a->config != b->config) {
+        return a->config < b->config ? -1 : 1;
     }
-    return place;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static void clear_order(nj_order *it)
+{
+    Py_CLEAR(it->order);
+    PyMem_Free(it->listed);
+    it->listed = NULL;
+    it->count = 0;
+}
+
+/* Takes an order, which it steals: 0, or -1 with an exception raised. Meanings that are tuned alike have one and the same. */
+static int take_order(nj_order *it, PyObject *order)
+{
+    if (order == NULL || order == it->order) {
+        Py_XDECREF(order);
+        return order == NULL ? -1 : 0;
+    }
+    clear_order(it);
+    it->order = order;
+    it->count = nj_size(order);
+    it->listed = PyMem_Malloc(((size_t)it->count + 1) * sizeof *it->listed);
+    if (it->listed == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < it->count; i++) {
+        it->listed[i] = (nj_listed){PyLong_AsSsize_t(PyTuple_GET_ITEM(order, i)), i};
+        if (it->listed[i].config == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    qsort(it->listed, (size_t)it->count, sizeof *it->listed, compare_listed);
+    return 0;
+}
+
+/* The place of a config in an order; one that it leaves out comes behind, among the others in the table's order. */
+static int64_t rank_in(const nj_order *it, Py_ssize_t config)
+{
+    Py_ssize_t low = 0, high = it->count;
+    while (low < high) {
+        Py_ssize_t middle = low + (high - low) / 2;
+        if (it->listed[middle].config < config) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    bool listed = low < it->count && it->listed[low].config == config;
+    return listed ? it->listed[low].rank : config + it->count - low;
 }
 
 /* Goes on to the rows of the next meaning and config; false behind the last. */
@@ -107,7 +168,7 @@ static bool next_rows(const nj_choice *choice, nj_run_of_rows *rows)
 static bool next_meant(nj_choice *choice, nj_run_of_rows *rows)
 {
     while (next_rows(choice, rows)) {
-        if (nj_is_meant(choice, nj_item(choice->meanings, rows->meaning), &rows->bits)) {
+        if (nj_is_meant(choice, rows->meaning, &rows->bits)) {
             return true;
         }
     }
@@ -125,42 +186,36 @@ static bool has_order(nj_choice *choice)
 static int try_all(nj_choice *choice)
 {
     bool ordered = has_order(choice);
-    Py_ssize_t of = -1; /* the meaning that `order` is of */
-    PyObject *order = NULL;
-    for (nj_run_of_rows rows = {.end = 0}; !choice->unsure && next_meant(choice, &rows);) {
-        if (choice->row >= 0 && rows.bits > choice->bits) {
+    Py_ssize_t of = -1, looked = 0; /* the meaning that `order` is of; rows that were looked at */
+    nj_order order = {NULL, NULL, 0};
+    int status = 0;
+    for (nj_run_of_rows rows = {.end = 0}; status == 0 && !choice->unsure && next_meant(choice, &rows);) {
+        if (++looked % ROWS_BETWEEN_SIGNALS == 0 && PyErr_CheckSignals() < 0) {
+            status = -1;
+        } else if (choice->row >= 0 && rows.bits > choice->bits) {
             continue; /* narrow ints come first, whatever was measured of wide ones */
-        }
-        if (ordered && rows.meaning != of) {
+        } else if (ordered && rows.meaning != of) {
             of = rows.meaning;
-            Py_XSETREF(order, preferred(choice, of));
-            if (order == NULL) {
-                return -1;
-            }
+            status = take_order(&order, preferred(choice, of));
         }
-        rows.rank = rank_in(order, rows.config);
-        try_rows(choice, &rows);
+        if (status == 0) {
+            rows.rank = rank_in(&order, rows.config);
+            try_rows(choice, &rows);
+        }
     }
-    Py_XDECREF(order);
-    return 0;
+    clear_order(&order);
+    return status;
 }
 
 static Py_ssize_t choose(nj_choice *choice)
 {
-    size_t signatures = (size_t)nj_size(choice->signatures), hint_sets = (size_t)nj_size(choice->hint_sets);
     if (nj_size(choice->axes) > NJ_AXES_MAX || nj_size(choice->derived) > NJ_DERIVED_MAX || !nj_is_common(choice) ||
         !nj_find_point(choice) || !hold_columns(choice)) {
         return NJ_UNSURE;
     }
-    choice->fit = PyMem_Calloc(signatures + hint_sets + 1, 1);
-    if (choice->fit == NULL) {
-        PyErr_NoMemory();
-        return NJ_FAILED;
-    }
-    choice->held = choice->fit + signatures;
-    Py_ssize_t row = try_all(choice) < 0 ? NJ_FAILED : choice->unsure ? NJ_UNSURE : choice->row;
-    PyMem_Free(choice->fit);
-    return row;
+    bool failed = nj_choice_start(choice) < 0 || try_all(choice) < 0;
+    nj_choice_end(choice);
+    return failed ? NJ_FAILED : choice->unsure ? NJ_UNSURE : choice->row;
 }
 
 Py_ssize_t nj_choose(const nj_choosing *it)

@@ -66,8 +66,8 @@ static bool has_bytes(const nj_record *record, size_t size)
     return record->form == SVAL && record->value.size == size;
 }
 
-/* Checks what `.nv.info` says of registers and stacks, as far as that can be wrong. */
-static bool usage_is_sound(const nj_elf *elf, size_t *quota)
+/* Checks what `.nv.info` says of registers and stacks, as far as that can be wrong, and reads the registers of a kernel. */
+static bool read_usage(const nj_elf *elf, uint32_t symbol, size_t *quota, uint32_t *registers)
 {
     const nj_section *section = nj_elf_find(elf, ".nv.info", (nj_span){elf->image.at, 0});
     nj_reader reader;
@@ -79,6 +79,9 @@ static bool usage_is_sound(const nj_elf *elf, size_t *quota)
     while (status > 0 && (status = next(&reader, &record)) > 0) {
         bool is_usage = record.attribute == REGCOUNT || record.attribute == FRAME_SIZE;
         status = is_usage && !has_bytes(&record, 8) ? -1 : 1;
+        if (status > 0 && record.attribute == REGCOUNT && nj_u32(record.value.at) == symbol) {
+            *registers = nj_u32(record.value.at + 4);
+        }
     }
     return status == 0;
 }
@@ -213,7 +216,8 @@ bool nj_cubin_read(nj_span image, nj_span symbol, nj_cubin *cubin)
     size_t quota = RECORDS_MAX;
     int count = nj_elf_read(image, &elf) ? nj_elf_kernels(&elf, kernels) : -1;
     int wanted = find_kernel(kernels, count, symbol);
-    if (wanted < 0 || !usage_is_sound(&elf, &quota) || !read_arch(&elf, &quota, cubin)) {
+    uint32_t registers = 0;
+    if (wanted < 0 || !read_usage(&elf, kernels[wanted].number, &quota, &registers) || !read_arch(&elf, &quota, cubin)) {
         return false;
     }
     for (int i = 1; i <= count; i++) {
@@ -223,5 +227,6 @@ bool nj_cubin_read(nj_span image, nj_span symbol, nj_cubin *cubin)
         }
     }
     cubin->kernel.shared_bytes = own_shared(&elf, symbol, cubin->sm);
+    cubin->kernel.registers = registers;
     return true;
 }

@@ -5,7 +5,7 @@
 
 #include "elf.h"
 
-#define NJ_CUBIN_PARAMS_MAX 512 /* cubin.py reads more */
+#define NJ_CUBIN_PARAMS_MAX 512
 
 typedef struct {
     uint16_t offset;
@@ -21,6 +21,7 @@ typedef struct {
     uint32_t block[3];   /* in threads; zeros if any block will do */
     uint32_t cluster[3]; /* in CTAs; ones if none was declared */
     uint32_t shared_bytes; /* static, of a block: the kernel's own */
+    uint32_t registers;    /* of a thread; 0 if the image does not say */
 } nj_cubin_kernel;
 
 typedef struct {
@@ -29,8 +30,8 @@ typedef struct {
     nj_cubin_kernel kernel;
 } nj_cubin;
 
-/* Reads an image, whose size is all that is known of it, and its kernel `symbol`. False where a rule is broken, there is no
- * such kernel, or there is more of something than is read here. */
+/* Reads an image, whose size is all that is known of it, and its kernel `symbol`. False where a rule is broken, or there is no
+ * such kernel. */
 bool nj_cubin_read(nj_span image, nj_span symbol, nj_cubin *cubin);
 
 #endif

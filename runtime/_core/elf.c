@@ -115,12 +115,15 @@ static bool name_sections(nj_elf *elf, const unsigned char *table)
         return false;
     }
     nj_span names = elf->sections[number].content;
+    size_t bytes = 0;
     for (size_t i = 0; i < elf->section_count; i++) {
         if (!name_at(names, nj_u32(table + i * SECTION_BYTES), &elf->sections[i].name) || is_named_before(elf, i)) {
             return false;
         }
+        bytes += elf->sections[i].name.size;
     }
-    return true;
+    /* names may share bytes, but not so that they become more than the image has */
+    return bytes <= elf->image.size;
 }
 
 bool nj_elf_read(nj_span image, nj_elf *elf)
@@ -181,6 +184,7 @@ int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX])
             return -1;
         }
         taken[symbol.section] = true;
+        symbol.number = (uint32_t)(at / SYMBOL_BYTES);
         kernels[count++] = symbol;
     }
     return count;

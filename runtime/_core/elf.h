@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define NJ_SECTIONS_MAX 128 /* elf.py reads more */
+#define NJ_SECTIONS_MAX 256
 #define NJ_SHT_NOBITS 8
 
 typedef struct {
@@ -30,6 +30,7 @@ typedef struct {
 /* The symbol of a kernel. */
 typedef struct {
     nj_span name;
+    uint32_t number;  /* in the symbol table */
     uint16_t section; /* a number below `section_count` */
 } nj_symbol;
 
@@ -39,8 +40,7 @@ bool nj_elf_read(nj_span image, nj_elf *elf);
 /* The section whose name is `prefix` and then `rest`; NULL if there is none. */
 const nj_section *nj_elf_find(const nj_elf *elf, const char *prefix, nj_span rest);
 
-/* Checks the symbols and takes those of kernels, which have each a section of its own: how many; -1 where a rule is broken,
- * or a name is not ASCII. */
+/* Checks the symbols and takes those of kernels, which have each a section of its own: how many; -1 where a rule is broken. */
 int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX]);
 
 /* Images and the hosts of CUDA are little-endian. */

@@ -107,7 +107,7 @@ static bool fits(nj_choice *choice, Py_ssize_t number, int64_t *bits)
     return true;
 }
 
-bool nj_is_meant(nj_choice *choice, PyObject *meaning, int64_t *bits)
+static bool is_meant(nj_choice *choice, PyObject *meaning, int64_t *bits)
 {
     PyObject *values = nj_peek(meaning, NJ_FIELD_VALUES), *signature = nj_peek(meaning, NJ_FIELD_SIGNATURE);
     for (Py_ssize_t i = 0; i < nj_size(choice->axes); i++) {
@@ -117,6 +117,17 @@ bool nj_is_meant(nj_choice *choice, PyObject *meaning, int64_t *bits)
         }
     }
     return signature != NULL && fits(choice, PyLong_AsSsize_t(signature), bits);
+}
+
+bool nj_is_meant(nj_choice *choice, Py_ssize_t number, int64_t *bits)
+{
+    /* the rows of a meaning are neighbours */
+    if (number != choice->judged) {
+        choice->judged = number;
+        choice->judged_meant = is_meant(choice, nj_item(choice->meanings, number), &choice->judged_bits);
+    }
+    *bits = choice->judged_bits;
+    return choice->judged_meant;
 }
 
 static bool hint_holds(const nj_choice *choice, PyObject *hint)
@@ -167,47 +178,86 @@ static bool has_requires(const nj_choice *choice, Py_ssize_t config)
     return requires != NULL && PyObject_IsTrue(requires) == 1;
 }
 
-/* The number of a config's `requires` among the programs; those of grid, derived constexprs and tuning key come first.
- * Configs ascend within a meaning, so that it goes on from the one that was asked for before. */
-static Py_ssize_t requires_program(nj_choice *choice, Py_ssize_t config)
+int nj_choice_start(nj_choice *choice)
 {
+    size_t signatures = (size_t)nj_size(choice->signatures), hint_sets = (size_t)nj_size(choice->hint_sets);
+    Py_ssize_t configs = nj_size(choice->configs);
+    choice->judged = -1;
+    choice->fit = PyMem_Calloc(signatures + hint_sets + 1, 1);
+    choice->ran = PyMem_Calloc((size_t)configs + 1, sizeof *choice->ran);
+    if (choice->fit == NULL || choice->ran == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    choice->held = choice->fit + signatures;
+    /* programs of the grid, of derived constexprs and of the tuning key come first */
     PyObject *tuning = nj_peek(choice->table, NJ_FIELD_TUNING);
     Py_ssize_t number = nj_size(nj_peek(choice->table, NJ_FIELD_GRID)) + nj_size(choice->derived);
     number += tuning == NULL || tuning == Py_None ? 0 : nj_size(nj_peek(tuning, NJ_FIELD_KEY));
-    if (config < choice->counted) {
-        choice->counted = choice->requires = 0;
+    for (Py_ssize_t i = 0; i < configs; i++) {
+        choice->ran[i].requires = has_requires(choice, i) ? (int32_t)number++ : -1;
     }
-    for (; choice->counted < config; choice->counted++) {
-        choice->requires += has_requires(choice, choice->counted);
+    return 0;
+}
+
+void nj_choice_end(nj_choice *choice)
+{
+    for (Py_ssize_t i = 0; choice->ran != NULL && i < nj_size(choice->configs); i++) {
+        PyMem_Free(choice->ran[i].derived);
     }
-    return number + choice->requires;
+    PyMem_Free(choice->ran);
+    PyMem_Free(choice->fit);
+    nj_known_names_clear(&choice->known);
 }
 
 /* Evaluates one program; false where it fails, or Python must. */
-static bool evaluate(nj_choice *choice, const nj_scene *scene, Py_ssize_t number, nj_value *result)
+static bool evaluate(nj_choice *choice, nj_scene *scene, Py_ssize_t number, nj_value *result)
 {
     int done = nj_evaluate(scene, number, result);
     choice->unsure |= done < 0;
     return done == 1;
 }
 
-bool nj_runs(nj_choice *choice, const nj_run_of_rows *rows, nj_value *derived)
+static bool runs(nj_choice *choice, nj_scene *scene, int32_t requires, nj_value *derived)
 {
-    PyObject *config = nj_item(choice->configs, rows->config);
-    PyObject *point = nj_peek(nj_item(choice->meanings, rows->meaning), NJ_FIELD_VALUES);
-    nj_scene scene = {choice->it, choice->table, config, point};
     nj_value result;
-    if (has_requires(choice, rows->config) &&
-        !(evaluate(choice, &scene, requires_program(choice, rows->config), &result) && result.tag == NJ_TAG_BOOL && result.bits)) {
+    if (requires >= 0 && !(evaluate(choice, scene, requires, &result) && result.tag == NJ_TAG_BOOL && result.bits)) {
         return false;
     }
     Py_ssize_t grid = nj_size(nj_peek(choice->table, NJ_FIELD_GRID));
     for (Py_ssize_t i = 0; i < nj_size(choice->derived); i++) {
-        if (!evaluate(choice, &scene, grid + i, &derived[i])) {
+        if (!evaluate(choice, scene, grid + i, &derived[i])) {
             return false;
         }
     }
     return true;
+}
+
+bool nj_runs(nj_choice *choice, const nj_run_of_rows *rows, nj_value *derived)
+{
+    size_t bytes = (size_t)nj_size(choice->derived) * sizeof *derived;
+    nj_ran *ran = rows->config < nj_size(choice->configs) ? &choice->ran[rows->config] : NULL;
+    if (ran == NULL || ran->runs == NJ_DOES_NOT_FIT) {
+        return false;
+    }
+    if (ran->runs == NJ_FITS) {
+        memcpy(derived, ran->derived, bytes);
+        return true;
+    }
+    nj_scene scene = {
+        .choosing = choice->it,
+        .table = choice->table,
+        .config = nj_item(choice->configs, rows->config),
+        .point = nj_peek(nj_item(choice->meanings, rows->meaning), NJ_FIELD_VALUES),
+        .known = &choice->known,
+    };
+    bool done = runs(choice, &scene, ran->requires, derived);
+    /* the axes that are constexprs have the call's values in each meaning that is looked at */
+    if (!scene.asks_types && !choice->unsure && (!done || (ran->derived = PyMem_Malloc(bytes + 1)) != NULL)) {
+        ran->runs = done ? NJ_FITS : NJ_DOES_NOT_FIT;
+        memcpy(done ? ran->derived : derived, derived, done ? bytes : 0);
+    }
+    return done;
 }
 
 bool nj_is_derived(nj_choice *choice, uint32_t number, const nj_value *derived)

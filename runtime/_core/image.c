@@ -116,11 +116,11 @@ static PyObject *list_params(const nj_cubin_kernel *kernel)
     return list;
 }
 
-/* What the caller goes on with: the params, and the bytes of static shared memory. */
+/* What the caller goes on with: the params, the bytes of static shared memory, and the registers of a thread. */
 static PyObject *told_of(const nj_cubin_kernel *kernel)
 {
     PyObject *params = list_params(kernel);
-    return params == NULL ? NULL : Py_BuildValue("(NI)", params, (unsigned int)kernel->shared_bytes);
+    return params == NULL ? NULL : Py_BuildValue("(NII)", params, (unsigned int)kernel->shared_bytes, (unsigned int)kernel->registers);
 }
 
 PyObject *nj_check_image(PyObject *Py_UNUSED(module), PyObject *args)

@@ -6,9 +6,8 @@
 #include <Python.h>
 
 /* `check_image(image, symbol, sizes, num_warps, num_ctas, image_arch)`: the list of (offset, size) of the kernel's params if
- * the image keeps every rule and agrees with the rest, as cubin.py's `check_image` has it, and the bytes of its own static shared
- * memory. None if anything is off or is not
- * gone into here: Python then decides, and says what is wrong. */
+ * the image keeps every rule and agrees with the rest, as cubin.py's `check_image` has it, the bytes of its own static shared
+ * memory, and the registers of a thread. None if anything is off: Python says what. */
 PyObject *nj_check_image(PyObject *module, PyObject *args);
 
 #endif

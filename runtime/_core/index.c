@@ -6,9 +6,9 @@
 #include "cold.h"
 
 enum {
-    SECTION_BYTES_MAX = 64 << 20,
-    KERNELS_MAX = 65536,
-    VARIANTS_MAX = 1000000,
+    SECTION_BYTES_MAX = 5 << 20,
+    KERNELS_MAX = 4096,
+    VARIANTS_MAX = 32768,
     TOOLS_MAX = 64,
     WARP_MAX = 64,
     DRIVER_MAX = 1000000,

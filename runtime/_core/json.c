@@ -3,8 +3,8 @@
 #include "cold.h"
 
 enum {
-    BYTES_MAX = 16 << 20,
-    COMMAS_MAX = 1 << 20,
+    BYTES_MAX = 2 << 20,
+    COMMAS_MAX = 1 << 16,
     DEPTH_MAX = 32,  /* more than any document may nest */
 };
 

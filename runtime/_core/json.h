@@ -10,7 +10,7 @@
 
 #define NJ_TEXT_MAX 8192
 #define NJ_NAME_MAX 200
-#define NJ_POOL_MAX 1000000
+#define NJ_POOL_MAX 32768
 #define NJ_DIGITS_MAX 18 /* no int of so many overflows 64 bits */
 
 typedef struct {

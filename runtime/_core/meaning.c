@@ -174,23 +174,83 @@ static PyObject *find_pair(PyObject *pairs, nj_span name)
     return NULL;
 }
 
-/* The value of an axis by its name; NULL if there is none. */
-static PyObject *find_axis(const nj_scene *scene, nj_span name)
+/* Where a name is known, or would be. */
+static nj_known_name *known_name(const nj_known_names *known, nj_span name)
 {
-    PyObject *axes = nj_peek(scene->table, NJ_FIELD_AXES);
-    for (Py_ssize_t i = 0; i < nj_size(axes); i++) {
-        PyObject *axis = nj_item(axes, i), *place = nj_item(scene->point, i);
-        if (is_name(nj_peek(axis, NJ_FIELD_NAME), name)) {
-            return place == NULL ? NULL : nj_item(nj_peek(axis, NJ_FIELD_VALUES), PyLong_AsSsize_t(place));
-        }
+    uint64_t hash = known->seed ^ name.size;
+    for (size_t i = 0; i < name.size; i++) {
+        hash = (hash ^ name.at[i]) * UINT64_C(0x100000001b3);
     }
-    return NULL;
+    size_t at = (size_t)(hash ^ hash >> 32) & known->mask;
+    while (known->names[at].name.at != NULL && !nj_span_equal(known->names[at].name, name)) {
+        at = (at + 1) & known->mask;
+    }
+    return &known->names[at];
+}
+
+/* Makes a name known, unless it is; false with an exception raised. */
+static bool know_name(const nj_known_names *known, PyObject *text, Py_ssize_t place)
+{
+    Py_ssize_t size;
+    const char *spelled = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &size);
+    if (spelled == NULL) {
+        return false;
+    }
+    nj_span name = {(const unsigned char *)spelled, (size_t)size};
+    nj_known_name *there = known_name(known, name);
+    if (there->name.at == NULL) {
+        *there = (nj_known_name){name, place};
+    }
+    return true;
+}
+
+void nj_known_names_clear(nj_known_names *known)
+{
+    PyMem_Free(known->names);
+    known->names = NULL;
+}
+
+/* Makes the names of a table known, once; false without an exception where they cannot be. */
+static bool know_names(const nj_scene *scene)
+{
+    nj_known_names *known = scene->known;
+    const nj_signature *signature = scene->choosing->signature;
+    PyObject *axes = nj_peek(scene->table, NJ_FIELD_AXES);
+    size_t room = 16;
+    if (known->names != NULL) {
+        return true;
+    }
+    while (room < 2 * (size_t)(nj_size(axes) + signature->param_count)) {
+        room *= 2;
+    }
+    known->names = PyMem_Calloc(room, sizeof *known->names);
+    known->mask = room - 1;
+    known->seed = (uint64_t)(uintptr_t)known->names * UINT64_C(0x9e3779b97f4a7c15);
+    bool whole = known->names != NULL;
+    for (Py_ssize_t i = 0; whole && i < nj_size(axes); i++) {
+        whole = know_name(known, nj_peek(nj_item(axes, i), NJ_FIELD_NAME), -1 - i);
+    }
+    for (Py_ssize_t i = 0; whole && i < signature->param_count; i++) {
+        whole = know_name(known, signature->names[i], i);
+    }
+    if (!whole) {
+        PyErr_Clear();
+        nj_known_names_clear(known);
+    }
+    return whole;
+}
+
+/* Pushes the value of an axis in this scene. */
+static bool push_axis(nj_scene *scene, Py_ssize_t number, nj_instruction *push)
+{
+    PyObject *axis = nj_item(nj_peek(scene->table, NJ_FIELD_AXES), number), *place = nj_item(scene->point, number);
+    scene->asks_types |= nj_peek(axis, NJ_FIELD_IS_TYPE) == Py_True;
+    return place != NULL && push_constant(scene, nj_item(nj_peek(axis, NJ_FIELD_VALUES), PyLong_AsSsize_t(place)), push);
 }
 
 static bool find_name(void *context, nj_span name, nj_instruction *push)
 {
-    const nj_scene *scene = context;
-    const nj_signature *signature = scene->choosing->signature;
+    nj_scene *scene = context;
     if (nj_span_is(name, "arch")) {
         *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = scene->choosing->spec->arch};
         return true;
@@ -198,24 +258,25 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
     /* options before constexprs: of equal names the last counts */
     PyObject *value = find_pair(nj_peek(scene->config, NJ_FIELD_OPTIONS), name);
     value = value != NULL ? value : find_pair(nj_peek(scene->config, NJ_FIELD_CONSTEXPRS), name);
-    value = value != NULL ? value : find_axis(scene, name);
     if (value != NULL) {
         return push_constant(scene, value, push);
     }
-    for (Py_ssize_t i = 0; i < signature->param_count; i++) {
-        if (!is_name(signature->names[i], name)) {
-            continue;
-        }
-        if (!signature->constexprs[i]) {
-            *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = i};
-            return true;
-        }
-        return push_constant(scene, nj_peek(nj_item(nj_peek(scene->table, NJ_FIELD_PARAMS), i), NJ_FIELD_DEFAULT), push);
+    const nj_known_name *known = known_name(scene->known, name);
+    if (known->name.at == NULL) {
+        return false;
     }
-    return false;
+    if (known->place < 0) {
+        return push_axis(scene, -1 - known->place, push);
+    }
+    if (!scene->choosing->signature->constexprs[known->place]) {
+        *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = known->place};
+        return true;
+    }
+    PyObject *param = nj_item(nj_peek(scene->table, NJ_FIELD_PARAMS), known->place);
+    return push_constant(scene, nj_peek(param, NJ_FIELD_DEFAULT), push);
 }
 
-int nj_evaluate(const nj_scene *scene, Py_ssize_t number, nj_value *result)
+int nj_evaluate(nj_scene *scene, Py_ssize_t number, nj_value *result)
 {
     PyObject *text = nj_item(nj_peek(scene->table, NJ_FIELD_PROGRAMS), number);
     const nj_choosing *it = scene->choosing;
@@ -226,8 +287,8 @@ int nj_evaluate(const nj_scene *scene, Py_ssize_t number, nj_value *result)
         PyErr_Clear();
         return -1;
     }
-    if (!nj_assemble((nj_span){(const unsigned char *)words, (size_t)size}, find_name, (void *)scene,
-                     (size_t)it->signature->count, &made)) {
+    if (!know_names(scene) || !nj_assemble((nj_span){(const unsigned char *)words, (size_t)size}, find_name, scene,
+                                           (size_t)it->signature->count, &made)) {
         return -1;
     }
     return nj_run(&(nj_program){(uint32_t)made.length, made.code}, it->call->values, result);

@@ -76,14 +76,31 @@ bool nj_is_simple(PyObject *value);
 /* Whether two values are the same by type and value, the first a simple one. */
 bool nj_is_same(PyObject *simple, PyObject *value);
 
+/* What a name stands for that is the same for all configs. */
+typedef struct {
+    nj_span name;
+    Py_ssize_t place; /* of a param, or one less than the negative of an axis's */
+} nj_known_name;
+
+/* The axes and params of a table, hashed by name; an axis comes before a param of its name. */
+typedef struct {
+    nj_known_name *names; /* NULL until they are asked for */
+    size_t mask;
+    uint64_t seed; /* nobody who writes a table knows it, so that nobody has names collide */
+} nj_known_names;
+
+void nj_known_names_clear(nj_known_names *known);
+
 /* A meaning and a config, whose expressions are evaluated. */
 typedef struct {
     const nj_choosing *choosing;
     PyObject *table, *config;
     PyObject *point; /* for each axis, the index of its value */
+    nj_known_names *known;
+    bool asks_types; /* set where a program asks for an axis that only spells types */
 } nj_scene;
 
 /* Evaluates the table's program of that number: 1, 0 where it fails, -1 where Python must. */
-int nj_evaluate(const nj_scene *scene, Py_ssize_t number, nj_value *result);
+int nj_evaluate(nj_scene *scene, Py_ssize_t number, nj_value *result);
 
 #endif

@@ -9,7 +9,9 @@ enum {
     LENGTH_BYTES = 4,
     RECORD_BYTES = 44,
     DIGEST_BYTES = 32,
-    BYTES_MAX = 64 << 20, /* of an image; of a group, stored or raw */
+    BYTES_MAX = 8 << 20, /* of an image; of a group, stored or raw */
+    RAW_BYTES_FREE = 4 << 10,
+    RATIO_MAX = 64, /* of what is stored, what groups may be decompressed to beside that */
 };
 
 /* The lengths of images, and the record of each group. */
@@ -58,7 +60,7 @@ static bool sum_lengths(const nj_placement *it, size_t first, size_t count, uint
 /* Whether the groups hold all images, each as many bytes as it says, and are so many bytes in all. */
 static bool groups_are_right(const nj_placement *it, uint64_t payload_bytes)
 {
-    uint64_t raw_bytes, stored = 0;
+    uint64_t raw_bytes, stored = 0, raw = 0;
     size_t first = 0;
     for (size_t i = 0; i < it->groups; i++) {
         nj_group group = group_at(it, i);
@@ -68,8 +70,9 @@ static bool groups_are_right(const nj_placement *it, uint64_t payload_bytes)
         }
         first += group.images;
         stored += group.stored_bytes;
+        raw += group.raw_bytes;
     }
-    return first == it->images && stored == payload_bytes;
+    return first == it->images && stored == payload_bytes && raw <= RAW_BYTES_FREE + RATIO_MAX * stored;
 }
 
 PyObject *nj_check_groups(PyObject *Py_UNUSED(module), PyObject *args)

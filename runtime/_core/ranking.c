@@ -3,6 +3,7 @@
 #include "costs.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "cold.h"
 
@@ -15,7 +16,6 @@
 
 enum {
     KEYS_MAX = 8,
-    CONFIGS_MAX = 1 << 16,
     NOT_READ = -1,
     NO_MEMORY = -2,
 };
@@ -24,6 +24,7 @@ enum {
 typedef struct {
     double distance;
     const unsigned char *configs;
+    Py_ssize_t config_count;
 } nj_problem;
 
 typedef struct {
@@ -33,8 +34,7 @@ typedef struct {
     const unsigned char *end; /* of the text */
     nj_problem *problems;
     Py_ssize_t count, room;
-    int64_t largest;             /* number of a config */
-    const unsigned char *equal; /* the configs of the problem with the very key; NULL without one */
+    const nj_problem *equal; /* the one with the very key; NULL without one */
     bool only_equal;            /* whether no other problem is asked for, so that no distance is */
 } nj_ranking;
 
@@ -42,23 +42,35 @@ typedef struct {
 typedef struct {
     int64_t config;
     double sum;
+    Py_ssize_t place; /* in the order in which configs were met */
 } nj_rank;
+
+/* The configs that were met. */
+typedef struct {
+    nj_rank *ranks; /* room for all that near problems name */
+    Py_ssize_t count;
+    Py_ssize_t *places; /* hashed by the config's number: one more than its place in `ranks`, or 0 */
+    size_t mask;
+} nj_ranks;
 
 static double logarithm(int64_t value)
 {
     return log2(value == 0 ? 0.5 : (double)value);
 }
 
-/* Goes through the numbers of an array, and keeps the largest in mind; false if it is none. */
-static bool skip_numbers(nj_json *json, int64_t *largest)
+/* Goes through the numbers of an array, counts them, and keeps the largest in mind; false if it is none. */
+static bool skip_numbers(nj_json *json, Py_ssize_t *count, int64_t *largest)
 {
     int more = -1;
+    *count = 0;
+    *largest = 0;
     if (nj_json_char(json, '[')) {
-        for (bool first = true; (more = nj_json_item(json, first)) > 0; first = false) {
+        while ((more = nj_json_item(json, *count == 0)) > 0) {
             int64_t number;
             if (!nj_json_count(json, 0, INT64_MAX, &number)) {
                 return false;
             }
+            *count += 1;
             *largest = number > *largest ? number : *largest;
         }
     }
@@ -106,23 +118,24 @@ static int read_problems(nj_ranking *it, nj_json *json)
     }
     while (it->equal == NULL && status == 0 && (more = nj_json_item(json, it->count == 0)) > 0) {
         nj_problem problem;
+        Py_ssize_t count;
         bool equal;
-        int64_t ignored = 0;
+        int64_t ignored;
         if (!nj_json_char(json, '[') || !read_distance(it, json, &problem.distance, &equal) || !nj_json_char(json, ',')) {
             return NOT_READ;
         }
         problem.configs = json->at;
-        if (!skip_numbers(json, &it->largest) || !nj_json_char(json, ',') || !skip_numbers(json, &ignored) ||
-            !nj_json_char(json, ']')) {
+        if (!skip_numbers(json, &problem.config_count, &ignored) || !nj_json_char(json, ',') ||
+            !skip_numbers(json, &count, &ignored) || count != problem.config_count || !nj_json_char(json, ']')) {
             return NOT_READ;
         }
-        it->equal = equal ? problem.configs : NULL;
         status = add_problem(it, problem);
+        it->equal = equal && status == 0 ? &it->problems[it->count - 1] : NULL;
     }
     if (status == 0 && it->equal == NULL && (more != 0 || json->at != json->end || it->count == 0)) {
         return NOT_READ;
     }
-    return it->largest < CONFIGS_MAX ? status : NOT_READ;
+    return status;
 }
 
 /* Goes on to the next number of an array that was gone through before; false behind the last. */
@@ -131,84 +144,116 @@ static bool next_number(nj_json *json, bool first, int64_t *number)
     return (!first || nj_json_char(json, '[')) && nj_json_item(json, first) > 0 && nj_json_count(json, 0, INT64_MAX, number);
 }
 
-/* Gives each config of a problem that has none yet its place among the ranks. */
-static Py_ssize_t enter_configs(const nj_ranking *it, const unsigned char *configs, Py_ssize_t *places, nj_rank *ranks, Py_ssize_t count)
+/* Where a config's place is kept, or would be. */
+static Py_ssize_t *place_of(const nj_ranks *all, int64_t config)
 {
-    nj_json json = {configs, it->end};
+    size_t at = (size_t)((uint64_t)config * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all->mask;
+    while (all->places[at] != 0 && all->ranks[all->places[at] - 1].config != config) {
+        at = (at + 1) & all->mask;
+    }
+    return &all->places[at];
+}
+
+/* Gives each config of a problem that has none yet its place among the ranks. */
+static void enter_configs(const nj_ranking *it, const nj_problem *problem, nj_ranks *all)
+{
+    nj_json json = {problem->configs, it->end};
     int64_t config;
     for (bool first = true; next_number(&json, first, &config); first = false) {
-        if (places[config] == 0) {
-            ranks[count++] = (nj_rank){.config = config};
-            places[config] = count;
+        Py_ssize_t *place = place_of(all, config);
+        if (*place == 0) {
+            all->ranks[all->count] = (nj_rank){.config = config, .place = all->count};
+            *place = ++all->count;
         }
     }
-    return count;
 }
 
-/* Adds what a problem says to the sums: how far each config is behind, more than the last for one that it does not have. */
-static void add_word(const nj_ranking *it, const nj_problem *problem, double weight, const Py_ssize_t *places, nj_rank *ranks,
-                     Py_ssize_t count)
+/* Makes room for as many configs as some problems name; false without memory. */
+static bool make_ranks(Py_ssize_t named, nj_ranks *all)
+{
+    size_t room = 16;
+    while (room < 2 * (size_t)named) {
+        room *= 2;
+    }
+    *all = (nj_ranks){.mask = room - 1};
+    all->ranks = PyMem_Malloc(((size_t)named + 1) * sizeof *all->ranks);
+    all->places = PyMem_Calloc(room, sizeof *all->places);
+    return all->ranks != NULL && all->places != NULL;
+}
+
+/* Adds what a problem says to the sums of its configs: how far each is behind, less what a config counts that it does not have.
+ * Returns that, which is more than its last counts. */
+static double add_word(const nj_ranking *it, const nj_problem *problem, double weight, nj_ranks *all)
 {
     nj_json configs = {problem->configs, it->end};
-    int64_t ignored = 0, most = 0, config, behind;
-    skip_numbers(&configs, &ignored);
+    Py_ssize_t ignored;
+    int64_t most, config, behind;
+    skip_numbers(&configs, &ignored, &most);
     nj_json_char(&configs, ',');
     nj_json behinds = configs;
-    skip_numbers(&configs, &most);
+    skip_numbers(&configs, &ignored, &most);
     double absent = (double)(most + ABSENT);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        ranks[i].sum += weight * absent;
-    }
     configs.at = problem->configs;
     for (bool first = true; next_number(&configs, first, &config) && next_number(&behinds, first, &behind); first = false) {
-        ranks[places[config] - 1].sum += weight * ((double)behind - absent);
+        all->ranks[*place_of(all, config) - 1].sum += weight * ((double)behind - absent);
     }
+    return weight * absent;
 }
 
-/* Sorts ranks by their sums; of equal ones the first stays the first. */
-static void sort(nj_rank *ranks, Py_ssize_t count)
+/* By their sums; of equal ones the first stays the first. */
+static int compare_ranks(const void *one, const void *other)
 {
-    for (Py_ssize_t i = 1; i < count; i++) {
-        nj_rank moved = ranks[i];
-        Py_ssize_t to = i;
-        for (; to > 0 && ranks[to - 1].sum > moved.sum; to--) {
-            ranks[to] = ranks[to - 1];
-        }
-        ranks[to] = moved;
+    const nj_rank *a = one, *b = other;
+    if (a->sum != b->sum) {
+        return a->sum < b->sum ? -1 : 1;
     }
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* Ranks the configs of all near problems; how many there are. */
-static Py_ssize_t rank(const nj_ranking *it, Py_ssize_t *places, nj_rank *ranks)
+/* The problem that is nearest to the key; of equally near ones the first. */
+static const nj_problem *nearest_of(const nj_ranking *it)
 {
-    if (it->equal != NULL) {
-        return enter_configs(it, it->equal, places, ranks, 0);
-    }
     const nj_problem *nearest = it->problems;
     for (Py_ssize_t i = 1; i < it->count; i++) {
         nearest = it->problems[i].distance < nearest->distance ? &it->problems[i] : nearest;
     }
-    Py_ssize_t count = enter_configs(it, nearest->configs, places, ranks, 0), near = 0;
+    return nearest;
+}
+
+/* Ranks the configs of all near problems; false without memory. */
+static bool rank(const nj_ranking *it, nj_ranks *all)
+{
+    const nj_problem *nearest = it->equal == NULL ? nearest_of(it) : it->equal;
+    Py_ssize_t near = 0, named = 0;
+    for (Py_ssize_t i = 0; it->equal == NULL && i < it->count; i++) {
+        bool counts = it->problems[i].distance - nearest->distance < SPAN;
+        near += counts;
+        named += counts ? it->problems[i].config_count : 0;
+    }
+    if (!make_ranks(named + nearest->config_count, all)) {
+        return false;
+    }
+    enter_configs(it, nearest, all);
+    if (near <= 1) {
+        return true;
+    }
     for (Py_ssize_t i = 0; i < it->count; i++) {
         if (it->problems[i].distance - nearest->distance < SPAN) {
-            count = enter_configs(it, it->problems[i].configs, places, ranks, count);
-            near++;
+            enter_configs(it, &it->problems[i], all);
         }
     }
-    if (near == 1) {
-        return count;
-    }
+    double absent = 0.0;
     for (Py_ssize_t i = 0; i < it->count; i++) {
         double farther = it->problems[i].distance - nearest->distance;
         if (farther < SPAN) {
-            add_word(it, &it->problems[i], exp(-farther / REACH), places, ranks, count);
+            absent += add_word(it, &it->problems[i], exp(-farther / REACH), all);
         }
     }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        ranks[i].sum = floor(ranks[i].sum * SUM_STEPS + 0.5);
+    for (Py_ssize_t i = 0; i < all->count; i++) {
+        all->ranks[i].sum = floor((absent + all->ranks[i].sum) * SUM_STEPS + 0.5);
     }
-    sort(ranks, count);
-    return count;
+    qsort(all->ranks, (size_t)all->count, sizeof *all->ranks, compare_ranks);
+    return true;
 }
 
 static PyObject *configs_of(const nj_rank *ranks, Py_ssize_t count)
@@ -250,17 +295,10 @@ static PyObject *ranked_by_cost(nj_json json, const nj_cost_facts *facts)
 
 static PyObject *ranked(const nj_ranking *it)
 {
-    size_t most = (size_t)it->largest + 1;
-    Py_ssize_t *places = PyMem_Calloc(most, sizeof *places);
-    nj_rank *ranks = PyMem_Calloc(most, sizeof *ranks);
-    PyObject *order = NULL;
-    if (places == NULL || ranks == NULL) {
-        PyErr_NoMemory();
-    } else {
-        order = configs_of(ranks, rank(it, places, ranks));
-    }
-    PyMem_Free(places);
-    PyMem_Free(ranks);
+    nj_ranks all;
+    PyObject *order = rank(it, &all) ? configs_of(all.ranks, all.count) : PyErr_NoMemory();
+    PyMem_Free(all.places);
+    PyMem_Free(all.ranks);
     return order;
 }
 

@@ -99,7 +99,9 @@ def table_readers(document: Document) -> tuple[Any, Any]:
 def launch_readers(launches: table_codec.Launches, document: Document) -> tuple[Any, Any]:
     spelled = canonical(document)
     quick = _core.read_launch(spelled, str)
-    return quick and outcome(lambda: launches._decode(spelled)), outcome(lambda: launches._read(document))
+    return quick and outcome(lambda: launches._decode(spelled, launches._layout)), outcome(
+        lambda: launches._read(document, launches._layout)
+    )
 
 
 def lied(document: Document, path: NodePath, value: Any) -> Document:
@@ -127,14 +129,14 @@ def test_what_is_right_is_read_at_once() -> None:
 
 def test_an_index_of_more_commas_than_may_be_is_not_read_at_once() -> None:
     longest = "," * 8188
-    tools = [[f"{longest}{number:04}", "," * 8192] for number in range(64)]
+    tools = [[f"{longest}{number:04}", ""] for number in range(7)]
     raw = canonical(INDEX | {"toolchain": tools, "version": "," * 8192})
-    assert raw.count(b",") > 1 << 20
+    assert raw.count(b",") > 1 << 16
     assert _core.read_index(raw, layout.Section, layout.KernelEntry, layout.TargetInfo) is None
     with pytest.raises(BundleFormatError, match=r"at most .* commas"):
         layout.decode_index(raw, "")
     fewer = canonical(INDEX | {"toolchain": tools, "version": ""})
-    assert layout.decode_index(fewer, "").toolchain[0] == (f"{longest}0000", "," * 8192)
+    assert layout.decode_index(fewer, "").toolchain[0] == (f"{longest}0000", "")
 
 
 def test_types_of_params_are_those_of_the_signatures() -> None:

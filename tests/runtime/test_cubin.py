@@ -342,7 +342,7 @@ def test_agrees_with_other_readers(compiled, tmp_path, arch, num_ctas, line_info
     sizes = (8, 8, 4, 8, 1, 4, 8, 8)
     entry = ("scale_kernel", sizes, 4, num_ctas, f"sm_{arch}{suffix}")
     assert check_image(info, *entry, "here") == kernel
-    assert _core.check_image(image, *entry) == (list(kernel.params), kernel.own_shared_bytes(arch))
+    assert _core.check_image(image, *entry) == (list(kernel.params), kernel.own_shared_bytes(arch), kernel.registers)
     assert info.has_debug is line_info
     path = tmp_path / "image.cubin"
     path.write_bytes(image)

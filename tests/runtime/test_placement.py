@@ -54,16 +54,29 @@ image_sizes = st.integers(1, 1 << 20)
 kernels = st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.integers(0, 1 << 20)), max_size=8)
 
 
-@given(kernels)
+@given(st.lists(st.tuples(st.lists(image_sizes, min_size=1, max_size=6), st.integers(1 << 17, 1 << 20)), max_size=8))
 def test_every_image_is_found(groups: list[tuple[list[int], int]]) -> None:
     raw = placement([sizes for sizes, _ in groups], [packed for _, packed in groups])
     images, image, stored = sum(len(sizes) for sizes, _ in groups), 0, 0
     assert _core.check_groups(raw, images, sum(packed for _, packed in groups))
+    found = Placement(raw, images)
     for number, (sizes, packed) in enumerate(groups):
         for start, end in pairwise(accumulate(sizes, initial=0)):
-            assert _core.find_image(raw, images, image) == (number, stored, packed, sum(sizes), bytes(32), start, end)
+            place = (number, stored, packed, sum(sizes), bytes(32), start, end)
+            assert _core.find_image(raw, images, image) == place
+            # the first by going through all groups, the others by where these start
+            assert found.find(image) == place == Placement(raw, images).find(image)
             image += 1
         stored += packed
+
+
+@pytest.mark.parametrize(("stored", "raw_bytes"), [(0, 4096), (100, 4096 + 6400), (10_000, 4096 + 640_000)])
+def test_what_groups_decompress_to_is_in_proportion_to_what_is_stored(stored: int, raw_bytes: int) -> None:
+    right, wrong = placement([[raw_bytes]], [stored]), placement([[raw_bytes, 1]], [stored])
+    assert _core.check_groups(right, 1, stored)
+    assert not refused(right, 1, stored)
+    assert not _core.check_groups(wrong, 2, stored)
+    assert rule_of(lambda: decode_placement(wrong, entry(2, 1, stored), "here")) == "size"
 
 
 @settings(max_examples=300)

@@ -114,7 +114,7 @@ class _Place:
 
     def section(self, section: dict[str, Any]) -> bytes:
         _expect(section.keys() == {"raw_bytes", "sha256", "stored_bytes"}, "the fields of a section")
-        _expect(max(section["raw_bytes"], section["stored_bytes"]) <= 64 * _MIB, "a section of at most 64 MiB")
+        _expect(max(section["raw_bytes"], section["stored_bytes"]) <= 5 * _MIB, "a section of at most 5 MiB")
         return self.take(section["stored_bytes"], section["raw_bytes"], bytes.fromhex(section["sha256"]))
 
     def take(self, stored: int, raw: int, digest: bytes) -> bytes:
@@ -133,7 +133,7 @@ def _decompress(frame: bytes, raw: int) -> bytes:
     facts = zstandard.get_frame_parameters(frame)
     _expect(facts.has_checksum and not facts.dict_id, "a checksum and no dictionary")
     _expect(facts.content_size == raw, "the pinned size")
-    _expect(facts.window_size <= max(1 << 27, raw), "a window of at most 2^27 bytes")
+    _expect(facts.window_size <= max(1 << 23, raw), "a window of at most 2^23 bytes")
     content = zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
     _expect(len(content) == raw, "the declared size")
     return content

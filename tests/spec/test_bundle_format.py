@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from nojit.runtime import format as layout
-from nojit.runtime import launch_codec, payload, strict, table_codec, values
+from nojit.runtime import interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
@@ -136,20 +136,38 @@ def test_the_limits_are_the_codes() -> None:
     limits = {
         "index, stored or raw": {layout.INDEX_BYTES_MAX, layout.INDEX_RAW_BYTES_MAX},
         "a kernel's section, stored or raw": {layout.SECTION_RAW_BYTES_MAX},
+        "a kernel's section, raw": {(layout.FREE_BYTES, layout.SECTION_RATIO_MAX)},
         "a group, stored or raw": {layout.GROUP_BYTES_MAX},
+        "a kernel's groups, raw": {(layout.FREE_BYTES, layout.PAYLOAD_RATIO_MAX)},
         "an image": {layout.IMAGE_BYTES_MAX},
         "zstd window": {1 << layout.WINDOW_LOG_MAX},
         "JSON of one document": {strict.JSON_BYTES_MAX},
         "commas in one document": {strict.JSON_COMMAS_MAX},
         "kernels": {layout.KERNELS_MAX},
-        "variants, images, groups of a kernel": {layout.VARIANTS_MAX, strict.POOL_MAX},
+        "variants, images, groups of a kernel; entries of a pool": {layout.VARIANTS_MAX, strict.POOL_MAX},
         "a text": {strict.TEXT_CHARS_MAX},
+        "leaves of a type": {type_names.LEAVES_MAX},
+        "characters of a kernel's expressions": {table_work.EXPRESSION_CHARS_MAX},
+        "rows times the characters of the longest signature": {table_work.TYPED_WORK_MAX},
+        "rows times the characters of those that name a type axis": {table_work.NAMING_WORK_MAX},
     }
-    said = {what: {_number(most)} for what, most in rows(PAGE, "limits")}
-    assert said == limits
+    pairs = dict(rows(PAGE, "limits"))
+    for start, number in (
+        ("characters of derived expressions and `requires`, counted", table_work.CHOOSING_WORK_MAX),
+        ("distinct derived expressions and `requires` over arguments", interests.INTERESTS_MAX),
+    ):
+        (what,) = [what for what in pairs if what.startswith(start)]
+        assert _number(pairs.pop(what)) == number
+    assert table_work.EXPRESSION_SHARE == 4
+    most = f"{table_work.EXPRESSION_CHARS_MAX:,} and a quarter of the file's bytes"
+    assert pairs.pop("characters of all expressions, found by full verification") == most
+    assert {what: {_number(most)} for what, most in pairs.items()} == limits
 
 
-def _number(words: str) -> int:
+def _number(words: str) -> int | tuple[int, int]:
+    if "times what is stored" in words:
+        free, _, rest = words.partition(" and ")
+        return int(free.removesuffix(" KiB")) * layout.KIB, int(rest.split(" ")[0])
     if power := re.match(r"2\^(\d+)", words):
         return 1 << int(power[1])
     number, _, unit = words.replace(",", "").partition(" ")

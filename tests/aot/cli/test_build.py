@@ -110,6 +110,16 @@ def test_a_dry_run_refuses_too_many_variants_and_names_the_axis(
     assert "at most 1,000,000 variants" in run("build", manifest, "--dry-run", "--max-variants", 1_000_000).stderr
 
 
+def test_a_kernel_of_more_variants_than_a_bundle_holds_is_refused_before_it_is_compiled(
+    document: Document, use_compiler: Use, manifest: Path
+) -> None:
+    use_compiler()
+    manifest.write_text(f"{manifest.read_text()}matrix = {{ A = {[*range(331)]}, B = {[*range(100)]} }}\n")
+    (mistake,) = document("build", manifest, "--dry-run", code=1)["error"]["mistakes"]
+    assert mistake["what"] == "expected at most 32,768 variants, which a bundle holds of a kernel"
+    assert mistake["got"].startswith("33,100; leave some out with `exclude`")
+
+
 def test_dry_run_checks_the_sources(run: Run, use_compiler: Use, write_manifest: Callable[..., Path]) -> None:
     use_compiler()
     path = write_manifest('[[kernel]]\nname = "add"\nsource = "demo:nothing"\nparams = { x = "i32" }\n')

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.cubin import CubinInfo, read_cubin
 from nojit.runtime.errors import NoMatchingVariantError, PackageError
 from nojit.runtime.loader import load
 from nojit.runtime.table import Slot
@@ -22,8 +21,10 @@ from nojit.runtime.trust import signed_path
 
 from tests.aot.cli.conftest import Run, scale
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
+from tests.support.images import Image, kernel_info
 from tests.support.signing import Signer, envelope, make_statement
 from tests.support.wheels import put_provider
+from tests.support.writer import PlainKernel, write_bundle
 
 Document = Callable[..., dict[str, Any]]
 ADDRESS = "*fp32"
@@ -328,13 +329,11 @@ def test_verify_refuses_an_image_that_no_variant_uses(run: Run, tmp_path: Path) 
     assert "in use" in result.stderr
 
 
-def test_verify_checks_registers_where_the_image_tells(run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(image: bytes) -> CubinInfo:
-        info = read_cubin(image)
-        return replace(info, kernels=tuple(replace(one, registers=40) for one in info.kernels))
-
-    monkeypatch.setattr("nojit.aot.verification.read_cubin", read)
-    result = run("verify", bundle)
+def test_verify_checks_registers_where_the_image_tells(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "told.nojit"
+    image = Image("k", kernel_info(((0, 4), (8, 8), (16, 8)))).build()
+    path.write_bytes(write_bundle(PlainKernel(images=[image])))
+    result = run("verify", path)
     assert result.exit_code == 3
     assert "to take 32 registers, got 40" in result.stderr
 
