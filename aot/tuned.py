@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nojit.aot.axes import read_value
+from nojit.aot.axes import plain_value, read_value
 from nojit.aot.config_rules import constexprs_in
 from nojit.aot.counting import MAX_VARIANTS
 from nojit.aot.expand import Expander, Expansion, Names, settings_of
+from nojit.aot.expression_types import kind_of
 from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec
 from nojit.aot.options import OPTIONS
@@ -106,6 +107,7 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
     for name in known:
         if name not in given:
             raise TuningError(f"expected a value for {name!r}, as the manifest's configs have", got="none", where=where)
+        _check_kind(name, given[name], spec, f"{where}.{name}")
     try:
         for name, value in given.items():
             if name in OPTIONS and value is not None:
@@ -114,6 +116,17 @@ def _spelled_out(config: TunedConfig, spec: KernelSpec, where: str) -> TunedConf
     except ManifestError as error:
         raise TuningError(error.what, got=error.got, where=error.where) from None
     return TunedConfig(built.constexprs + built.options, config.requires)
+
+
+def _check_kind(name: str, value: Value, spec: KernelSpec, where: str) -> None:
+    """Refuse a constexpr of a type that neither configs nor spaces give it."""
+    spaces = spec.tuning.space if spec.tuning else ()
+    tried = [each if isinstance(each, list) else [each] for each in (space.get(name, []) for space in spaces)]
+    raws = [raw[name] for raw in spec.configs if name in raw] + [raw for values in tried for raw in values]
+    kinds = dict.fromkeys(kind_of(plain_value(read_value(raw, where))).value for raw in raws)
+    kind = kind_of(plain_value(value)).value
+    if kind not in kinds:
+        raise TuningError(f"expected {' or '.join(kinds)}, as the manifest gives {name!r}", got=kind, where=where)
 
 
 def _way(spec: KernelSpec, number: int, config: TunedConfig, arch: str, where: str) -> Way:

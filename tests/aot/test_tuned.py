@@ -305,6 +305,7 @@ class TestRefusals:
             ('"bf16"]', '"bf17"]', "expected a value of axis 'dtype' of kernel add, ['fp16', 'bf16', 'fp32'], got 'bf17' - at ./tuned/add.nvidia-h200.toml $.entry[0].where.dtype"),
             ("BLOCK = 128", "BLOK = 128", "expected a tunable of kernel add, got 'BLOK'; did you mean 'BLOCK'? - at ./tuned/add.nvidia-h200.toml $.config[0].BLOK"),
             ("BLOCK = 128\n", "", "expected a value for 'BLOCK', as the manifest's configs have, got none - at ./tuned/add.nvidia-h200.toml $.config[0]"),
+            ("BLOCK = 128", 'BLOCK = "128"', "expected an int, as the manifest gives 'BLOCK', got a string - at ./tuned/add.nvidia-h200.toml $.config[0].BLOCK"),
             ("num_warps = 8", "num_warps = 7", "got 7 - at ./tuned/add.nvidia-h200.toml $.config[0].num_warps"),
             ("num_warps = 8", "enable_fp_fusion = true", "expected a tunable of kernel add, got 'enable_fp_fusion'"),
             ('requires = "n > 4"', 'requires = "m > 4"', "expected a param, constexpr or axis, got 'm' - at ./tuned/add.nvidia-h200.toml $.config[2].requires"),
