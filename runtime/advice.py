@@ -11,6 +11,7 @@ concluded from the variants. Each line of advice is one that a manifest can hold
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nojit.runtime.call import NONE, Argument, accepts, expression_value
@@ -78,7 +79,7 @@ class _Adviser:
         self._axes: dict[str, Value] = dict(self._table.axis_values(self._meaning))
         self._axes.update({self._table.axes[place].name: value for place, (_, value) in selection.wanted.items()})
         self._settings: Mapping[str, Value] | None = None
-        self._candidates = {name: [*self._candidates_of(name)] for name in selection.runtime}
+        self._candidates = self._all_candidates()
         self.notes: list[str] = []
 
     def meant(self) -> frozenset[int]:
@@ -130,33 +131,42 @@ class _Adviser:
 
     def _unclear(self, axes: Sequence[str]) -> list[str]:
         """List the params that some of these axes, or axes that they share params with, may type, or may not."""
-        names: list[str] = []
-        reached = [*axes]
-        for axis in reached:
-            for name, options in self._candidates.items():
-                known = [option.axis for option in options]
-                if name in names or axis not in [one.name for one in known]:
-                    continue
-                if len(known) > 1 or len(known[0].values) == 1:
-                    names.append(name)
-                reached += [one.name for one in known if one.name not in reached]
-        return names
+        spelling: dict[str, list[str]] = {}
+        for name, options in self._candidates.items():
+            for axis in {option.axis.name for option in options}:
+                spelling.setdefault(axis, []).append(name)
+        # in the order in which they are reached
+        reached, looked_at = dict.fromkeys(axes), dict[str, bool]()
+        waiting = [*reached]
+        for axis in waiting:
+            for name in spelling.get(axis, ()):
+                if name not in looked_at:
+                    known = [option.axis for option in self._candidates[name]]
+                    looked_at[name] = len(known) > 1 or len(known[0].values) == 1
+                    waiting += [one.name for one in known if one.name not in reached]
+                    reached |= dict.fromkeys(one.name for one in known)
+        return [name for name, unclear in looked_at.items() if unclear]
 
-    def _candidates_of(self, name: str) -> Iterator[_Typed]:
-        """List the axes that may spell the type of a param: those that its types go with."""
-        place = self._call.runtime.index(name)
+    def _all_candidates(self) -> dict[str, list[_Typed]]:
+        """List for each param the axes that may spell its type: those that its types go with."""
+        meanings = self._table.meanings
+        used = [*dict.fromkeys(meaning.signature for meaning in meanings)]
+        spelled: list[tuple[Axis, str, list[str]]] = []
         for number, axis in enumerate(self._table.axes):
-            if not axis.is_type:
-                continue
-            spelled = [
-                (self._table.signatures[meaning.signature][place], str(axis.values[meaning.values[number]]))
-                for meaning in self._table.meanings
-            ]
-            optional = any(kind == NONE for kind, _ in spelled)
-            for prefix in ("*", "*k", ""):
-                goes = all(kind in (f"{prefix}{value}", NONE) for kind, value in spelled)
-                if goes and any(kind != NONE for kind, _ in spelled):
-                    yield _Typed(prefix, axis, optional)
+            if axis.is_type:
+                pairs = {(each.signature, each.values[number]) for each in meanings}
+                beside = {signature: str(axis.values[value]) for signature, value in pairs}
+                # what two values go with has a type that neither spells, or none
+                unclear = {signature for signature, count in Counter(first for first, _ in pairs).items() if count > 1}
+                for prefix in ("*", "*k", ""):
+                    types = ["" if each in unclear else prefix + beside[each] for each in used]
+                    spelled.append((axis, prefix, types))
+        signatures = [self._table.signatures[number] for number in used]
+        found: dict[str, list[_Typed]] = {}
+        for place, name in enumerate(self._call.runtime):
+            kinds = [signature[place] for signature in signatures]
+            found[name] = [_Typed(prefix, axis, NONE in kinds) for axis, prefix, types in spelled if _go(kinds, types)]
+        return found
 
     def _axis_lines(self, axis: Axis, shared: Mapping[str, _Typed]) -> dict[str, str]:
         """Say which values an axis lacks, and which of the params that it spells need an axis of their own."""
@@ -194,7 +204,15 @@ class _Adviser:
         for value in dict.fromkeys((str(self._axes[typed.axis.name]), *values)):
             if accepts(f"{typed.prefix}{value}", argument):
                 return value
-        return argument.dtype or next((kind for kind in ("i64", "u64") if accepts(kind, argument)), "")
+        return argument.dtype or (self._wide(name) if argument.kind == "int" else "")
+
+    def _wide(self, name: str) -> str:
+        """Return the type that takes an int which no narrower one takes."""
+        argument = self._arguments[name]
+        wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
+        if wide is None:
+            raise _HopelessError(f"an int type for {name} that holds {shown(argument.value)}, and there is none")
+        return wide
 
     def _new_axis(self, name: str) -> str:
         taken = {param.name for param in self._table.params} | {axis.name for axis in self._table.axes}
@@ -213,10 +231,7 @@ class _Adviser:
         if argument.kind == "none" and built:
             return {name: f'"{built[0]}?"'}
         if argument.kind == "int" and not any(kind.startswith("(") for kind in built):
-            wide = next((kind for kind in ("i64", "u64") if accepts(kind, argument)), None)
-            if wide is None:
-                raise _HopelessError(f"an int type for {name} that holds {shown(argument.value)}, and there is none")
-            return {name: f'"{wide}{optional}"'}
+            return {name: f'"{self._wide(name)}{optional}"'}
         if argument.kind == "pointer" and argument.dtype and built and all(kind.startswith("*") for kind in built):
             prefix = "*k" if all(kind.startswith("*k") for kind in built) else "*"
             elements = dict.fromkeys((*(kind[1:].removeprefix("k") for kind in built), argument.dtype))
@@ -321,6 +336,16 @@ class _Adviser:
             if meaning in meanings and there == wanted:
                 return "the variants without hints, which `aligned_only` leaves out"
         return "the derived values that this call gives, which an `exclude` leaves out"
+
+
+def _go(kinds: Sequence[str], types: Sequence[str]) -> bool:
+    """Say whether these types are those, but where they are none."""
+    if kinds == types:
+        return True
+    if NONE not in kinds:
+        return False
+    given = [kind == one for kind, one in zip(kinds, types, strict=True) if kind != NONE]
+    return bool(given) and all(given)
 
 
 def _assigned(candidates: Mapping[str, Sequence[_Typed]]) -> dict[str, _Typed]:

@@ -347,11 +347,11 @@ def more_long_expressions() -> bytes:
     return many_expressions(1, 400, 400)
 
 
-def wide(**facts: Any) -> dict[str, Any]:
-    names = [f"p{i}" for i in range(60)]
+def wide(params: int = 60, **facts: Any) -> dict[str, Any]:
+    names = [f"p{i}" for i in range(params)]
     return header_of(
         params=[{"constexpr": False, "default": [], "name": name} for name in names],
-        signatures=[["i32"] * 60],
+        signatures=[["i32"] * params],
         layouts=[" ".join(f"{name}:i32" for name in names) + f" {SCRATCH}"],
         **facts,
     )
@@ -361,6 +361,13 @@ def wide(**facts: Any) -> dict[str, Any]:
 def calls_that_nothing_serves() -> bytes:
     n = 20_000
     return bundle(PlainKernel(header=wide(meanings=[[0]] * n), columns=columns(n, meaning=range(n))))
+
+
+@cheap
+def calls_that_need_other_types_of_many() -> bytes:
+    axes = [{"is_type": True, "name": f"T{i}", "values": ["i32", "i16"]} for i in range(60)]
+    header = wide(250, axes=axes, meanings=[[0] * 61] * 900)
+    return bundle(PlainKernel(header=header, columns=columns(900, meaning=range(900))))
 
 
 @cheap

@@ -87,7 +87,7 @@ OTHER: Any = PointerTensor(0x1000, "torch.float32")
 
 # a call that is wrong as a whole: its error, the argument that the error names, and what it says
 WRONG_CALLS: dict[str, tuple[Callable[[Kernel], Any], type[NojitError], str, str]] = {
-    "dtype": (lambda k: k[(1,)](OTHER, X, 1, 1.0), NoMatchingVariantError, "", r'x = "\*fp32"'),
+    "dtype": (lambda k: k[(1,)](OTHER, X, 1, 1.0), NoMatchingVariantError, "", r'x_dtype = \["fp16", "fp32"\]'),
     "both dtypes": (lambda k: k[(1,)](OTHER, OTHER, 1, 1.0), NoMatchingVariantError, "", "got a pointer to fp32"),
     "None": (lambda k: k[(1,)](None, X, 1, 1.0), NoMatchingVariantError, "", r'x = "\*fp16\?"'),
     "None for an int": (lambda k: k[(1,)](X, X, None, 1.0), NojitError, "", "n: expected i32, got None"),

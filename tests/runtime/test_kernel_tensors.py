@@ -482,7 +482,7 @@ def test_the_nearest_bundle_serves_a_device(tmp_path: Path, fakecuda: FakeCuda, 
         assert add._source_for((86, 90, 103)[device]).images.file.index.target.image_arch == arch
     fakecuda.set_devices(120)
     fresh = loader.load(tmp_path).kernel("add")
-    message = "bundle has sm_100f, sm_90a, sm_80; device is sm_120 - at kernel add"
+    message = "bundle has sm_80, sm_90a, sm_100f; device is sm_120 - at kernel add"
     with pytest.raises(NoMatchingVariantError, match=message):
         fresh[(1,)](tensor(0x1000))
     with pytest.raises(NoMatchingVariantError, match="device is sm_75"):
