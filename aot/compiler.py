@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -69,9 +69,11 @@ __all__ = [
     "describe",
     "gpu_target",
     "min_driver",
+    "prepare",
     "toolchain",
     "variant_key",
     "variant_keys",
+    "warm_up",
 ]
 
 # before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
@@ -217,6 +219,10 @@ def begin(place: SourcePlace, arch: str) -> None:
 
 def _driver_of(device: Device) -> Any:
     return driver_of(device, CudaDriver, lambda: gpu_target(device.arch))
+
+
+def prepare(asked: Iterable[tuple[SourcePlace, str]]) -> None:
+    """Do nothing: this process finds sources when they are asked for."""
 
 
 def describe(place: SourcePlace, arch: str = "") -> KernelSource:
@@ -673,6 +679,19 @@ def _quiet_triton(log: io.StringIO, *, line_info: bool) -> Iterator[None]:
     finally:
         tempfile.tempdir = outer
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _nothing() -> None:
+    pass
+
+
+def warm_up(arch: str) -> None:
+    """Compile a kernel that does nothing: what Triton does once for a process is then done for its copies, too."""
+    # whatever is wrong with the toolchain, the first variant tells
+    with contextlib.suppress(Exception), _quiet_triton(io.StringIO(), line_info=False), _current_target(arch):
+        source = ASTSource(_nothing, {}, {}, {})
+        triton.compile(source, target=gpu_target(arch), options={"enable_fp_fusion": True})
 
 
 @contextlib.contextmanager

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from nojit.aot.source import SourcePlace
-from nojit.runtime.errors import ManifestError
+from nojit.aot.source import SourceImportError, SourcePlace
 
 __all__ = ["begin", "forget_files", "import_source"]
 
@@ -40,14 +39,14 @@ def import_source(place: SourcePlace) -> ModuleType:
     """Import the module that a place names, or the file.
 
     Raises:
-        ManifestError: there is none, or it cannot be imported.
+        SourceImportError: there is none, or it cannot be imported.
     """
     if not place.module.endswith(".py"):
         with _project_on_path(place):
             return _imported(lambda: importlib.import_module(place.module), place.module, place)
     path = (place.folder / place.module).absolute()
     if not path.is_file():
-        raise ManifestError("expected a source file", got=f"no file {path}", where=place.where)
+        raise SourceImportError("expected a source file", got=f"no file {path}", where=place.where)
     key = (path.resolve(), place.module)
     if key not in _files:
         _files[key] = _import_file(path, place)
@@ -65,7 +64,7 @@ def _import_file(path: Path, place: SourcePlace) -> ModuleType:
     # another package of that name may have been imported before
     file = getattr(module, "__file__", None)
     if file is None or not path.samefile(file):
-        raise ManifestError(f"expected {path} to be the module {name}", got=str(file), where=place.where)
+        raise SourceImportError(f"expected {path} to be the module {name}", got=str(file), where=place.where)
     return module
 
 
@@ -102,7 +101,7 @@ def _imported(run: Callable[[], ModuleType], name: str, place: SourcePlace) -> M
         if isinstance(error, ModuleNotFoundError):
             folders = ", ".join(dict.fromkeys(map(str, _project_of(place))))
             got += f", in {folders} or among what is installed"
-        raise ManifestError(f"expected to import {name}", got=got, where=place.where) from error
+        raise SourceImportError(f"expected to import {name}", got=got, where=place.where) from error
 
 
 def _project_of(place: SourcePlace) -> tuple[Path, Path]:

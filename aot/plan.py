@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,8 +62,11 @@ class Compiler(Protocol):
     def min_driver(self, arch: str) -> int:
         """Return the least CUDA version whose driver loads it."""
 
-    def session(self, timeout_s: float, tell: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Allow the rest to be asked; the import of a source may take so long, and what it prints is told."""
+    def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
+        """Find kernels' sources for archs ahead of `describe`."""
+
+    def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int) -> AbstractContextManager[None]:
+        """Allow the rest to be asked; the import of a source may take so long, what it prints is told, and so many run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +213,21 @@ def make_plans(
         for arch in sorted({*(archs or _assembled(bundle, found, compiler, mistakes))}, key=arch_number)
     ]
     done, total = 0, sum(len(each.entries) for each in work)
-    plans = []
-    for each in work:
-        used = each.profile(profile, tuned=tuned)
-        planned = []
+    profiles, listed = [each.profile(profile, tuned=tuned) for each in work], []
+    for each, used in zip(work, profiles, strict=True):
+        expansions = []
         for entry in sorted(each.entries, key=lambda entry: entry.spec.name):
-            kernel = _planned(entry, each.arch, _Wanted(used, tuning, most), compiler, mistakes)
-            planned += [kernel] if kernel else []
+            expansions.append(_listed(entry, each.arch, _Wanted(used, tuning, most), mistakes))
             done += 1
-            on_planned(Planned(entry.spec.name, each.arch, len(kernel.variants) if kernel else 0, done, total))
-        plans.append(each.plan(tuple(planned), used, tuning=tuning))
+            variants = len(expansions[-1].expansion.variants)
+            on_planned(Planned(entry.spec.name, each.arch, variants, done, total))
+        listed.append(expansions)
+    needed = (one for expansions in listed for one in expansions if one.needs_source)
+    compiler.prepare((one.entry.place, one.arch) for one in needed)
+    plans = []
+    for each, used, expansions in zip(work, profiles, listed, strict=True):
+        planned = [_planned(expanded, compiler, mistakes) for expanded in expansions]
+        plans.append(each.plan(tuple(kernel for kernel in planned if kernel), used, tuning=tuning))
     mistakes.raise_found()
     return plans
 
@@ -476,33 +484,47 @@ class _Expanded:
     """One entry for one arch."""
 
     entry: _Entry
+    arch: str
     expansion: Expansion
     pruned: tuple[Pruned, ...] = ()
     tables: tuple[TunedTable, ...] = ()
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether its source is looked at."""
+        unsound = not self.entry.read.sound and is_name(self.entry.spec.source)
+        return bool(self.expansion.variants) or unsound
 
 
 def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
     spec, where, most = entry.spec, entry.key, wanted.most
     if wanted.tuning:
         space = expand_space(spec, arch, where, most)
-        return _Expanded(entry, Expansion(space.variants, space.excluded), space.pruned)
+        return _Expanded(entry, arch, Expansion(space.variants, space.excluded), space.pruned)
     tables = tuple(table for table in entry.tuned if table.device.arch == arch)
     if tables:
-        return _Expanded(entry, expand_tuned(spec, arch, where, wanted.profile, tables, most=most), tables=tables)
-    return _Expanded(entry, expand_kernel(spec, arch, where, wanted.profile, most))
+        return _Expanded(entry, arch, expand_tuned(spec, arch, where, wanted.profile, tables, most=most), tables=tables)
+    return _Expanded(entry, arch, expand_kernel(spec, arch, where, wanted.profile, most))
 
 
-def _planned(entry: _Entry, arch: str, wanted: _Wanted, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel | None:
+def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _Expanded:
+    """List a kernel's variants; none of one that has a mistake."""
+    with mistakes.within(entry.text).caught():
+        if entry.read.sound:
+            return _expand(entry, arch, wanted)
+    return _Expanded(entry, arch, Expansion((), 0))
+
+
+def _planned(expanded: _Expanded, compiler: Compiler, mistakes: Mistakes) -> PlannedKernel | None:
     """Plan a kernel; None if it has no variant, or a mistake."""
+    entry, arch = expanded.entry, expanded.arch
     found = mistakes.within(entry.text)
     with found.caught():
-        if not entry.read.sound:
-            # the source may be wrong, too
-            if is_name(entry.spec.source):
-                _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
-            return None
-        expanded = _expand(entry, arch, wanted)
-        return _plan_kernel(expanded, arch, compiler, found) if expanded.expansion.variants else None
+        if expanded.expansion.variants:
+            return _plan_kernel(expanded, arch, compiler, found)
+        if expanded.needs_source:
+            # it may be wrong, too
+            _described(compiler, entry.place, arch, f"{entry.key}.source", entry)
     return None
 
 

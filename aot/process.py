@@ -156,12 +156,13 @@ class Process:
 
     def bury(self) -> str:
         """Give a process that is ending a moment to do so, end what it left behind, and say how it ended."""
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self._number)
-            try:
-                _ready(descriptor, _ENDING_S)
-            finally:
-                os.close(descriptor)
+        if not self._ended:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(self._number)
+                try:
+                    _ready(descriptor, _ENDING_S)
+                finally:
+                    os.close(descriptor)
         self.kill()
         self._channel.close()
         if self._code is None:

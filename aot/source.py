@@ -23,6 +23,7 @@ __all__ = [
     "ConfigHook",
     "Effect",
     "KernelSource",
+    "SourceImportError",
     "SourcePlace",
     "check_decorators",
     "fit_tuned",
@@ -93,6 +94,10 @@ class KernelSource:
     """Those of the answers in which devices of one arch differ."""
     reached: tuple[tuple[str, str], ...] = ()
     """Modules that were imported for it, sorted, each with its file; Triton's and what that imports do not count."""
+
+
+class SourceImportError(ManifestError):
+    """A source cannot be imported, whichever of its kernels is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

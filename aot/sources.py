@@ -13,23 +13,25 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nojit.aot.device import common_of
 from nojit.aot.process import EndedError, Process, SilentError
-from nojit.aot.source import KernelSource, SourcePlace
+from nojit.aot.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.variant import CompiledVariant, Variant, check_compiled
-from nojit.runtime.errors import CompileError, ManifestError
+from nojit.runtime.errors import CompileError, ManifestError, NojitError
 
 __all__ = ["SourceCompiler"]
 
 _COMPILER: Final = "nojit.aot.compiler"
 # what Triton may take to be imported, and to ask its tools
 _START_S = 300.0
+# what it takes less to import a source anew than to have Triton do again what it does once for a process
+_QUICK_S = 0.25
 # of the machine's memory, what processes may keep that wait for their sources to be compiled
 _MEMORY_SHARE = 8
 
@@ -54,16 +56,19 @@ class SourceCompiler:
         self._sources: dict[_Key, list[_Source]] = {}
         self._described: dict[tuple[_Key, str, str], KernelSource] = {}
         self._noted: set[tuple[str, str]] = set()
+        self._jobs = 1
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def session(self, timeout_s: float, tell: Callable[[str], None]) -> Iterator[None]:
+    def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int = 1) -> Iterator[None]:
         """Allow processes to be started, which end with the block.
 
         Args:
             timeout_s: how long the import of a source may take, in seconds.
             tell: takes what sources print while they are imported.
+            jobs: how many sources are imported at once.
         """
+        self._jobs = jobs
         with tempfile.TemporaryDirectory(prefix="nojit-sources-") as folder:
             self._first = _First(Path(folder), timeout_s, tell)
             try:
@@ -85,11 +90,36 @@ class SourceCompiler:
         """
         asked = _key_of(place), place.spelling, arch
         known = self._described.get(asked)
-        if known is None:
-            known = self._described[asked] = self.source(place, arch).describe(place, arch)
-            self._save_memory()
-            self._note(known, arch)
+        while known is None:
+            known = self.source(place, arch).describe(place, arch)
+            if known is not None:
+                self._described[asked] = known
+                self._save_memory()
+                self._note(known, arch)
         return known
+
+    def prepare(self, asked: Iterable[tuple[SourcePlace, str]]) -> None:
+        """Import sources, several at once, for archs for which they will be asked; what fails, fails when it is asked for."""
+        kernels: dict[_Key, dict[str, SourcePlace]] = {}
+        for place, arch in asked:
+            kernels.setdefault(_key_of(place), {}).setdefault(arch, place)
+        if min(self._jobs, len(kernels)) < 2:
+            return
+        with ThreadPoolExecutor(self._jobs, thread_name_prefix="nojit-source") as pool:
+            waiting = [pool.submit(self._prepare, archs) for archs in kernels.values()]
+            try:
+                for each in waiting:
+                    each.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for source in self._each():
+                    source.kill()
+                raise
+
+    def _prepare(self, archs: Mapping[str, SourcePlace]) -> None:
+        for arch, place in archs.items():
+            with contextlib.suppress(NojitError):
+                self.describe(place, arch)
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """Return the identities of the machine code of variants, all of one arch; see `nojit.aot.compiler.variant_key`.
@@ -133,8 +163,9 @@ class SourceCompiler:
 
     def _note(self, source: KernelSource, arch: str) -> None:
         """Tell once of each answer that holds for one device of an arch, and not for all."""
-        new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
-        self._noted.update((arch, answer) for answer in new)
+        with self._lock:
+            new = [answer for answer in source.of_device if (arch, answer) not in self._noted]
+            self._noted.update((arch, answer) for answer in new)
         if new:
             name = common_of(arch).name
             self._opened().tell(
@@ -170,6 +201,7 @@ class _First:
         self._folder = folder
         self._count = 0
         self._process: Process | None = None
+        self._warm = False
         self._answers: dict[tuple[str, ...], Any] = {}
         self._lock = threading.Lock()
 
@@ -197,6 +229,18 @@ class _First:
             raise CompileError("expected Triton to start no threads when it is imported", got="some")
         return copy
 
+    def warm_up(self, arch: str) -> None:
+        """Let copies start with what Triton does once for a process that compiles."""
+        with self._lock:
+            if not self._warm:
+                self._try(lambda first: first.call(f"{_COMPILER}:warm_up", arch, timeout_s=_START_S))
+                self._warm = True
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether copies start so."""
+        return self._warm
+
     def end(self) -> None:
         """End the process."""
         if self._process is not None:
@@ -206,6 +250,7 @@ class _First:
     def _try(self, ask: Callable[[Process], Any]) -> Any:
         if self._process is None or not self._process.is_alive():
             self.end()
+            self._warm = False
             self._process = Process.start(self._folder / "first.log", {"TMPDIR": str(self._folder)})
         try:
             return ask(self._process)
@@ -230,9 +275,15 @@ class _Source:
         self._process: Process | None = None
         self._imported: set[str] = set()
         """Kernels that the process has described, and so imported the modules of."""
+        self._failures: dict[str, SourceImportError] = {}
+        """Why it cannot be imported, by arch: nobody waits for that twice."""
         self._reached: tuple[tuple[str, str], ...] = ()
         """Every module that was imported, with its file; kernels share it."""
-        self._told_bytes = 0
+        self._import_s = 0.0
+        """How long the import took."""
+        self._warm = False
+        self._told_bytes: int | None = 0
+        """How much was told of what the first import printed; None where others print the same."""
         self._copies: list[Process] = []
         self._stopped = False
         self._lock = threading.Lock()
@@ -241,15 +292,16 @@ class _Source:
         """Say whether what is imported is what this arch sees."""
         return not self._stopped and self._arch in ("", arch)
 
-    def describe(self, place: SourcePlace, arch: str) -> KernelSource:
-        """See `SourceCompiler.describe`."""
+    def describe(self, place: SourcePlace, arch: str) -> KernelSource | None:
+        """Describe a kernel, as `SourceCompiler.describe`; None if the source turned out to be another arch's meanwhile."""
         with self._lock:
-            return self._described(place, arch)
+            return self._described(place, arch) if self.serves(arch) else None
 
     def variant_keys(self, variants: Sequence[Variant], source: KernelSource, place: SourcePlace) -> tuple[str, ...]:
         """See `SourceCompiler.variant_keys`."""
         with self._lock:
-            keys: tuple[str, ...] = self._call(place, variants[0].arch, "variant_keys", variants, source, place)
+            asked, limit = (variants, source, place), self._first.timeout_s + _START_S
+            keys: tuple[str, ...] = self._call(place, variants[0].arch, "variant_keys", *asked, timeout_s=limit)
             return keys
 
     def copy(self, place: SourcePlace, arch: str, words: Path, environment: Mapping[str, str]) -> Process:
@@ -265,6 +317,7 @@ class _Source:
             ManifestError: the source has to be imported anew, and cannot be.
         """
         with self._lock:
+            self._warm_up(arch)
             for retry in (True, False):
                 if place.spelling not in self._imported or not self._lives():
                     self._described(place, arch)
@@ -282,6 +335,17 @@ class _Source:
                 self._begin(copy, arch)
             self._copies = [*(each for each in self._copies if each.is_alive()), copy]
             return copy
+
+    def _warm_up(self, arch: str) -> None:
+        """Have a process that copies for compiling start warm: a new one, where the source is imported in no time."""
+        self._first.warm_up(arch)
+        process = self._process
+        if process is not None and not self._warm and process.is_alive():
+            if self._import_s < _QUICK_S:
+                process.close()
+            else:
+                process.call(f"{_COMPILER}:warm_up", arch, timeout_s=_START_S)
+                self._warm = True
 
     def rest(self) -> None:
         """End the process if nothing needs it now."""
@@ -316,9 +380,10 @@ class _Source:
         if process is None or not process.is_alive():
             if process is not None:
                 process.close()
+                self._told_bytes = None
+            self._warm = self._first.is_warm
             process = self._process = self._first.copy(arch)
             self._imported.clear()
-            self._told_bytes = 0
             if self._stopped:
                 # `kill` may have come before there was a process to end
                 process.kill()
@@ -330,9 +395,15 @@ class _Source:
         process.call(f"{_COMPILER}:begin", self._place, arch, timeout_s=_START_S)
 
     def _described(self, place: SourcePlace, arch: str) -> KernelSource:
+        failure = self._failures.get(arch)
+        if failure is not None:
+            raise SourceImportError(failure.what, got=failure.got, where=place.where)
+        limit, started = self._first.timeout_s, time.monotonic()
         try:
-            source: KernelSource = self._call(place, arch, "describe", place, arch)
-        except ManifestError:
+            source: KernelSource = self._call(place, arch, "describe", place, arch, timeout_s=limit)
+        except ManifestError as error:
+            if isinstance(error, SourceImportError):
+                self._failures[arch] = error
             # what is half imported, for this arch, is of no use
             if self._process is not None:
                 self._process.kill()
@@ -342,29 +413,31 @@ class _Source:
         if not {*source.reached} <= {*self._reached}:
             self._reached = tuple(sorted({*self._reached, *source.reached}))
         source = replace(source, reached=self._reached)
+        if not self._imported:
+            self._import_s = time.monotonic() - started
         self._imported.add(place.spelling)
         self.private_bytes = self._running(arch).private_bytes()
         return source
 
-    def _call(self, place: SourcePlace, arch: str, name: str, *args: Any) -> Any:
+    def _call(self, place: SourcePlace, arch: str, name: str, *args: Any, timeout_s: float) -> Any:
         process = self._running(arch)
         module = place.modules[0]
         try:
-            return process.call(f"{_COMPILER}:{name}", *args, timeout_s=self._first.timeout_s)
+            return process.call(f"{_COMPILER}:{name}", *args, timeout_s=timeout_s)
         except SilentError:
             process.kill()
-            what = (
-                f"expected the import of {module} to end within {self._first.timeout_s:g} s; --timeout S allows longer"
-            )
-            raise ManifestError(what, where=place.where) from None
+            what = f"expected the import of {module} to end within {timeout_s:g} s; --timeout S allows longer"
+            raise SourceImportError(what, where=place.where) from None
         except EndedError as error:
             words = process.last_words().splitlines()[-1:]
             got = ": ".join([f"{error} of its process", *words])
-            raise ManifestError(f"expected to import {module}", got=got, where=place.where) from None
+            raise SourceImportError(f"expected to import {module}", got=got, where=place.where) from None
         finally:
             self._relay(process)
 
     def _relay(self, process: Process) -> None:
+        if self._told_bytes is None:
+            return
         text = process.words.read_bytes()[self._told_bytes :]
         self._told_bytes += len(text)
         for line in text.decode(errors="replace").splitlines():

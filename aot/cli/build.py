@@ -209,7 +209,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         pin(min_driver, ptxas),
         as_default(request.cache_folder),
         follow_build(out) as view,
-        compiler.session(request.timeout_s, view.note),
+        compiler.session(request.timeout_s, view.note, request.jobs),
     ):
         plans, absent = _plan(request, compiler, view)
         result = None if dry_run else _build(request, compiler, plans, request.folder, view, failures=failures)

@@ -135,7 +135,7 @@ def _rebuild(
 
     workers, compiler = jobs or len(os.sched_getaffinity(0)), load_compiler()
     # what was built for an older driver was assembled by another ptxas than usual
-    with pin(bundle.index.min_driver, ptxas), compiler.session(_TIMEOUT_S, tell):
+    with pin(bundle.index.min_driver, ptxas), compiler.session(_TIMEOUT_S, tell, workers):
         rebuild(bundle, sources, compiler, lambda: WorkerPool(workers, _TIMEOUT_S), signed)
 
 

@@ -146,7 +146,10 @@ class FakeCompiler:
     def min_driver(self, arch: str) -> int:
         return 12000
 
-    def session(self, timeout_s: float, tell: Callable[[str], None]) -> AbstractContextManager[None]:
+    def prepare(self, asked: object) -> None:
+        pass
+
+    def session(self, timeout_s: float, tell: Callable[[str], None], jobs: int = 1) -> AbstractContextManager[None]:
         return nullcontext()
 
     def compiled(self) -> list[str]:

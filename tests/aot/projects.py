@@ -89,11 +89,8 @@ class Project:
         **environment: str,
     ) -> Built:
         """Build the entries, in a process of its own."""
-        (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
-        out = self.folder / "out"
-        places = [self.folder / "demo.toml", "--out", out, "--cache-dir", cache or self.folder / "cache"]
         ran = subprocess.run(
-            [sys.executable, "-m", "nojit", "build", *places, "-j", "2", *words],
+            self.command(*entries, words=words, cache=cache),
             cwd=cwd or self.folder.parent,
             env=os.environ | environment,
             capture_output=True,
@@ -101,4 +98,16 @@ class Project:
             check=False,
             timeout=300,
         )
-        return Built(ran.returncode, ran.stdout, ran.stderr, out)
+        return Built(ran.returncode, ran.stdout, ran.stderr, self.folder / "out")
+
+    def command(self, *entries: str, words: tuple[str, ...] = (), cache: Path | None = None) -> list[str]:
+        """Write a manifest of the entries, and return the command that builds it."""
+        (self.folder / "demo.toml").write_text(HEADER + "".join(entries), encoding="utf-8")
+        places = [
+            self.folder / "demo.toml",
+            "--out",
+            self.folder / "out",
+            "--cache-dir",
+            cache or self.folder / "cache",
+        ]
+        return [sys.executable, "-m", "nojit", "build", *map(str, places), "-j", "2", *words]

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import select
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,3 +121,44 @@ def test_an_import_that_does_not_end_is_ended(project: Make) -> None:
     built = project().write(a_py="while True:\n    pass\n").build(entry("a", "a.py:k"), words=("--timeout", "1"))
     assert (built.code, built.stdout) == (1, "")
     assert "expected the import of a.py to end within 1 s; --timeout S allows longer - at" in built.stderr
+
+
+def test_an_import_that_fails_is_tried_once_for_all_kernels(project: Make) -> None:
+    made = project().write(a_py="print('imported')\nraise ImportError('no such luck')\n")
+    built = made.build(*(entry(f"k{number}", "a.py:k") for number in range(3)), words=("--dry-run",))
+    assert built.code == 1
+    assert built.stderr.splitlines().count("imported") == 1
+    for number in range(3):
+        assert re.search(rf"got ImportError: no such luck - at .*kernel.{number}..source", built.stderr)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_an_import_and_leaves_nothing(project: Make, tmp_path: Path, jobs: str) -> None:
+    fifo, temporary = tmp_path / "fifo", tmp_path / "temporary"
+    os.mkfifo(fifo)
+    temporary.mkdir()
+    reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    waits = (
+        f"import os, signal\nwith open({str(fifo)!r}, 'w') as f:\n    f.write(f'{{os.getpid()}}\\n')\nsignal.pause()\n"
+    )
+    made = project().write(a_py=waits, b_py=waits)
+    command = made.command(entry("a", "a.py:k"), entry("b", "b.py:k"), words=("-j", jobs))
+    # a suite that runs in a shell's background inherits a SIGINT that is ignored
+    process = subprocess.Popen(
+        ["env", "--default-signal=INT", *command],
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert select.select([reading], [], [], 60)[0], "no source was imported"
+        imports = [os.pidfd_open(int(line)) for line in os.read(reading, 100).split()]
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(reading)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert all(select.select([each], [], [], 60)[0] for each in imports)
+    assert list(temporary.iterdir()) == []

@@ -221,3 +221,14 @@ def test_a_source_that_asks_nothing_is_imported_once(project: Make) -> None:
         built = project().write(a_py=text).build(entry("a", "a.py:k"), entry("b", "a.py:k"), words=BOTH)
         assert built.code == 0, built.stderr
         assert built.stderr.splitlines().count("imported") == times
+
+
+def test_sources_that_are_imported_at_once_are_told_of_their_own_arch(project: Make) -> None:
+    asks = f"{KERNEL}\nprint(__name__, triton.runtime.driver.active.get_current_target().arch)\n"
+    plain = f"{KERNEL}\nprint(__name__, 'any')\n"
+    made = project().write({f"m{number}.py": (asks, plain)[number % 2] for number in range(6)})
+    entries = [entry(f"k{number}{more}", f"m{number}:k") for number in range(6) for more in "ab"]
+    built = made.build(*entries, words=("--dry-run", "-j", "4", *BOTH))
+    assert built.code == 0, built.stderr
+    expected = [f"m{number} {arch}" for number in range(6) for arch in ((80, 90), ("any",))[number % 2]]
+    assert sorted(line for line in built.stderr.splitlines() if line.startswith("m")) == expected
