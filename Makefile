@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles test test-kernels test-rooms test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
+.PHONY: build bundles bytecode test test-kernels test-rooms test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -28,17 +28,21 @@ wheels: build $(VENV)/.test ## nojit's own wheel and sdist, and wheels of the bu
 	$(NOJIT) wheel $(BUNDLES) --license Apache-2.0 --license-file LICENSE --out dist
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
-test: $(VENV)/.test ## everything that needs no GPU
+test: $(VENV)/.test bytecode ## everything that needs no GPU
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
 	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-kernels test-rooms
 
-test-kernels: $(VENV)/.test ## operators and kernels on small shapes: the longest half
+# where Python is told to write no bytecode, each of the many processes that tests start would compile the sources anew
+bytecode: $(VENV)/.test
+	$(BIN)/python -m compileall -q aot kernels package runtime tests
+
+test-kernels: $(VENV)/.test bytecode ## operators and kernels on small shapes: the longest half
 	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/kernels tests/kernels
 
-test-rooms: $(VENV)/.test ## all other tests
+test-rooms: $(VENV)/.test bytecode ## all other tests
 	$(BIN)/python -m pytest -m "not gpu" --ignore tests/aot/test_compile_manifests.py --ignore tests/kernels
 
-test-fast: $(VENV)/.test ## what needs neither a GPU nor a compile
+test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
 test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
