@@ -8,19 +8,10 @@ such form.
 
 from __future__ import annotations
 
-from typing import Final
-
-from nojit.runtime.expr import parse
-from nojit.runtime.expr_ops import Op
-from nojit.runtime.expr_tree import BINARY, FUNCTIONS, Literal, Logic, Name, Node
+from nojit.runtime import _core
+from nojit.runtime.expr_ops import ExpressionError
 
 __all__ = ["postfix"]
-
-_WORDS: Final = (
-    {op: symbol for op, (symbol, _) in BINARY.items()}
-    | {function.op: f"{name}()" for name, function in FUNCTIONS.items()}
-    | {Op.NEG: "neg()", Op.NOT: "not()"}
-)
 
 
 def postfix(text: str) -> str:
@@ -29,20 +20,10 @@ def postfix(text: str) -> str:
     Raises:
         ExpressionError: `text` is no expression.
     """
-    words: list[str] = []
-    return " ".join(words) if _written(parse(text).root, words) else ""
+    words = _core.postfix(text)
+    if words is None:
+        from nojit.runtime.expr_parser import parse_tree  # noqa: PLC0415 - only what is wrong is gone through to say why
 
-
-def _written(node: Node, words: list[str]) -> bool:
-    if isinstance(node, Name):
-        words.append(node.name)
-        return True
-    if isinstance(node, Literal):
-        words.append(str(node.value).lower())
-        return not isinstance(node.value, str)
-    for place, operand in enumerate(node.operands):
-        if not _written(operand, words):
-            return False
-        if place or len(node.operands) == 1:
-            words.append(node.word if isinstance(node, Logic) else _WORDS[node.op])
-    return True
+        parse_tree(text)
+        raise ExpressionError("no expression", text)
+    return words

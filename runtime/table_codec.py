@@ -27,6 +27,8 @@ from nojit.runtime.values import Value, decode_value, encode_value
 __all__ = ["check_table", "decode_table", "encode_table"]
 
 SMALL_MAX = 1024
+# what stands in programs beside names, numbers and functions
+_WORDS = ("and", "or", "true", "false", "none")
 # what is so small is within each limit of `nojit.runtime.table_work`
 SMALL_WORK = 65_536
 
@@ -89,6 +91,8 @@ def decode_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
 
         header, columns = _split(raw, rows, where)
         table = read_table(parse_json(header, where), kernel, columns, image_count, where)
+    if table.tuning is not None:
+        _check_key(table, where)
     # what a small table asks for is within each limit
     if len(raw) > SMALL_WORK or max(rows, len(table.configs)) * len(raw) > SMALL_WORK:
         from nojit.runtime.table_work import check_work  # noqa: PLC0415 - few tables are so large
@@ -109,6 +113,15 @@ def _whole_table(raw: bytes, kernel: str, rows: int, image_count: int, where: st
     return table
 
 
+def _check_key(table: KernelTable, where: str) -> None:
+    """Check that the tuning key names runtime params alone."""
+    programs = table.programs_by_expression()
+    words = {word for text in table.tuning.key for word in programs[text].split(" ")} if table.tuning else set[str]()
+    strangers = {word for word in words if word.isidentifier()} - {*table.runtime_params(), *_WORDS}
+    if strangers:
+        raise refuse("param", "expected a key of this kernel's runtime params", got=sorted(strangers), where=where)
+
+
 def _tagged_value(raw: bytes) -> Value:
     """Read a constexpr value that JSON spells as an object."""
     return decode_value(parse_json(raw, ""), "")
@@ -120,12 +133,13 @@ def check_table(raw: bytes, table: KernelTable, where: str) -> None:
     Raises:
         BundleFormatError: a broken rule.
     """
-    from nojit.runtime.table_rules import check_expressions, check_rows  # noqa: PLC0415 - to launch checks no more
+    from nojit.runtime.table_rules import check_costs, check_programs, check_rows  # noqa: PLC0415 - to launch checks no more
 
     load_json(_split(raw, len(table), where)[0], where)
     if isinstance(table.launches, Launches):
         table.launches.check()
-    check_expressions(table, where)
+    check_programs(table, where)
+    check_costs(table, where)
     check_rows(table, where)
 
 

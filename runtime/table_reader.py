@@ -39,6 +39,7 @@ from nojit.runtime.table import (
     Param,
 )
 from nojit.runtime.table_codec import SMALL_MAX
+from nojit.runtime.table_rules import check_programs
 from nojit.runtime.tuning_reader import read_tuning
 from nojit.runtime.type_names import LEAVES_MAX, is_type
 from nojit.runtime.values import Value, decode_value, identity
@@ -77,6 +78,7 @@ def read_table(value: Json, kernel: str, columns: dict[str, array[int]], image_c
     )
     if len(table.programs) != len(table.expressions()):
         raise refuse("size", f"expected {len(table.expressions())} programs", got=len(table.programs), where=where)
+    check_programs(table, where)
     _check_names(table, where)
     _check_pools(table, image_count, where)
     return table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nojit.runtime.expr import ExpressionError, parse
+from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.launch_codec import Launches
 from nojit.runtime.neighbours import is_cost
@@ -16,7 +16,7 @@ from nojit.runtime.strict import refuse
 from nojit.runtime.table import KernelTable, Launch, Slot
 from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_in, is_descriptor, leaves
 
-__all__ = ["check_expressions", "check_row", "check_rows"]
+__all__ = ["check_costs", "check_programs", "check_row", "check_rows"]
 
 _SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
@@ -57,30 +57,33 @@ def _check_packing(types: dict[str, str], hint_set: Sequence[tuple[str, int]], l
         raise refuse("layout", f"expected {fault}", got=_spelled(launch.layout), where=where)
 
 
-def check_expressions(table: KernelTable, where: str) -> None:
+def check_programs(table: KernelTable, where: str) -> None:
     """Check every expression, and that its program is the same in postfix.
 
     Raises:
-        BundleFormatError: one is no expression (rule ``expression``), its program is another's (rule ``program``), or one
-            of the tuning key has other names than runtime params (rule ``param``); so of the costs of its blocks.
+        BundleFormatError: one is no expression (rule ``expression``), or its program is another's (rule ``program``).
     """
-    try:
-        expected = tuple(map(postfix, table.expressions()))
-        names = {name for text in (table.tuning.key if table.tuning else ()) for name in parse(text).names}
-    except ExpressionError as error:
-        raise refuse("expression", str(error), where=where) from None
-    if strangers := names.difference(table.runtime_params()):
-        raise refuse("param", "expected a key of this kernel's runtime params", got=sorted(strangers), where=where)
-    for text, program, right in zip(table.expressions(), table.programs, expected, strict=True):
+    for text, program in zip(table.expressions(), table.programs, strict=True):
+        try:
+            right = postfix(text)
+        except ExpressionError as error:
+            raise refuse("expression", str(error), where=where) from None
         if program != right:
             raise refuse("program", f"expected {right!r} of {text!r}", got=repr(program), where=where)
-    if table.tuning is not None:
-        for words in (
-            words for tuned in table.tuning.tables for block in tuned.blocks for _, words in block.estimates()
-        ):
-            if not is_cost(words, len(table.tuning.key)):
-                what = "expected what a config takes, in postfix over the key's numbers"
-                raise refuse("program", what, got=repr(words), where=where)
+
+
+def check_costs(table: KernelTable, where: str) -> None:
+    """Check what the blocks of tuning tables say that configs take.
+
+    Raises:
+        BundleFormatError: something is no expression over the numbers of the key (rule ``program``).
+    """
+    if table.tuning is None:
+        return
+    for words in (words for tuned in table.tuning.tables for block in tuned.blocks for _, words in block.estimates()):
+        if not is_cost(words, len(table.tuning.key)):
+            what = "expected what a config takes, in postfix over the key's numbers"
+            raise refuse("program", what, got=repr(words), where=where)
 
 
 def check_rows(table: KernelTable, where: str) -> None:

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "hooks.h"
 #include "image.h"
+#include "infix.h"
 #include "index.h"
 #include "launch_table.h"
 #include "launcher.h"
@@ -211,6 +212,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("What a row gives a plan, if its layout is surely that of its types and hints and all of it is plain; else None.")},
     {"assemble", nj_assemble_text, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
+    {"postfix", nj_postfix_of, METH_O,
+     PyDoc_STR("An expression in postfix, empty if it holds a string; None if it is none.")},
     {"tuning_key", tuning_key, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,

@@ -2,6 +2,7 @@
 
 #include "columns.h"
 #include "elf.h"
+#include "infix.h"
 #include "meaning.h"
 #include "objects.h"
 #include "table_checks.h"
@@ -110,11 +111,14 @@ static bool points_right(PyObject *fields, const unsigned char *columns, size_t 
     return nj_columns_right(columns, rows, sizes);
 }
 
-/* Gives an expression the next program; false if there are no more. */
+/* Gives an expression the next program; false if there are no more, or it is not that expression's. */
 static bool add_program(PyObject *by_expression, PyObject *programs, Py_ssize_t *next, PyObject *expression)
 {
     PyObject *program = nj_item(programs, (*next)++);
-    return program != NULL && expression != NULL && PyDict_SetItem(by_expression, expression, program) == 0;
+    PyObject *right = program == NULL || expression == NULL ? NULL : nj_postfix(expression);
+    bool same = right != NULL && right != Py_None && PyUnicode_Compare(program, right) == 0;
+    Py_XDECREF(right);
+    return same && PyDict_SetItem(by_expression, expression, program) == 0;
 }
 
 /* The program of each expression, in the order of `KernelTable.expressions`; NULL unless there are as many of both. */

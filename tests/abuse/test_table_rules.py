@@ -100,6 +100,16 @@ def tuning(*path: str | int) -> Callable[[object], Lie]:
     return lambda value: lambda header: lie(header, value)
 
 
+def key_of(text: str, program: str) -> Lie:
+    """Give a tuning one key."""
+
+    def lie(header: Document) -> None:
+        tuning("key")([text])(header)
+        header["programs"][len(header["grid"]) + len(header["derived"])] = program
+
+    return lie
+
+
 def block(*path: str | int) -> Callable[[object], Lie]:
     return tuning("tables", 0, "blocks", 0, *path)
 
@@ -249,7 +259,10 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a tuning key of none": ("size", tuning("key")([])),
     "a tuning key that is no expression": ("expression", tuning("key")(["../n"])),
     "a tuning key by number": ("type", tuning("key")([1])),
-    "a tuning key of a constexpr": ("param", tuning("key")(["n * BLOCK"])),
+    "a tuning key of a constexpr": ("param", key_of("n * BLOCK", "n BLOCK *")),
+    "a tuning key of another type": ("expression", tuning("key")(["*fp128"])),
+    "a tuning key of another name": ("param", key_of("fp128", "fp128")),
+    "a tuning key of another program": ("program", key_of("n", "n 1 +")),
     "tuning without tables": ("fields", at("tuning")({"key": ["n"], "bucket": "pow2"})),
     "another bucket": ("bucket", tuning("bucket")("pow3")),
     "a bucket of no text": ("bucket", tuning("bucket")([])),

@@ -382,6 +382,7 @@ def test_what_is_refused_stays_open_nowhere(
         put(tmp_path / f"found/{number}.nojit", f"k{number}")
     monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path / "found"))
     loader.load("acme").close()
+    gc.collect()
     before = open_files()
     put(tmp_path / "found/1.nojit", "k1", signer=OWN)
     for _ in range(2):

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core, expr
 from nojit.runtime.call import expression_value
-from nojit.runtime.expr_ops import constant
+from nojit.runtime.expr_ops import Op, constant
 from nojit.runtime.expr_program import INSTRUCTION_BYTES
+from nojit.runtime.expr_tree import BINARY, FUNCTIONS, Literal, Logic, Name, Node
 from nojit.runtime.postfix import postfix
 
 SLOTS = {"n": 1, "m": 2, "x_ptr": 0}
@@ -105,6 +106,66 @@ def test_programs_of_postfix_and_of_text_behave_alike(data: st.DataObject) -> No
     words = postfix(text)
     compiled = expr.compile(expr.substitute(expr.parse(text), {"BLOCK": 64}), SLOTS, no_id)
     assert behaviour(assemble(words, {"BLOCK": 64}, SLOTS, no_id)) == behaviour(compiled)
+
+
+PIECES = st.sampled_from(
+    ["n", "m", "0", "1", "-3", "0x1F", "007", "1.5", "9223372036854775808", "0x8000000000000000", "99999999999999999999",
+     "true", "none", "True", "and", "or", "not", "(", ")", "+", "-", "*", "//", "/", "%", "<", "<=", "==", "=", ",", "cdiv(",
+     "min(", "max(", "has(", "aligned(", "next_pow2(", "cdiv", " ", "\t", "'a'", '"', "é", "'é'", "n.x", "\x7f", "\0"],
+)  # fmt: skip
+GROWN = st.recursive(
+    st.sampled_from(["n", "m", "1", "-3", "0x10", "'a'", "none"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from([" and ", " or ", "+", " - ", "*", "//", "==", "<="]), inner).map("".join),
+        st.lists(inner, min_size=2, max_size=4).map(lambda each: f"max({', '.join(each)})"),
+        inner.map("({})".format),
+        inner.map("not {}".format),
+        inner.map("-{}".format),
+    ),
+    max_leaves=20,
+)
+
+
+def written(node: Node) -> list[str]:
+    """Write a tree in postfix, as the page of the format says; a string has no words."""
+    if isinstance(node, Name):
+        return [node.name]
+    if isinstance(node, Literal):
+        return [str(node.value).lower() if not isinstance(node.value, str) else "STRING"]
+    words = {op: symbol for op, (symbol, _) in BINARY.items()} | {Op.NEG: "neg()", Op.NOT: "not()"}
+    words |= {function.op: f"{name}()" for name, function in FUNCTIONS.items()}
+    word = node.word if isinstance(node, Logic) else words[node.op]
+    first, *others = map(written, node.operands)
+    return sum(([*other, word] for other in others), first if others else [*first, word])
+
+
+@settings(max_examples=1000)
+@given(st.one_of(GROWN, st.lists(PIECES, max_size=12).map("".join), st.tuples(GROWN, PIECES, GROWN).map("".join)))
+def test_postfix_is_that_of_the_tree_and_there_is_none_without_a_tree(text: str) -> None:
+    try:
+        words = written(expr.parse(text).root)
+    except expr.ExpressionError:
+        with pytest.raises(expr.ExpressionError):
+            postfix(text)
+    else:
+        assert postfix(text) == ("" if "STRING" in words else " ".join(words))
+
+
+@pytest.mark.parametrize(
+    "nested",
+    ["({})", "-({})", "not ({})", "n + ({})", "n and (m or {})", "max(n, {})", "n and ({})", "-{}", "not {}", "n+{}"],
+)
+def test_what_is_nested_too_deep_has_no_postfix(nested: str) -> None:
+    text, made = "n", 0
+    while made < 200:
+        text, made = nested.format(text), made + 1
+        try:
+            words = written(expr.parse(text).root)
+        except expr.ExpressionError:
+            with pytest.raises(expr.ExpressionError):
+                postfix(text)
+        else:
+            assert postfix(text) == " ".join(words)
 
 
 def test_a_constant_goes_before_a_slot() -> None:

@@ -1,0 +1,404 @@
+#include "infix.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "span.h"
+
+#include "cold.h"
+
+enum {
+    CHARS_MAX = 4096,
+    HEIGHT_MAX = 64,
+    /* an operation in parentheses takes two steps down and adds one level to the tree */
+    DEPTH_MAX = 2 * HEIGHT_MAX,
+    INT_CHARS_MAX = 20,
+    /* how tightly operators bind */
+    OR = 1,
+    AND = 2,
+    NOT = 3,
+    COMPARISON = 4,
+    SUM = 5,
+    PRODUCT = 6,
+    UNARY = 7,
+    /* characters that one character of an expression becomes at most: "-" becomes "neg() ", a comma "next_pow2() " */
+    GROWTH = 12,
+};
+
+typedef enum { END, INT, NAME, STRING, SYMBOL } kind;
+
+/* What a part of an expression came to, whose words are written. */
+typedef struct {
+    int height;
+    int logic;        /* OR or AND if it is that of two or more, else 0 */
+    size_t first_end; /* of those: where the words of the first end */
+} part;
+
+typedef struct {
+    const unsigned char *at, *end;
+    kind kind;
+    nj_span token;
+    int depth;
+    bool has_string;
+    char *words;
+    size_t length;
+} parser;
+
+static const struct {
+    const char *name;
+    int least, most;
+} functions[] = {
+    {"cdiv", 2, 2}, {"min", 2, INT32_MAX}, {"max", 2, INT32_MAX}, {"next_pow2", 1, 1}, {"aligned", 2, 2}, {"has", 1, 1},
+};
+
+static bool is_one_of(nj_span token, const char *const *texts)
+{
+    for (; *texts != NULL; texts++) {
+        if (nj_span_is(token, *texts)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_digit(unsigned char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_hex(unsigned char c)
+{
+    return is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
+}
+
+static bool begins_name(unsigned char c)
+{
+    return c == '_' || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
+/* The end of an int that starts here; NULL if none does. */
+static const unsigned char *int_end(const unsigned char *at, const unsigned char *end)
+{
+    const unsigned char *stop = at + 1;
+    if (*at == '0' && end - at > 2 && (at[1] | 0x20) == 'x' && is_hex(at[2])) {
+        for (stop = at + 3; stop < end && is_hex(*stop); stop++) {
+        }
+    } else if (*at != '0') {
+        for (; stop < end && is_digit(*stop); stop++) {
+        }
+    }
+    bool goes_on = stop < end && (is_digit(*stop) || begins_name(*stop) || *stop == '.');
+    return goes_on ? NULL : stop;
+}
+
+static const unsigned char *name_end(const unsigned char *at, const unsigned char *end)
+{
+    while (at < end && (begins_name(*at) || is_digit(*at))) {
+        at++;
+    }
+    return at;
+}
+
+/* The end of a string that starts here; NULL if it has none. */
+static const unsigned char *string_end(const unsigned char *at, const unsigned char *end)
+{
+    unsigned char quote = *at++;
+    while (at < end && *at != quote && *at >= 0x20) {
+        at++;
+    }
+    return at < end && *at == quote ? at + 1 : NULL;
+}
+
+static const unsigned char *symbol_end(const unsigned char *at, const unsigned char *end)
+{
+    static const char *const twos[] = {"//", "==", "!=", "<=", ">=", NULL};
+    if (end - at > 1 && is_one_of((nj_span){at, 2}, twos)) {
+        return at + 2;
+    }
+    return memchr("-+*%<>(),", *at, 9) != NULL ? at + 1 : NULL;
+}
+
+/* Reads the next token; false if there is none. */
+static bool advance(parser *it)
+{
+    static const char *const words[] = {"and", "or", "not", "true", "false", "none", NULL};
+    static const char *const wrong[] = {"True", "False", "None", NULL};
+    while (it->at < it->end && (*it->at == ' ' || (*it->at >= '\t' && *it->at <= '\r'))) {
+        it->at++;
+    }
+    const unsigned char *start = it->at, *stop = start;
+    if (start == it->end) {
+        it->kind = END;
+    } else if (is_digit(*start)) {
+        it->kind = INT;
+        stop = int_end(start, it->end);
+    } else if (begins_name(*start)) {
+        it->kind = NAME;
+        stop = name_end(start, it->end);
+    } else if (*start == '\'' || *start == '"') {
+        it->kind = STRING;
+        stop = string_end(start, it->end);
+    } else {
+        it->kind = SYMBOL;
+        stop = symbol_end(start, it->end);
+    }
+    if (stop == NULL) {
+        return false;
+    }
+    it->token = (nj_span){start, (size_t)(stop - start)};
+    it->at = stop;
+    if (it->kind == NAME && is_one_of(it->token, words)) {
+        it->kind = SYMBOL;
+    }
+    return !(it->kind == NAME && is_one_of(it->token, wrong));
+}
+
+static bool is_symbol(const parser *it, const char *text)
+{
+    return it->kind == SYMBOL && nj_span_is(it->token, text);
+}
+
+static int binding_of(const parser *it)
+{
+    static const struct {
+        const char *symbol;
+        int binding;
+    } known[] = {
+        {"or", OR},          {"and", AND},        {"==", COMPARISON}, {"!=", COMPARISON}, {"<", COMPARISON},
+        {"<=", COMPARISON},  {">", COMPARISON},   {">=", COMPARISON}, {"+", SUM},         {"-", SUM},
+        {"*", PRODUCT},      {"//", PRODUCT},     {"%", PRODUCT},
+    };
+    for (size_t i = 0; it->kind == SYMBOL && i < sizeof known / sizeof *known; i++) {
+        if (nj_span_is(it->token, known[i].symbol)) {
+            return known[i].binding;
+        }
+    }
+    return 0;
+}
+
+static void put(parser *it, const char *text, size_t size)
+{
+    if (it->length > 0) {
+        it->words[it->length++] = ' ';
+    }
+    memcpy(it->words + it->length, text, size);
+    it->length += size;
+}
+
+static void put_span(parser *it, nj_span word)
+{
+    put(it, (const char *)word.at, word.size);
+}
+
+static void put_function(parser *it, const char *name)
+{
+    put(it, name, strlen(name));
+    memcpy(it->words + it->length, "()", 2);
+    it->length += 2;
+}
+
+/* One level above the highest of these; false if that is too high. */
+static bool grow(part *made, int height)
+{
+    made->logic = 0;
+    made->height = height + 1;
+    return made->height <= HEIGHT_MAX;
+}
+
+static bool read_expression(parser *it, int lowest, part *made);
+
+static bool read_int(parser *it, bool negative, part *made)
+{
+    uint64_t value = 0;
+    const unsigned char *at = it->token.at, *end = at + it->token.size;
+    unsigned base = it->token.size > 2 && (at[1] | 0x20) == 'x' ? 16 : 10;
+    char digits[INT_CHARS_MAX + 2];
+    if (it->token.size > INT_CHARS_MAX) {
+        return false;
+    }
+    for (at += base == 16 ? 2 : 0; at < end; at++) {
+        unsigned digit = is_digit(*at) ? *at - (unsigned)'0' : (*at | 0x20u) - 'a' + 10;
+        if (value > (UINT64_MAX - digit) / base) {
+            return false;
+        }
+        value = value * base + digit;
+    }
+    if (value > (uint64_t)INT64_MAX + negative) {
+        return false;
+    }
+    size_t start = sizeof digits;
+    bool sign = negative && value != 0;
+    do {
+        digits[--start] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    if (sign) {
+        digits[--start] = '-';
+    }
+    put(it, digits + start, sizeof digits - start);
+    *made = (part){.height = 1};
+    return advance(it);
+}
+
+static bool read_call(parser *it, nj_span name, part *made)
+{
+    size_t i = 0, count = sizeof functions / sizeof *functions;
+    int operands = 0, height = 0;
+    while (i < count && !nj_span_is(name, functions[i].name)) {
+        i++;
+    }
+    do {
+        if (i == count || !advance(it) || !read_expression(it, OR, made)) {
+            return false;
+        }
+        height = made->height > height ? made->height : height;
+        if (++operands > 1) {
+            put_function(it, functions[i].name);
+        }
+    } while (is_symbol(it, ","));
+    if (functions[i].most == 1) {
+        put_function(it, functions[i].name);
+    }
+    bool right = is_symbol(it, ")") && operands >= functions[i].least && operands <= functions[i].most;
+    return right && advance(it) && grow(made, height);
+}
+
+static bool read_atom(parser *it, part *made)
+{
+    nj_span token = it->token;
+    *made = (part){.height = 1};
+    if (it->kind == INT) {
+        return read_int(it, false, made);
+    }
+    if (is_symbol(it, "(")) {
+        return advance(it) && read_expression(it, OR, made) && is_symbol(it, ")") && advance(it);
+    }
+    if (it->kind == STRING) {
+        it->has_string = true;
+        return advance(it);
+    }
+    bool is_constant = is_symbol(it, "true") || is_symbol(it, "false") || is_symbol(it, "none");
+    if ((it->kind != NAME && !is_constant) || !advance(it)) {
+        return false;
+    }
+    if (!is_constant && is_symbol(it, "(")) {
+        return read_call(it, token, made);
+    }
+    put_span(it, token);
+    return true;
+}
+
+static bool read_prefix(parser *it, int lowest, part *made)
+{
+    if (is_symbol(it, "not")) {
+        if (lowest > NOT || !advance(it) || !read_expression(it, NOT, made)) {
+            return false;
+        }
+        put_function(it, "not");
+        return grow(made, made->height);
+    }
+    if (is_symbol(it, "-")) {
+        if (!advance(it)) {
+            return false;
+        }
+        if (it->kind == INT) {
+            return read_int(it, true, made);
+        }
+        if (!read_expression(it, UNARY, made)) {
+            return false;
+        }
+        put_function(it, "neg");
+        return grow(made, made->height);
+    }
+    return read_atom(it, made);
+}
+
+/* Puts a word behind the words that end there. */
+static void insert(parser *it, size_t at, nj_span word)
+{
+    memmove(it->words + at + 1 + word.size, it->words + at, it->length - at);
+    it->words[at] = ' ';
+    memcpy(it->words + at + 1, word.at, word.size);
+    it->length += 1 + word.size;
+}
+
+/* Reads what `and` or `or` joins to a first operand, that of the same word as their operands' operands. */
+static bool read_logic(parser *it, int binding, part *made)
+{
+    nj_span word = binding == OR ? (nj_span){(const unsigned char *)"or", 2} : (nj_span){(const unsigned char *)"and", 3};
+    bool flat = made->logic == binding;
+    int height = made->height - flat;
+    size_t first_end = flat ? made->first_end : it->length;
+    while (binding_of(it) == binding) {
+        part operand;
+        if (!advance(it) || !read_expression(it, binding + 1, &operand)) {
+            return false;
+        }
+        flat = operand.logic == binding;
+        height = operand.height - flat > height ? operand.height - flat : height;
+        if (flat) {
+            insert(it, operand.first_end, word);
+        } else {
+            put_span(it, word);
+        }
+    }
+    *made = (part){.height = height + 1, .logic = binding, .first_end = first_end};
+    return made->height <= HEIGHT_MAX;
+}
+
+static bool read_binary(parser *it, int binding, part *made)
+{
+    nj_span word = it->token;
+    part right;
+    if (!advance(it) || !read_expression(it, binding + 1, &right)) {
+        return false;
+    }
+    put_span(it, word);
+    bool chained = binding == COMPARISON && binding_of(it) == COMPARISON;
+    return !chained && grow(made, made->height > right.height ? made->height : right.height);
+}
+
+static bool read_expression(parser *it, int lowest, part *made)
+{
+    if (++it->depth > DEPTH_MAX || !read_prefix(it, lowest, made)) {
+        return false;
+    }
+    for (int binding; (binding = binding_of(it)) >= lowest && binding > 0;) {
+        if (!(binding <= AND ? read_logic(it, binding, made) : read_binary(it, binding, made))) {
+            return false;
+        }
+    }
+    it->depth--;
+    return true;
+}
+
+PyObject *nj_postfix(PyObject *text)
+{
+    Py_ssize_t size;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &size);
+    if (bytes == NULL) {
+        return NULL;
+    }
+    if (PyUnicode_GET_LENGTH(text) > CHARS_MAX) {
+        return Py_NewRef(Py_None);
+    }
+    parser it = {.at = (const unsigned char *)bytes, .end = (const unsigned char *)bytes + size};
+    it.words = PyMem_Malloc(GROWTH * ((size_t)size + 1));
+    if (it.words == NULL) {
+        return PyErr_NoMemory();
+    }
+    part made;
+    bool whole = advance(&it) && read_expression(&it, OR, &made) && it.kind == END;
+    PyObject *words = !whole ? Py_NewRef(Py_None) : PyUnicode_FromStringAndSize(it.words, it.has_string ? 0 : (Py_ssize_t)it.length);
+    PyMem_Free(it.words);
+    return words;
+}
+
+PyObject *nj_postfix_of(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    if (!PyUnicode_Check(text)) {
+        return PyErr_Format(PyExc_TypeError, "expected a str, got %.100s", Py_TYPE(text)->tp_name);
+    }
+    return nj_postfix(text);
+}
