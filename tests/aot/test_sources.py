@@ -41,16 +41,11 @@ def test_no_source_sees_what_another_patches(project: Make) -> None:
     built = project().write(first_py=witness, last_py=witness, **files).build(*entries)
     assert built.code == 0, built.stderr
     images = built.images()
-    alone = project().write(first_py=KERNEL).build(entry("a", "first.py:k"))
-    assert images["a"] == images["z"] == alone.images()["a"]
-    assert images["triton"] != images["a"] != images["settings"]
-
-
-def test_a_source_is_compiled_with_what_it_patches(project: Make) -> None:
-    patched = project().write(a_py=PATCHES["triton"][0] + KERNEL).build(entry("a", "a.py:k"))
-    plain = project().write(a_py=KERNEL.replace("tl.exp(", "tl.exp2(")).build(entry("a", "a.py:k"))
-    assert patched.code == plain.code == 0, patched.stderr
-    assert patched.images() == plain.images()
+    plain = project().write(exp_py=KERNEL, exp2_py=KERNEL.replace("tl.exp(", "tl.exp2("))
+    alone = plain.build(entry("exp", "exp.py:k"), entry("exp2", "exp2.py:k")).images()
+    assert images["a"] == images["z"] == alone["exp"] != images["settings"]
+    # and each is compiled with what it patches itself
+    assert images["triton"] == alone["exp2"] != alone["exp"]
 
 
 def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(project: Make) -> None:
@@ -62,7 +57,7 @@ def test_files_that_functions_are_taken_from_are_seen_by_their_kernel_alone(proj
         entry("a", "k.py:k").replace("V = 1", "V = { function = 'one.py:one' }"),
         entry("b", "k.py:k").replace("V = 1", "V = { function = 'two.py:two' }"),
     ]
-    built = files.build(*entries)
+    built = files.build(*entries, words=("--dry-run",))
     assert built.code == 0, built.stderr
 
 
@@ -84,7 +79,7 @@ def test_the_build_imports_neither_triton_nor_a_source(project: Make, tmp_path: 
 
 def test_what_a_source_prints_stays_off_standard_output(project: Make) -> None:
     loud = "import os, sys\nprint('printed')\nos.write(1, b'written\\n')\nsys.stderr.write('warned\\n')\n" + KERNEL
-    built = project().write(a_py=loud).build(entry("a", "a.py:k"), words=("--json",))
+    built = project().write(a_py=loud).build(entry("a", "a.py:k"), words=("--json", "--dry-run"))
     assert built.code == 0, built.stderr
     assert json.loads(built.stdout)["command"] == "build"
     assert {"printed", "written", "warned"} <= set(built.stderr.splitlines())
@@ -95,9 +90,12 @@ def test_a_source_may_start_threads_read_its_input_and_leave_its_folder(project:
         "import os, sys, threading\nassert sys.stdin.read() == ''\nos.chdir('/')\n"
         "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
-    built = project().write(a_py=text + KERNEL).build(entry("a", "a.py:k"), entry("b", "a.py:k"))
+    # names of functions are in the image, names of files are not
+    made = project().write(a_py=text + KERNEL, b_py=f"{KERNEL}# other lines\n\n")
+    built = made.build(entry("a", "a.py:k"), entry("b", "a.py:k", "options = { num_warps = 8 }"), entry("c", "b.py:k"))
     assert built.code == 0, built.stderr
-    assert built.images() == project().write(a_py=KERNEL).build(entry("a", "a.py:k"), entry("b", "a.py:k")).images()
+    images = built.images()
+    assert images["a"] == images["c"] != images["b"]
 
 
 # sources whose import fails, and what is said of it
