@@ -49,7 +49,7 @@ def at_once(work: Callable[[int], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=300)
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
     return results
 

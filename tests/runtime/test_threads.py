@@ -27,7 +27,7 @@ from nojit.runtime.kernel import Kernel
 from tests.fakecuda import FakeCuda
 from tests.fakecuda.driver import Launch
 from tests.runtime.conftest import VECTOR_ADD, Make
-from tests.support.threads import run_together
+from tests.support.threads import Pace, run_together
 
 THREADS = 8
 # of each thread in a batch: all launches of a batch fit the fake driver's record of 256
@@ -262,18 +262,20 @@ def test_kernels_are_collected_while_others_launch(shared: Shared, fakecuda: Fak
 
 
 def test_hooks_come_and_go_while_others_launch(shared: Shared, fakecuda: FakeCuda) -> None:
-    entered, left, done = [0] * THREADS, [0] * THREADS, threading.Event()
+    entered, left, pace = [0] * THREADS, [0] * THREADS, Pace()
     own = threading.local()
 
     def work(thread: int) -> None:
         own.thread = thread
-        if thread > 0:
+        if thread == 0:
+            for _ in pace:
+                handle = hooks.add(lambda _: count(entered), lambda _: count(left))
+                hooks.remove(handle)
+            return
+        with pace:
             for number in range(1, 400):
                 with_what_is_bound(shared, number)
-            done.set()
-        while thread == 0 and not done.is_set():
-            handle = hooks.add(lambda _: count(entered), lambda _: count(left))
-            hooks.remove(handle)
+                pace.step()
 
     def count(calls: list[int]) -> None:
         calls[own.thread] += 1
@@ -285,19 +287,21 @@ def test_hooks_come_and_go_while_others_launch(shared: Shared, fakecuda: FakeCud
 
 
 def test_the_allocator_changes_while_others_launch(shared: Shared, fakecuda: FakeCuda) -> None:
-    done = threading.Event()
+    pace = Pace()
 
     def allocate(size: int, alignment: int, stream: int) -> Any:
         return shared.tensor(0x7000_0000, "int8")
 
     def work(thread: int) -> None:
-        if thread > 0:
+        if thread == 0:
+            for _ in pace:
+                runtime.set_allocator(allocate)
+                runtime.set_allocator(None)
+            return
+        with pace:
             for number in range(1, 200):
                 with_scratch(shared, number)
-            done.set()
-        while thread == 0 and not done.is_set():
-            runtime.set_allocator(allocate)
-            runtime.set_allocator(None)
+                pace.step()
 
     run_together(work, THREADS)
     assert fakecuda.launch_count() == (THREADS - 1) * 199
@@ -315,21 +319,23 @@ class ListDescriptor:
 
 def test_a_descriptor_that_changes_meanwhile_is_read_whole_or_refused(shared: Shared, fakecuda: FakeCuda) -> None:
     descriptor = ListDescriptor(shared.tensor(0x4000), [64, 64], [64, 1], [64, 64])
-    done = threading.Event()
+    pace = Pace()
 
     def work(thread: int) -> None:
-        if thread > 0:
+        if thread == 0:
+            for _ in pace:
+                descriptor.shape.append(1 << 40)
+                descriptor.strides.clear()
+                descriptor.shape.pop()
+                descriptor.strides[:] = [64, 1]
+            return
+        with pace:
             for number in range(200):
                 try:
                     shared.described[(1,)](descriptor, number)
                 except ArgumentError as error:
                     assert "descriptor" in str(error)  # noqa: PT017 - both outcomes are right
-            done.set()
-        while thread == 0 and not done.is_set():
-            descriptor.shape.append(1 << 40)
-            descriptor.strides.clear()
-            descriptor.shape.pop()
-            descriptor.strides[:] = [64, 1]
+                pace.step()
 
     run_together(work, THREADS)
     for launch in fakecuda.launches():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Self
 
-__all__ = ["run_together"]
+__all__ = ["Pace", "run_together"]
 
 # seconds; only a deadlock takes so long
-_TIMEOUT = 120
+_TIMEOUT = 300
 
 
 def run_together(work: Callable[[int], object], threads: int) -> None:
@@ -32,3 +33,29 @@ def run_together(work: Callable[[int], object], threads: int) -> None:
         raise TimeoutError("a thread hangs")
     if errors:
         raise errors[0]
+
+
+class Pace:
+    """Lets one thread act about as often as others do something: ``for _ in pace`` there, ``with pace`` and `step` here.
+
+    It ends with the first of them. One that acted all the time would take what time they need on a busy machine.
+    """
+
+    def __init__(self) -> None:
+        self._steps = threading.Semaphore(0)
+        self._ended = False
+
+    def __iter__(self) -> Iterator[None]:
+        while self._steps.acquire(timeout=_TIMEOUT) and not self._ended:
+            yield
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = True
+        self._steps.release()
+
+    def step(self) -> None:
+        """Let the other thread act once more."""
+        self._steps.release()
