@@ -16,8 +16,9 @@ from tests.fakecuda import FakeCuda, build_driver, build_faketorch, load_extensi
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_finish() -> None:
-    """Let tests that collect garbage walk what they made alone: modules and thousands of tests stay to the end."""
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """Let tests that collect garbage walk what those of their module made: all else stays to the end."""
     gc.collect()
     gc.freeze()
 

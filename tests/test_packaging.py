@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -52,7 +53,7 @@ def test_what_an_index_shows_links_to_no_file() -> None:
 
 
 @pytest.mark.slow
-def test_the_source_distribution_builds_into_a_wheel_that_works(tmp_path: Path) -> None:
+def test_the_source_distribution_builds_without_a_warning_into_a_wheel_that_works(tmp_path: Path) -> None:
     if subprocess.run([sys.executable, "-c", "import build, setuptools"], capture_output=True, check=False).returncode:
         pytest.skip("needs build and setuptools: pip install 'nojit[ship]'")
     # a build leaves traces beside the sources
@@ -62,7 +63,9 @@ def test_the_source_distribution_builds_into_a_wheel_that_works(tmp_path: Path) 
     )
     shutil.copytree(ROOT, copy, ignore=unwanted, symlinks=True)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(copy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # beside -Wall and -Wextra, which it asks for
+    strict = os.environ | {"CFLAGS": "-Werror"}
+    done = subprocess.run(command, env=strict, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
