@@ -19,7 +19,7 @@ from nojit.runtime.format import (
     TARGET_FIELDS,
     TOOLS_MAX,
     VARIANTS_MAX,
-    WARP_MAX,
+    WARP_THREADS,
     BundleIndex,
     KernelEntry,
     Section,
@@ -93,13 +93,18 @@ def _decode_target(value: Json, where: str) -> TargetInfo:
         name(backend, where),
         name(arch, where),
         name(image_arch, where),
-        count(warp_size, WARP_MAX, f"{where} warp_size"),
+        count(warp_size, WARP_THREADS, f"{where} warp_size"),
     )
     try:
-        arch_number(target.arch)
-        parse_image_arch(target.image_arch)
+        number, image = arch_number(target.arch), parse_image_arch(target.image_arch)
     except ValueError as error:
         raise refuse("target", str(error), where=where) from None
+    if target.backend != "cuda" or target.warp_size != WARP_THREADS:
+        got = f"{target.backend} and {target.warp_size}"
+        raise refuse("target", f"expected backend cuda and warps of {WARP_THREADS} threads", got=got, where=where)
+    if number != image.number:
+        got = f"{target.arch} and {target.image_arch}"
+        raise refuse("target", "expected images of the chip that the arch names", got=got, where=where)
     return target
 
 

@@ -218,12 +218,15 @@ def _launch_numbers(values: list[Json], where: str) -> list[int]:
 
 def _tensor_map(value: Json, where: str) -> TensorMap:
     source, swizzle, element_bytes, element_type, block, fp4_padded = fields(value, _TENSOR_MAP_FIELDS, where)
+    sizes = [count(size, _BOX_MAX, f"{where} block", 1) for size in items(block, RANK_MAX, where)]
+    if not sizes:
+        raise refuse("size", "expected a block of 1 to 5 dimensions", got=0, where=f"{where} block")
     return TensorMap(
         line(source, where),
         count(swizzle, _ENUM_MAX, f"{where} swizzle"),
         count(element_bytes, 8, f"{where} element_bytes", 1),
         count(element_type, _ENUM_MAX, f"{where} element_type"),
-        tuple([count(size, _BOX_MAX, f"{where} block", 1) for size in items(block, RANK_MAX, where)]),
+        tuple(sizes),
         flag(fp4_padded, where),
     )
 

@@ -161,7 +161,9 @@ def _decode_hint_sets(value: Json, where: str) -> tuple[tuple[tuple[str, int], .
     hints = [hint for _, hint in pairs]
     if not set(map(type, hints)) <= {int} or not set(hints) <= {1, 16}:
         for hint in hints:
-            if count(hint, 16, where) not in (1, 16):
+            if type(hint) is not int:
+                count(hint, 16, where)
+            if hint not in (1, 16):
                 raise refuse("hint", "expected a hint of 16 or 1", got=hint, where=where)
     if not set(map(type, [leaf for leaf, _ in pairs])) <= {str}:
         name_list([leaf for leaf, _ in pairs], where)

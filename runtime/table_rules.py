@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from nojit.runtime import _core
 from nojit.runtime.expr_ops import ExpressionError
 from nojit.runtime.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.launch_codec import Launches
@@ -18,7 +19,7 @@ from nojit.runtime.type_names import TENSOR_MAP, descriptor_parts, is_compiled_i
 
 __all__ = ["check_costs", "check_programs", "check_row", "check_rows"]
 
-_SCRATCH = {GLOBAL_SCRATCH, PROFILE_SCRATCH}
+_SCRATCH = [GLOBAL_SCRATCH, PROFILE_SCRATCH]
 # the type of each part of a descriptor that has one alone; `.base` is a pointer to the element
 _PARTS = {".map": TENSOR_MAP, ".base": "", ".pads_nan": "i1", ".rounds_tf32": "i1"}
 _DIMS = ("0", "1", "2", "3", "4")
@@ -110,23 +111,28 @@ def check_rows(table: KernelTable, where: str) -> None:
 def _layout_fault(launch: Launch, expected: list[tuple[str, str]]) -> str:
     """Say what a layout lacks to pack the leaves `expected`; empty if nothing."""
     slots = list(launch.layout)
-    while slots and slots[-1].source in _SCRATCH and slots[-1].type.startswith("*"):
-        slots.pop()
-    slots.reverse()
-    maps = []
+    ends = slots[-2:]
+    has_scratch = [slot.source for slot in ends] == _SCRATCH and all(slot.type.startswith("*") for slot in ends)
+    slots = slots[: -2 * has_scratch or None][::-1]
+    maps: list[tuple[str, str]] = []
     for path, kind in expected:
         if is_descriptor(kind):
             parts = list(_take_parts(slots, path))
             if not parts or not all(_is_part(part, kind) for part in parts):
                 return f"parts of {path}, which is {kind}"
-            maps += [(path, len(descriptor_parts(kind)[1])) for part in parts if part.type == TENSOR_MAP]
+            maps += [(path, kind) for part in parts if part.type == TENSOR_MAP]
         elif not slots or slots[-1].source != path or slots.pop().type != kind:
             return f"{path} as {kind}"
-    if slots:
-        return "no more than the leaves of the signature and scratch"
-    if maps != [(tensor_map.source, len(tensor_map.block)) for tensor_map in launch.tensor_maps]:
+    if slots or not has_scratch:
+        return f"no more than the leaves of the signature, then {' and '.join(_SCRATCH)} as pointers"
+    if [path for path, _ in maps] != [tensor_map.source for tensor_map in launch.tensor_maps]:
         return f"tensor maps of {[path for path, _ in maps]}"
-    return ""
+    faults = (
+        f"{fault} in the tensor map of {path}, which is {kind}"
+        for (path, kind), tensor_map in zip(maps, launch.tensor_maps, strict=True)
+        if (fault := _core.map_fault(kind, tensor_map))
+    )
+    return next(faults, "")
 
 
 def _take_parts(slots: list[Slot], path: str) -> Iterator[Slot]:

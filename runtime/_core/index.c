@@ -10,7 +10,7 @@ enum {
     KERNELS_MAX = 4096,
     VARIANTS_MAX = 32768,
     TOOLS_MAX = 64,
-    WARP_MAX = 64,
+    WARP_THREADS = 32,
     DRIVER_MAX = 1000000,
     DIGEST_CHARS = 64,
     SECTION_FIELDS = 3,
@@ -146,6 +146,16 @@ static PyObject *read_arch(nj_reading *it, const char *suffixes)
     return digits == 2 || digits == 3 ? nj_read_word(it, text) : NULL;
 }
 
+/* Whether the target is CUDA's, and its images are for the chip that the arch names. */
+static bool is_of_one_chip(PyObject *const *values)
+{
+    PyObject *arch = values[1], *image = values[2];
+    Py_ssize_t size = PyUnicode_GET_LENGTH(arch), image_size = PyUnicode_GET_LENGTH(image);
+    bool has_suffix = image_size == size + 1 && !Py_UNICODE_ISDIGIT(PyUnicode_READ_CHAR(image, size));
+    return PyUnicode_CompareWithASCIIString(values[0], "cuda") == 0 && PyLong_AsLong(values[3]) == WARP_THREADS &&
+           PyUnicode_Tailmatch(image, arch, 0, image_size, -1) == 1 && (image_size == size || has_suffix);
+}
+
 static PyObject *read_target(nj_reading *it)
 {
     PyObject *values[TARGET_FIELDS] = {NULL};
@@ -159,7 +169,10 @@ static PyObject *read_target(nj_reading *it)
         values[2] = read_arch(it, "af");
     }
     if (values[2] != NULL && nj_json_is(&it->json, ",\"warp_size\":")) {
-        values[3] = read_count(it, WARP_MAX);
+        values[3] = read_count(it, WARP_THREADS);
+    }
+    if (values[3] != NULL && !is_of_one_chip(values)) {
+        Py_CLEAR(values[3]);
     }
     return nj_read_closed(it, nj_record_make(&index_of(it)->target, values), '}');
 }

@@ -38,7 +38,7 @@ static bool read_block(nj_json *json, nj_map_entry *map)
         }
         map->rank++;
     }
-    return more == 0;
+    return more == 0 && map->rank > 0;
 }
 
 static bool read_map(nj_json *json, nj_map_entry *map)

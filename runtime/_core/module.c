@@ -13,6 +13,7 @@
 #include "launch_table.h"
 #include "launcher.h"
 #include "meaning.h"
+#include "mapping.h"
 #include "memo.h"
 #include "objects.h"
 #include "placement.h"
@@ -214,6 +215,8 @@ static PyMethodDef functions[] = {
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
     {"postfix", nj_postfix_of, METH_O,
      PyDoc_STR("An expression in postfix, empty if it holds a string; None if it is none.")},
+    {"map_fault", nj_map_fault_of, METH_VARARGS,
+     PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
     {"tuning_key", tuning_key, METH_VARARGS,
      PyDoc_STR("Run a program over (tag, bits) slots, and round the int that it gives to its bucket; else 0.")},
     {"run_program", run_program, METH_VARARGS,

@@ -1,6 +1,7 @@
 #include "slots.h"
 
 #include "json.h"
+#include "mapping.h"
 #include "meaning.h"
 #include "objects.h"
 #include "plan.h"
@@ -71,6 +72,7 @@ static bool add_slot(nj_layout *layout, int place, nj_part part, int number, con
 /* What a descriptor's type says. */
 typedef struct {
     const char *path;
+    PyObject *type;
     int place;
     char pointer[16]; /* to the element */
     int rank;
@@ -102,6 +104,11 @@ static bool add_map(nj_layout *layout, nj_described_type *described)
     PyObject *source = nj_peek(map, NJ_FIELD_SOURCE);
     if (described->mapped || nj_size(block) != described->rank || source == NULL || !PyUnicode_Check(source) ||
         PyUnicode_CompareWithASCIIString(source, described->path) != 0) {
+        return false;
+    }
+    PyObject *fault = nj_map_fault(described->type, map);
+    Py_XDECREF(fault);
+    if (fault != Py_None) {
         return false;
     }
     described->mapped = true;
@@ -153,9 +160,9 @@ static bool take_part(nj_layout *layout, nj_described_type *described)
 }
 
 /* Takes the parts of a descriptor: one at least. */
-static bool take_descriptor(nj_layout *layout, const char *path, const char *type, int place)
+static bool take_descriptor(nj_layout *layout, const char *path, PyObject *named, const char *type, int place)
 {
-    nj_described_type described = {.path = path, .place = place};
+    nj_described_type described = {.path = path, .type = named, .place = place};
     Py_ssize_t before = layout->slots.count;
     bool taken = read_described(type, &described);
     while (taken) {
@@ -182,7 +189,7 @@ static bool take_param(nj_layout *layout, PyObject *name, PyObject *type, PyObje
         return true;
     }
     if (strncmp(spelled, DESCRIPTOR, strlen(DESCRIPTOR)) == 0) {
-        return take_descriptor(layout, source, spelled, (int)number);
+        return take_descriptor(layout, source, type, spelled, (int)number);
     }
     int bytes = bytes_of(spelled);
     return bytes != 0 && take_entry(layout, source, spelled) &&

@@ -112,9 +112,29 @@ def test_strange_hints_are_left_to_python() -> None:
 
 
 def test_scratch_pointers_of_another_type_are_right_all_the_same() -> None:
-    layout = "x_ptr:*fp16 $global_scratch:*fp32"
+    layout = "x_ptr:*fp16 $global_scratch:*fp32 $profile_scratch:*i8"
     assert by_c(["*fp16"], (), layout) is None
-    assert [slot[0] for slot in packing_of(table_of(["*fp16"], (), layout), 0, ARGUMENTS, "here").slots] == [0, -1]
+    assert [slot[0] for slot in packing_of(table_of(["*fp16"], (), layout), 0, ARGUMENTS, "here").slots] == [0, -1, -2]
+
+
+@pytest.mark.parametrize(
+    "scratch",
+    [
+        "",
+        "$global_scratch:*i8",
+        "$profile_scratch:*i8",
+        "$profile_scratch:*i8 $global_scratch:*i8",
+        "$global_scratch:*i8 $global_scratch:*i8",
+        "$global_scratch:*i8 $profile_scratch:*i8 $profile_scratch:*i8",
+        "$global_scratch:i64 $profile_scratch:*i8",
+    ],
+)
+def test_both_scratch_pointers_come_last_in_one_order(scratch: str) -> None:
+    layout = f"x_ptr:*fp16 {scratch}".rstrip()
+    assert by_c(["*fp16"], (), layout) is None
+    with pytest.raises(BundleFormatError, match=r"scratch") as caught:
+        packing_of(table_of(["*fp16"], (), layout), 0, ARGUMENTS, "here")
+    assert caught.value.rule == "layout"
 
 
 def test_a_layout_that_is_none_is_refused_by_name() -> None:

@@ -174,6 +174,13 @@ def _number(words: str) -> int | tuple[int, int]:
     return int(number) * (layout.MIB if unit.startswith("MiB") else 1)
 
 
+def test_the_attributes_of_images_are_the_codes() -> None:
+    told = [int(number, 16) for cell in column("cubin", 1) for number in re.findall("0x[0-9a-f]+", cell)]
+    code = (ROOT / "runtime/cubin.py").read_text(encoding="utf-8")
+    read = re.findall(r"^_[A-Z_]+: Final = (0x[0-9A-F]{2})$", code, re.MULTILINE)
+    assert sorted(told) == sorted(int(number, 16) for number in read)
+
+
 def test_the_limits_in_sentences() -> None:
     assert f"at most {strict.TEXT_CHARS_MAX:,} characters" in TEXT
     assert f"at most {MAX_LENGTH:,} characters and {MAX_HEIGHT} levels deep" in TEXT

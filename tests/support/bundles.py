@@ -242,13 +242,17 @@ def _slots(path: str, kind: str, *, tma: bool) -> list[Slot]:
 
 
 # CUtensorMapDataType of cuda.h
-_MAP_TYPES = {"fp16": 6, "fp32": 7, "bf16": 9, "i32": 3, "fp8e4nv": 0, "fp8e5": 0}
+_MAP_TYPES = {"u16": 1, "i16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "fp16": 6, "fp32": 7, "fp64": 8, "bf16": 9}
 
 
 def _tensor_map(path: str, kind: str) -> TensorMap:
+    """Encode a map as Triton 3.9 does by default: as wide as its swizzle, which is as wide as it can be."""
     element, block = descriptor_parts(kind)
-    element_bytes = 1 if element.startswith("fp8") else size_of(element)
-    return TensorMap(path, 3, element_bytes, _MAP_TYPES.get(element, 0), block, fp4_padded=False)
+    size = 1 if element.startswith("fp8") else size_of(element)
+    swizzle = 0 if len(block) == 1 else min(block[-1] * size // 32, 4).bit_length()
+    inner = min(block[-1], 128 // size) if swizzle else block[-1]
+    parts = tuple(min(dim, 256) for dim in (*block[:-1], inner))
+    return TensorMap(path, swizzle, size, _MAP_TYPES.get(element, 0), parts, fp4_padded=False)
 
 
 def _image(launch: Launch, code: str, on: TargetInfo, static_shared_bytes: int) -> bytes:

@@ -299,7 +299,10 @@ def _relaunched(**facts: Any) -> SyntheticKernel:
         ({"symbol": "other"}, "expected kernel 'other'"),
         ({"layout": (Slot("x_ptr", ADDRESS),)}, "expected n as i32"),
         ({"layout": tuple(Slot(name, ADDRESS) for name in ("x_ptr", "n", "n", "n"))}, "expected n as i32"),
-        ({"layout": (Slot("x_ptr", ADDRESS), Slot("n", "i32"))}, "to take 2 params"),
+        (
+            {"layout": (Slot("x_ptr", ADDRESS), Slot("n", "i32"))},
+            "then $global_scratch and $profile_scratch as pointers",
+        ),
         ({"layout": (Slot("x_ptr", "tensordesc<fp16[16]>"),)}, f"expected x_ptr as {ADDRESS}"),
     ],
 )
