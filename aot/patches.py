@@ -15,6 +15,8 @@ from types import ModuleType
 __all__ = ["Baseline"]
 
 _PATCHED = "triton"
+# what Python itself writes into classes that are pickled or asked for annotations, and into modules that warn
+_OF_PYTHON = frozenset({"__slotnames__", "__annotations_cache__", "__warningregistry__"})
 
 
 class Baseline:
@@ -72,10 +74,14 @@ def _names() -> Iterator[tuple[tuple[str, ...], object]]:
     """List what Triton's modules, the classes in them and its settings hold."""
     for name, module in list(sys.modules.items()):
         if (name == _PATCHED or name.startswith(f"{_PATCHED}.")) and isinstance(module, ModuleType):
-            for key, value in list(vars(module).items()):
+            for key, value in _own_names(module):
                 yield (name, key), value
                 if _is_own(value):
-                    yield from (((name, key, member), item) for member, item in list(vars(value).items()))
+                    yield from (((name, key, member), item) for member, item in _own_names(value))
+
+
+def _own_names(value: object) -> list[tuple[str, object]]:
+    return [(name, item) for name, item in list(vars(value).items()) if name not in _OF_PYTHON]
 
 
 def _is_own(value: object) -> bool:
