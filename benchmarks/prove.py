@@ -1,16 +1,12 @@
-"""Prove on a GPU that bundles built elsewhere run here without Triton, and are right. One table.
+"""Launch every variant of bundles on a GPU without Triton, and compare each result with an exact reference. One table.
 
-    python benchmarks/prove.py BUNDLES [--skip-jit]
+    python benchmarks/prove.py BUNDLES
 
-BUNDLES is a folder of bundles, built on a machine without a GPU. Two parts, each in a process of its own:
+BUNDLES is a folder of bundles, built on any machine. Importing triton raises in this process. `device.py --only equality`
+compares the same variants with Triton's own launcher, bit for bit; `launch.py` and `cold_start.py` measure what launches cost.
 
-1. Importing triton raises. Every variant for this device is launched and held to an exact reference.
-2. The same manifests are built here by this machine's Triton; every variant gives the bits that Triton's own launcher
-   gives for it.
-
-What launches cost is measured by `launch.py` and `cold_start.py`.
-
-A sample of the launches under a checker, with torch's cache of memory off so that it sees each tensor by itself::
+`--part sample` launches a sample of the calls and compares nothing. It is for compute-sanitizer, with torch's memory cache off so
+that the checker sees each tensor by itself::
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --report-api-errors no --kernel-name-exclude kns=_Z \
         python benchmarks/prove.py BUNDLES --part sample [--families flex,flex_decoding]
@@ -22,10 +18,7 @@ C++'s are torch's, which take longer under racecheck than all others.)
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -118,67 +111,21 @@ def sample(bundles: str, families: Collection[str], first: int, parts: int) -> i
     return 0
 
 
-def against_triton() -> int:
-    """Compare every variant with Triton's own launcher, bit for bit; return how many differ."""
-    import torch
-    import triton
-    from nojit import runtime
-    from nojit.kernels import library
-
-    from tests.gpu import calls
-    from tests.gpu.replay import Replay, build_here, compile_ahead, plan_for
-
-    major, minor = torch.cuda.get_device_capability()
-    arch = f"sm_{major}{minor}"
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.monotonic()
-        bundle = build_here(ROOT / "manifests", arch, Path(folder))
-        print(f"built {bundle.name} with Triton {triton.__version__} here in {time.monotonic() - started:.0f} s")
-        plan = plan_for(ROOT / "manifests", arch, "full")
-        compile_ahead(plan)
-        print(f"compiled as Triton's JIT does, {time.monotonic() - started:.0f} s")
-        replay = Replay(runtime.load(bundle), plan)
-        with library.override(replay, devices=frozenset({"cuda"})):
-            for call in [*calls.all_calls(), *calls.huge_pointwise_calls()]:
-                call.run()
-    print(
-        f"{'kernel':28s} {'variants':>9s} {'compared':>9s} {'launches':>9s} {'different':>9s}   {time.monotonic() - started:.0f} s"
-    )
-    for name, tally in sorted(replay.tallies.items()):
-        print(f"{name:28s} {tally.variants:9d} {len(tally.rows):9d} {tally.launches:9d} {len(tally.different):9d}")
-        for label in tally.different[:5]:
-            print(f"  differs: {label}")
-    return sum(len(tally.different) for tally in replay.tallies.values())
-
-
 def main() -> None:
-    """Run the parts and print their tables."""
+    """Launch, print the table, exit with 1 if a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundles")
-    parser.add_argument("--skip-jit", action="store_true", help="leave out the comparison with Triton")
-    parser.add_argument("--part", choices=["no-triton", "jit", "sample"], help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=["every", "sample"], default="every", help="which variants to launch")
     parser.add_argument("--families", default="", help="of --part sample: flex,flex_decoding say; all by default")
     parser.add_argument("--share", default="1/1", help="of --part sample, the second of four parts: 2/4")
     given = parser.parse_args()
-    if given.part == "no-triton":
+    if given.part == "every":
         sys.exit(1 if without_triton(given.bundles) else 0)
-    if given.part == "sample":
-        first, parts = map(int, given.share.split("/"))
-        if not 1 <= first <= parts:
-            parser.error(f"--share: expected a part of some, 2/4 say, got {given.share}")
-        families = [name for name in given.families.split(",") if name]
-        sys.exit(sample(given.bundles, families, first - 1, parts))
-    if given.part == "jit":
-        sys.exit(1 if against_triton() else 0)
-    failed = []
-    parts = ["no-triton"] if given.skip_jit else ["no-triton", "jit"]
-    for part in parts:
-        print(f"\n== {part}", flush=True)
-        if subprocess.run(
-            [sys.executable, __file__, given.bundles, "--part", part], env=os.environ, check=False
-        ).returncode:
-            failed.append(part)
-    sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    first, parts = map(int, given.share.split("/"))
+    if not 1 <= first <= parts:
+        parser.error(f"--share: expected a part of some, 2/4 say, got {given.share}")
+    families = [name for name in given.families.split(",") if name]
+    sys.exit(sample(given.bundles, families, first - 1, parts))
 
 
 if __name__ == "__main__":
