@@ -37,6 +37,10 @@ _END: Final = struct.Struct("<4s4H2LH")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _EXTRA: Final = struct.Struct("<2H")
 _END_SIGNATURE: Final = b"PK\x05\x06"
+# stands right before the end of an archive of 64 bits, and leads some readers to another central directory
+_LOCATOR_SIGNATURE: Final = b"PK\x06\x07"
+_LOCATOR_BYTES: Final = 20
+_LISTING_BYTES: Final = 46
 _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
 
 _ENTRIES_MAX: Final = 10_000
@@ -103,6 +107,8 @@ class WheelFile:
             start = self._start_of_directory()
             self._archive = zipfile.ZipFile(self._file)
             self._entries = {entry.orig_filename: entry for entry in self._archive.infolist()}
+            # where the content of each entry starts
+            self._contents: dict[str, int] = {}
             self._check(start)
         except (OSError, ValueError, RuntimeError, struct.error, zipfile.BadZipFile) as error:
             self.close()
@@ -136,18 +142,54 @@ class WheelFile:
         Raises:
             BundleIntegrityError: it is damaged, or longer than the wheel says.
         """
-        where, left = f"{self.path}/{name}", self._entries[name].file_size
+        entry = self._entries[name]
+        left, checksum = entry.file_size, 0
         try:
-            with self._archive.open(self._entries[name]) as member:
-                while part := member.read(_CHUNK_BYTES):
-                    left -= len(part)
-                    if left < 0:
-                        self._refuse(f"expected {self._entries[name].file_size} bytes", "more", name)
-                    yield part
-        except (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            for part in self._unpacked(entry):
+                left -= len(part)
+                if left < 0:
+                    self._refuse(f"expected {entry.file_size} bytes", "more", name)
+                checksum = zlib.crc32(part, checksum)
+                yield part
+        except (OSError, zlib.error) as error:
+            where = f"{self.path}/{name}"
             raise BundleIntegrityError("expected a file that is whole", got=worded(error), where=where) from None
         if left:
-            self._refuse(f"expected {self._entries[name].file_size} bytes", f"{left} fewer", name)
+            self._refuse(f"expected {entry.file_size} bytes", f"{left} fewer", name)
+        if checksum != entry.CRC:
+            self._refuse(f"expected checksum {entry.CRC:08x}", f"{checksum:08x}", name)
+
+    def _unpacked(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Decompress an entry, in parts. A reader that goes from file to file looks for the next where the stream of this one ends."""
+        name, size = entry.orig_filename, entry.compress_size
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if entry.compress_type == zipfile.ZIP_DEFLATED else None
+        for packed in self._packed(name, size):
+            if unpacker is None:
+                yield packed
+                continue
+            yield unpacker.decompress(packed, _CHUNK_BYTES)
+            while unpacker.unconsumed_tail:
+                yield unpacker.decompress(unpacker.unconsumed_tail, _CHUNK_BYTES)
+            size -= len(packed)
+            if unpacker.eof and (size or unpacker.unused_data):
+                self._refuse(f"expected a deflated stream of {entry.compress_size} bytes", "a shorter one", name)
+        # what is left of the last part
+        while unpacker is not None and not unpacker.eof:
+            part = unpacker.decompress(b"", _CHUNK_BYTES)
+            if not part and not unpacker.eof:
+                self._refuse(
+                    f"expected a deflated stream of {entry.compress_size} bytes", "one that does not end", name
+                )
+            yield part
+
+    def _packed(self, name: str, size: int) -> Iterator[bytes]:
+        """Read what is stored of an entry, in parts."""
+        start = self._contents[name]
+        for at in range(start, start + size, _CHUNK_BYTES):
+            part = os.pread(self._file.fileno(), min(_CHUNK_BYTES, start + size - at), at)
+            if not part:
+                self._refuse(f"expected {size} bytes stored", f"{at - start}", name)
+            yield part
 
     def extract(self, name: str, folder: Path) -> Path:
         """Write a file of the wheel into a folder, under the last part of its path.
@@ -188,19 +230,21 @@ class WheelFile:
 
     def _start_of_directory(self) -> int:
         """Read where the central directory starts; it and the end are the last of the file."""
-        self._file.seek(max(0, self.size_bytes - _END.size))
-        raw = self._file.read(_END.size)
-        if len(raw) < _END.size or not raw.startswith(_END_SIGNATURE):
+        self._file.seek(max(0, self.size_bytes - _END.size - _LOCATOR_BYTES))
+        before, raw = self._file.read(_LOCATOR_BYTES), self._file.read(_END.size)
+        if not raw.startswith(_END_SIGNATURE):
             raise BundleError("expected a wheel", got="no zip archive that ends with the file", where=str(self.path))
         _, disk, first_disk, here, entries, length, start, comment = _END.unpack(raw)
         if disk or first_disk or here != entries or comment:
             self._refuse("expected a zip archive in one part, without a comment", "another")
+        if before.startswith(_LOCATOR_SIGNATURE):
+            self._refuse("expected a zip archive of 32 bits", "one of 64")
         if not entries <= _ENTRIES_MAX:
             self._refuse(f"expected at most {_ENTRIES_MAX} files", str(entries))
-        # it is also how archives of 64 bits are found, which say so here and mean another place
         if start + length + _END.size != self.size_bytes:
             self._refuse("expected the central directory right before the end", "bytes that belong to nothing")
         self._count = entries
+        self._directory_bytes = length
         return int(start)
 
     def _check(self, start: int) -> None:
@@ -217,6 +261,9 @@ class WheelFile:
             names = [entry.orig_filename for entry in entries]
             twice = next(name for name in self._entries if names.count(name) > 1)
             self._refuse("expected each file once", "several of this name", twice)
+        listed = sum(_LISTING_BYTES + len(_spelled(entry)) + len(entry.extra) for entry in entries)
+        if listed != self._directory_bytes:
+            self._refuse(f"expected a central directory of {listed} bytes", str(self._directory_bytes))
         total = sum(entry.file_size for entry in entries)
         if total > _EXPANSION * self.size_bytes + _SLACK_BYTES:
             what = f"expected a wheel that unpacks to at most {_EXPANSION} times its {self.size_bytes} bytes"
@@ -234,6 +281,10 @@ class WheelFile:
         parts = name.split("/")
         if not name.isprintable() or "\\" in name or any(part in ("", ".", "..") for part in parts):
             self._refuse("expected paths inside of the wheel, to files, without backslashes", ascii(name))
+        if not name.isascii() and not entry.flag_bits & _UTF8:
+            self._refuse("expected names in ASCII, or marked as UTF-8", ascii(name))
+        if entry.comment:
+            self._refuse("expected files without a comment", "one with", name)
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             self._refuse("expected regular files", stat.filemode(mode), name)
         if entry.flag_bits & (_ENCRYPTED | _PATCHED | _STRONGLY_ENCRYPTED):
@@ -264,7 +315,7 @@ class WheelFile:
             self._file.read(_LOCAL.size)
         )
         spelled, extra = self._file.read(name_bytes), self._file.read(extra_bytes)
-        if signature != _LOCAL_SIGNATURE or spelled != name.encode("utf-8" if flags & _UTF8 else "cp437", "replace"):
+        if signature != _LOCAL_SIGNATURE or spelled != _spelled(entry):
             self._refuse("expected a local header of the name in the central directory", ascii(spelled), name)
         said = (entry.flag_bits, entry.compress_type, entry.CRC, entry.compress_size, entry.file_size)
         behind = bool(flags & _DESCRIBED_BEHIND)
@@ -273,7 +324,9 @@ class WheelFile:
         ):
             self._refuse("expected a local header that says what the central directory does", "another", name)
         self._check_extra(extra, name)
-        end: int = start + _LOCAL.size + name_bytes + extra_bytes + entry.compress_size
+        content: int = start + _LOCAL.size + name_bytes + extra_bytes
+        self._contents[name] = content
+        end = content + entry.compress_size
         return end + self._described(entry, end) if behind else end
 
     def _described(self, entry: zipfile.ZipInfo, start: int) -> int:
@@ -378,3 +431,8 @@ class WheelFile:
 
     def _refuse(self, what: str, got: str, name: str = "") -> NoReturn:
         raise BundleIntegrityError(what, got=got, where=f"{self.path}/{name}" if name else str(self.path))
+
+
+def _spelled(entry: zipfile.ZipInfo) -> bytes:
+    """Return a name as it stands in the archive: ASCII, or UTF-8 that is marked as such."""
+    return entry.orig_filename.encode(errors="replace")

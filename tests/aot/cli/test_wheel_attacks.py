@@ -51,10 +51,14 @@ class Entry:
     """Checksum and length in the local header, if others."""
     behind: bytes = b""
     """Bytes behind it."""
+    stuffed: bytes = b""
+    """Bytes behind its deflated stream, within its length as packed."""
+    comment: bytes = b""
+    """Of the central directory."""
 
     @property
     def packed(self) -> bytes:
-        return zlib.compress(self.data, 9, -15) if self.deflated else self.data
+        return zlib.compress(self.data, 9, -15) + self.stuffed if self.deflated else self.data
 
     def _facts(self, crc: int, size: int) -> bytes:
         method = 8 if self.deflated else 0
@@ -70,8 +74,9 @@ class Entry:
         size = len(self.data) if self.size is None else self.size
         name = self.name.encode()
         facts = b"PK\1\2" + struct.pack("<H", 3 << 8 | 20) + self._facts(zlib.crc32(self.data), size)
-        lengths = struct.pack("<HHHHHLL", len(name), len(self.extra), 0, 0, 0, self.attributes, start)
-        return facts + lengths + name + self.extra
+        comment = len(self.comment)
+        lengths = struct.pack("<HHHHHLL", len(name), len(self.extra), comment, 0, 0, self.attributes, start)
+        return facts + lengths + name + self.extra + self.comment
 
 
 def pack(entries: Iterable[Entry], *, before: bytes = b"", middle: bytes = b"", after: bytes = b"") -> bytes:
@@ -347,6 +352,24 @@ def second_end(entries: list[Entry]) -> bytes:
     return content[:-2] + struct.pack("<H", len(other)) + other
 
 
+def another_directory(entries: list[Entry]) -> bytes:
+    """The central directory that readers of 64 bits are led to, in the comment of one that says otherwise."""
+    good = bundle_of(entries)
+    count, right = len(entries), pack(entries)
+    listing_bytes, start = struct.unpack_from("<LL", right, len(right) - 10)
+    right, listing = right[:start], right[start:][:listing_bytes]
+    wrong = [replace(entry, name="acme/b.nojit") if entry is good else entry for entry in entries]
+    place = start + listing_bytes + len("acme/b.nojit") - len(good.name)
+    whole = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(listing), place)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, place + len(listing), 1)
+    comment = listing + whole + locator
+    said = b""
+    for number, entry in enumerate(wrong):
+        at = right.index((good if entry.name == "acme/b.nojit" else entry).header())
+        said += replace(entry, comment=comment if number == count - 1 else b"").listing(at)
+    return right + said + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, len(said), start, 0)
+
+
 SHAPES: dict[str, tuple[Attack, str]] = {
     "a name twice, the good one first": (lambda entries: twice(entries, first=True), "expected each file once"),
     "a name twice, the good one last": (
@@ -381,6 +404,12 @@ SHAPES: dict[str, tuple[Attack, str]] = {
     "bytes behind the end": (lambda entries: pack(entries, after=b"hidden"), "ends with the file"),
     "another archive behind": (lambda entries: pack(entries) + pack([Entry("x.nojit", b"x")]), "right before the end"),
     "another archive in the comment": (second_end, "right before the end|without a comment"),
+    "another directory, for readers of 64 bits": (
+        lambda entries: another_directory(recorded(entries)),
+        "a zip archive of 32 bits",
+    ),
+    "a comment": (changed(comment=b"hidden"), "without a comment"),
+    "a name of no one encoding": (adding("acme/\u00e9.nojit"), "in ASCII, or marked as UTF-8"),
     "two names for one place": (shared, "one behind the other|Overlapped"),
     "more files than it says": (
         lambda entries: pack(entries).replace(struct.pack("<HH", len(entries), len(entries)), struct.pack("<HH", 1, 1)),
@@ -404,6 +433,17 @@ def test_a_wheel_has_one_reading(
     assert result.exit_code in {1, 3}
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect"])
+@pytest.mark.parametrize("stuffed", [b"hidden", pack([Entry("x.py", b"hidden")]), bytes(3 << 20)])
+def test_nothing_lies_behind_a_deflated_stream(wheel: Write, run: Run, stuffed: bytes, command: str) -> None:
+    """Readers that go from file to file take it for the next."""
+    whole = wheel(changed(deflated=True))
+    assert run(command, whole).exit_code == 0
+    result = run(command, wheel(changed(deflated=True, stuffed=stuffed)))
+    assert result.exit_code == 3
+    assert re.search(r"a deflated stream of \d+ bytes, got a shorter one", result.stderr), result.stderr
 
 
 def test_no_change_of_a_byte_passes_that_changes_a_file(entries: list[Entry], wheel: Write, run: Run) -> None:
