@@ -20,11 +20,13 @@ _VERSION: Final = re.compile(
     r"(?:[._]?(?P<post>post|rev|r)[._]?(?P<post_number>\d*))?"
     r"(?:[._]?(?P<dev>dev)[._]?(?P<dev_number>\d*))?"
     r"(?:\+(?P<local>[a-z0-9]+(?:[._][a-z0-9]+)*))?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
+_WORD: Final = re.compile(r"\d+|[^\d.]+", re.ASCII)
 _STAGES: Final = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
 _FIRST: Final[Key] = (-1,)
 _LAST: Final[Key] = (1,)
+_ZERO: Final[Key] = (0, "")
 
 
 class Release(NamedTuple):
@@ -67,19 +69,18 @@ def version_key(version: str) -> Key:
     """Return what versions are ordered by: as PEP 440 has it; what it does not know comes first, number by number."""
     match = _VERSION.fullmatch(version)
     if match is None:
-        words = re.findall(r"\d+|[^\d.]+", version)
-        return (-1, tuple((1, int(word), "") if word.isdigit() else (0, 0, word) for word in words))
-    release = tuple(map(int, match["release"].split(".")))
-    while len(release) > 1 and release[-1] == 0:
+        return ((-1,), tuple(map(_part, _WORD.findall(version))))
+    release = tuple(map(_number, match["release"].split(".")))
+    while len(release) > 1 and release[-1] == _ZERO:
         release = release[:-1]
     local = match["local"]
     return (
-        int(match["epoch"] or 0),
+        (0, _number(match["epoch"] or "")),
         release,
         _pre(match),
         (0, _number(match["post_number"])) if match["post"] else _FIRST,
         (0, _number(match["dev_number"])) if match["dev"] else _LAST,
-        _FIRST if local is None else (0, *map(_local_part, re.split(r"[._]", local.lower()))),
+        _FIRST if local is None else (0, *map(_part, re.split(r"[._]", local.lower()))),
     )
 
 
@@ -90,9 +91,11 @@ def _pre(match: re.Match[str]) -> Key:
     return _FIRST if match["dev"] and not match["post"] else _LAST
 
 
-def _number(text: str) -> int:
-    return int(text or 0)
+def _number(text: str) -> Key:
+    """Return what a number in digits is ordered by, however long it is: `int` refuses very long ones."""
+    digits = text.lstrip("0")
+    return (len(digits), digits)
 
 
-def _local_part(text: str) -> tuple[int, int, str]:
-    return (1, int(text), "") if text.isdigit() else (0, 0, text)
+def _part(text: str) -> Key:
+    return (1, _number(text), "") if text.isascii() and text.isdigit() else (0, _ZERO, text)

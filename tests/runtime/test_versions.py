@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from nojit.runtime.versions import Release, superseded, version_key
 from packaging.version import Version
 
 NUMBERS = st.integers(0, 12).map(str)
+# more digits than Python makes an int of
+LONG = st.sampled_from(["1", "1.0", "1!", "x", "+"]).map(lambda start: f"{start}{'7' * 5000}")
 
 
 @st.composite
@@ -31,7 +33,8 @@ def test_versions_are_ordered_as_packaging_orders_them(left: str, right: str) ->
     assert (version_key(left) == version_key(right)) == (Version(left) == Version(right))
 
 
-@given(st.lists(st.text("019.abc+!_", min_size=1, max_size=8), max_size=8))
+@given(st.lists(st.text("019.abc+!_", min_size=1, max_size=8) | st.text(min_size=1) | LONG, max_size=8))
+@example(["1.\u00b2", "1.\u0663", "1" * 5000, f"1.0a{'1' * 5000}"])
 def test_any_versions_have_an_order(words: list[str]) -> None:
     keys = [version_key(word) for word in words]
     keys.sort()
@@ -70,3 +73,7 @@ def test_two_of_one_version_supersede_neither() -> None:
 
 def test_names_are_one_however_they_are_spelled() -> None:
     assert superseded([release("a/1", "1.0"), release("a/2", "2.0", name="ACME")]) == {"a/1": "a/2"}
+
+
+def test_numbers_are_as_long_as_they_are() -> None:
+    assert version_key("1." + "9" * 5000) < version_key("1.1" + "0" * 5000)
