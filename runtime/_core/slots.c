@@ -5,12 +5,12 @@
 #include "meaning.h"
 #include "objects.h"
 #include "plan.h"
+#include "type.h"
 
 #include "cold.h"
 
 #define POINTER_BYTES 8
 #define TENSOR_MAP_BYTES 128
-#define DESCRIPTOR "tensordesc<"
 
 typedef struct {
     const nj_passed *passed;
@@ -79,21 +79,12 @@ typedef struct {
     bool mapped; /* whether its map was met */
 } nj_described_type;
 
-/* Reads ``tensordesc<fp16[128,64]>``, which is known to be a type. */
-static bool read_described(const char *type, nj_described_type *described)
+static bool read_described(const char *spelled, nj_described_type *described)
 {
-    const char *element = type + strlen(DESCRIPTOR), *block = strchr(element, '[');
-    if (block == NULL || (size_t)(block - element) + 2 > sizeof described->pointer) {
-        return false;
-    }
-    described->pointer[0] = '*';
-    memcpy(described->pointer + 1, element, (size_t)(block - element));
-    described->pointer[1 + (block - element)] = '\0';
-    described->rank = 1;
-    for (; *block != '\0'; block++) {
-        described->rank += *block == ',';
-    }
-    return true;
+    nj_type type = nj_descriptor_type(spelled);
+    described->rank = type.rank;
+    PyOS_snprintf(described->pointer, sizeof described->pointer, "*%s", nj_dtype_name((nj_dtype)type.pointee));
+    return type.tags != 0;
 }
 
 /* Adds the tensor map of a descriptor, which must be the next one. */
@@ -188,7 +179,7 @@ static bool take_param(nj_layout *layout, PyObject *name, PyObject *type, PyObje
     if (hint == 1 || strcmp(spelled, "none") == 0 || *spelled == '=') {
         return true;
     }
-    if (strncmp(spelled, DESCRIPTOR, strlen(DESCRIPTOR)) == 0) {
+    if (nj_is_descriptor_type(spelled)) {
         return take_descriptor(layout, source, type, spelled, (int)number);
     }
     int bytes = bytes_of(spelled);

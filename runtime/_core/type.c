@@ -5,6 +5,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#define DESCRIPTOR "tensordesc<"
+
+bool nj_is_descriptor_type(const char *text)
+{
+    return strncmp(text, DESCRIPTOR, strlen(DESCRIPTOR)) == 0;
+}
+
 nj_dtype nj_pointee(const char *text)
 {
     nj_dtype dtype = *text == '*' ? nj_dtype_parse(text + 1 + (text[1] == 'k')) : NJ_DTYPE_COUNT;
@@ -62,12 +69,11 @@ static nj_type plain_type(const char *text)
     return int_type(dtype);
 }
 
-/* `tensordesc<fp16[128,64]>`; takes nothing if it is not spelled so. */
-static nj_type descriptor_type(const char *text)
+nj_type nj_descriptor_type(const char *text)
 {
     nj_type type = {0};
-    const char *start = strchr(text, '<') + 1;
-    const char *bracket = strchr(start, '[');
+    const char *start = text + strlen(DESCRIPTOR);
+    const char *bracket = nj_is_descriptor_type(text) ? strchr(start, '[') : NULL;
     char name[16] = "";
     if (bracket == NULL || bracket - start >= (ptrdiff_t)sizeof name) {
         return type;
@@ -153,7 +159,7 @@ int nj_type_read(const char *text, PyObject *interner, nj_type *type)
         return constant_type(text, interner, type);
     }
     if (*text != '(') {
-        *type = strncmp(text, "tensordesc<", 11) == 0 ? descriptor_type(text) : plain_type(text);
+        *type = nj_is_descriptor_type(text) ? nj_descriptor_type(text) : plain_type(text);
         return 0;
     }
     nj_type *entries = PyMem_Calloc(NJ_LEAVES_MAX, sizeof *entries);

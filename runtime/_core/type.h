@@ -24,6 +24,12 @@ typedef struct nj_type {
 int nj_type_read(const char *text, PyObject *interner, nj_type *type);
 void nj_type_clear(nj_type *type);
 
+/* Whether a type is a descriptor's, by how it starts. */
+bool nj_is_descriptor_type(const char *text);
+
+/* Reads `tensordesc<fp16[128,64]>`: a type that takes nothing if it is not spelled so. */
+nj_type nj_descriptor_type(const char *text);
+
 /* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if `text` is no such type. */
 nj_dtype nj_pointee(const char *text);
 

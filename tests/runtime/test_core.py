@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from nojit.runtime import _core, expr
 from nojit.runtime.expr import ExpressionError, Op, Opaque, Pointer, Tag
 from nojit.runtime.keys import Interner
-from nojit.runtime.table import KernelTable, Param
+from nojit.runtime.table import KernelTable, Param, TensorMap
 from nojit.runtime.tuning import bucket_of
 from nojit.runtime.tuning_table import BUCKETS
 
@@ -363,3 +364,17 @@ except DriverError as error:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     # an attempt that works makes it so
     assert result.stdout == "100 False 1 True\n"
+
+
+@pytest.mark.parametrize("field", ["element_bytes", "element_type", "block"])
+def test_a_tensor_map_of_numbers_without_end_is_at_fault(field: str) -> None:
+    right = TensorMap("x", 0, 2, 6, (64,), fp4_padded=False)
+    assert _core.map_fault("tensordesc<fp16[64]>", right) is None
+    wrong = replace(right, **{field: (1 << 99,) if field == "block" else 1 << 99})
+    assert isinstance(_core.map_fault("tensordesc<fp16[64]>", wrong), str)
+
+
+def test_a_tensor_map_is_held_against_a_type_alone() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        _core.map_fault("\ud800", None)
+    assert _core.map_fault("tensordesc<fp16[", None) == "a descriptor"
