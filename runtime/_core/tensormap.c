@@ -130,6 +130,14 @@ static int check(const nj_map *map, const nj_descriptor *descriptor, PyObject *k
                   "expected a descriptor's base aligned to 16 bytes");
         return -1;
     }
+    /* maps of bytes stand for elements of 8 and of 4 bits */
+    bool of_floats = map->element_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
+                     map->element_type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
+    if (descriptor->pads_nan && !of_floats) {
+        nj_refuse(kernel, argument, PyUnicode_FromString(nj_dtype_name(descriptor->base.dtype)),
+                  "expected a descriptor with padding 'nan' to be of floats of 16 bits or more");
+        return -1;
+    }
     return 0;
 }
 

@@ -18,6 +18,7 @@ from nojit.runtime.kernel import Kernel
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
 from tests.support.bundles import target
+from tests.support.tensors import PointerTensor
 
 PARAMS = {"n": "i32", "block": "tensordesc<fp16[64,64]>"}
 FLOAT32, INT32, TFLOAT32, NAN_FILL = 7, 3, 11, 1
@@ -324,3 +325,14 @@ def test_nan_is_refused_as_the_padding_of_ints(make: Make, tensor: Any, fakecuda
     with pytest.raises(ArgumentError, match="padding"):
         copy[(1,)](described(tensor(0x1000, "int32"), block_shape=(64, 32), padding="nan"))
     assert fakecuda.calls("cuTensorMapEncodeTiled") == 0
+
+
+@pytest.mark.parametrize("dtype", ["fp8e4nv", "fp8e5"])
+def test_nan_is_refused_as_the_padding_of_maps_of_bytes(make: Make, fakecuda: FakeCuda, dtype: str) -> None:
+    copy = make({"block": f"tensordesc<{dtype}[64,32]>"})
+    tensor, words = PointerTensor(0x1000, dtype), {"strides": (64, 1), "block_shape": (64, 32)}
+    with pytest.raises(ArgumentError, match=f"padding 'nan' to be of floats of 16 bits or more, got {dtype}"):
+        copy[(1,)](described(tensor, padding="nan", **words), stream=0)
+    assert fakecuda.calls("cuTensorMapEncodeTiled") == 0
+    copy[(1,)](described(tensor, **words), stream=0)
+    assert fakecuda.launch_count() == 1
