@@ -3,8 +3,8 @@
 #
 #     tests/fakecuda/sanitize.sh [pytest arguments]      default: the tests of the runtime, of the fakes, of launch faults, of readers
 #
-# Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES and
-# NOJIT_FUZZ_CALLS say how often.
+# Some tests repeat a case many times. Here, where each case is slow, they do so less often: NOJIT_FAULT_CODES,
+# NOJIT_FUZZ_CALLS and NOJIT_FUZZ_BUNDLES say how often.
 #
 # The core is built beside, never over, the one in the checkout: a package folder of links stands in front of it on the
 # path. Python's own allocator is switched off, so that the sanitizer sees each object by itself. PYTHON names the interpreter,
@@ -32,8 +32,9 @@ $compiler -std=c11 -O1 -g -shared -fPIC -fvisibility=hidden -Wall -Wextra $flags
 cd "$root"
 # what is measured in time is not measured here
 [ $# -gt 0 ] || set -- tests/runtime tests/fakecuda tests/abuse/test_calls.py tests/abuse/test_nomemory.py \
-    tests/abuse/test_readers.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --deselect tests/runtime/test_select.py::test_ten_thousand_variants
-export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}"
+    tests/abuse/test_readers.py tests/abuse/test_fuzz_bundles.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --deselect tests/runtime/test_select.py::test_ten_thousand_variants
+export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}" \
+    NOJIT_FUZZ_BUNDLES="${NOJIT_FUZZ_BUNDLES:-120}"
 # leaks are the interpreter's own by the thousand; the core's are looked for by counting references
 FAKECUDA_CFLAGS="$flags" \
     PYTHONPATH="$work" PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 \

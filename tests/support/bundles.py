@@ -65,7 +65,9 @@ __all__ = [
     "compress",
     "kernel",
     "make_bundle",
+    "map_of",
     "size_of",
+    "slots_of",
     "target",
 ]
 
@@ -207,7 +209,7 @@ def _launch(
     ]
     facts = dict(facts)
     tma = parse_image_arch(facts.pop("on").image_arch).number >= 90
-    slots = [slot for path, kind in kept for slot in _slots(path, kind, tma=tma)]
+    slots = [slot for path, kind in kept for slot in slots_of(path, kind, tma=tma)]
     options = dict(config.options)
     base: dict[str, Any] = {
         "symbol": table.kernel,
@@ -221,12 +223,12 @@ def _launch(
         "profile_scratch_align": 1,
         "cooperative": False,
         "pdl": False,
-        "tensor_maps": tuple(_tensor_map(path, kind) for path, kind in kept if tma and is_descriptor(kind)),
+        "tensor_maps": tuple(map_of(path, kind) for path, kind in kept if tma and is_descriptor(kind)),
     }
     return Launch(**base | facts)
 
 
-def _slots(path: str, kind: str, *, tma: bool) -> list[Slot]:
+def slots_of(path: str, kind: str, *, tma: bool) -> list[Slot]:
     """Expand a leaf as Triton 3.9 does."""
     if not is_descriptor(kind):
         return [Slot(path, kind)]
@@ -245,7 +247,7 @@ def _slots(path: str, kind: str, *, tma: bool) -> list[Slot]:
 _MAP_TYPES = {"u16": 1, "i16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5, "fp16": 6, "fp32": 7, "fp64": 8, "bf16": 9}
 
 
-def _tensor_map(path: str, kind: str) -> TensorMap:
+def map_of(path: str, kind: str) -> TensorMap:
     """Encode a map as Triton 3.9 does by default: as wide as its swizzle, which is as wide as it can be."""
     element, block = descriptor_parts(kind)
     size = 1 if element.startswith("fp8") else size_of(element)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tests.support.bundles import Parts, compress
 from tests.support.jsonlies import NodePath, canonical, get, nodes, split_table
 
-__all__ = ["Mutant", "Mutator"]
+__all__ = ["NUMBERS", "SHAPES", "TEXTS", "WIDE", "Mutant", "Mutator", "change_node"]
 
 # numbers at which a bound is off by one, a sign or a width
 NUMBERS = (0, 1, 2, 3, 7, 8, 15, 16, 31, 64, 127, 255, 256, 4095, 4096, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
@@ -192,40 +192,41 @@ class Mutator:
         if part not in self._paths:
             self._paths[part] = tuple(nodes(document))
         for _ in range(self._random.choice((1, 1, 1, 2, 3))):
-            self._change_node(document, self._random.choice(self._paths[part]))
+            change_node(self._random, document, self._random.choice(self._paths[part]))
         return canonical(document)
 
-    def _change_node(self, document: Any, path: NodePath) -> None:
-        try:
-            parent, old = get(document, path[:-1]), get(document, path)
-        except (KeyError, IndexError, TypeError):
-            return  # an earlier change took it away
-        if isinstance(parent, str):
-            return
-        chance = self._random
-        way = chance.random()
-        if way < 0.1:
-            del parent[path[-1]]
-        elif way < 0.2 and isinstance(parent, list):
-            parent.insert(chance.randrange(len(parent) + 1), copy.deepcopy(old))
-        elif way < 0.25 and isinstance(parent, list):
-            parent.reverse()
-        elif way < 0.3 and isinstance(parent, dict):
-            parent[chance.choice(TEXTS)] = copy.deepcopy(old)
-        else:
-            # a copy: a later change must not reach into two places, or into the constants above
-            parent[path[-1]] = copy.deepcopy(self._junk(old, document))
 
-    def _junk(self, old: Any, document: Any) -> Any:
-        chance = self._random
-        if isinstance(old, int) and chance.random() < 0.6:
-            return chance.choice((old + 1, old - 1, old * 2, chance.choice(NUMBERS), chance.choice(WIDE)))
-        if isinstance(old, str) and chance.random() < 0.6:
-            at = chance.randrange(len(old) + 1)
-            return chance.choice((chance.choice(TEXTS), old[:at], old[:at] + chance.choice(TEXTS) + old[at:]))
-        if chance.random() < 0.2:
-            return get(document, chance.choice(list(nodes(document))))
-        return chance.choice((*NUMBERS[:4], *WIDE[:2], *TEXTS[:8], *SHAPES))
+def change_node(chance: random.Random, document: Any, path: NodePath) -> None:
+    """Leave out, repeat, reorder or replace one node of a document; nothing if it is no longer there."""
+    try:
+        parent, old = get(document, path[:-1]), get(document, path)
+    except (KeyError, IndexError, TypeError):
+        return  # an earlier change took it away
+    if isinstance(parent, str):
+        return
+    way = chance.random()
+    if way < 0.1:
+        del parent[path[-1]]
+    elif way < 0.2 and isinstance(parent, list):
+        parent.insert(chance.randrange(len(parent) + 1), copy.deepcopy(old))
+    elif way < 0.25 and isinstance(parent, list):
+        parent.reverse()
+    elif way < 0.3 and isinstance(parent, dict):
+        parent[chance.choice(TEXTS)] = copy.deepcopy(old)
+    else:
+        # a copy: a later change must not reach into two places, or into the constants above
+        parent[path[-1]] = copy.deepcopy(_junk(chance, old, document))
+
+
+def _junk(chance: random.Random, old: Any, document: Any) -> Any:
+    if isinstance(old, int) and chance.random() < 0.6:
+        return chance.choice((old + 1, old - 1, old * 2, chance.choice(NUMBERS), chance.choice(WIDE)))
+    if isinstance(old, str) and chance.random() < 0.6:
+        at = chance.randrange(len(old) + 1)
+        return chance.choice((chance.choice(TEXTS), old[:at], old[:at] + chance.choice(TEXTS) + old[at:]))
+    if chance.random() < 0.2:
+        return get(document, chance.choice(list(nodes(document))))
+    return chance.choice((*NUMBERS[:4], *WIDE[:2], *TEXTS[:8], *SHAPES))
 
 
 def _kind(part: str) -> str:
