@@ -62,17 +62,17 @@ SLSA asks for names of a vendor's own in what others add; consumers ignore what 
 """
 
 REASONS: Final = {
-    "policy": "`NOJIT_TRUST` or the file of trusted keys says something wrong, or `cryptography` is not installed",
-    "unsigned": "no signed statement lies beside the bundle",
-    "envelope": "the signed statement is not spelled in the one way that it has",
-    "unknown-key": "the key that signed is not among the trusted ones",
-    "signature": "the signature is not of this statement: one of the two was changed",
-    "statement": "what was signed is no provenance statement of a bundle",
-    "other-bundle": "the statement is of other bytes, or of another name: the bundle was changed, or the statement is another's",
+    "policy": "`NOJIT_TRUST` or the file of trusted keys is invalid, or `cryptography` is not installed",
+    "unsigned": "there is no signed statement beside the bundle",
+    "envelope": "the signed statement is not in the one spelling that is allowed",
+    "unknown-key": "the signing key is not trusted",
+    "signature": "the signature does not match the statement: one of the two was changed",
+    "statement": "the signed text is not a provenance statement of a bundle",
+    "other-bundle": "the statement is for other bytes or another name: the bundle was changed, or the statement belongs to another",
     "key-scope": "the key may not sign bundles of this name",
-    "other-name": "the bundle is another than the file's name, the program or an operator asks for",
-    "rolled-back": "the bundle is older than the least build number that is trusted",
-    "expired": "the statement was valid until a moment that is past, by this machine's clock",
+    "other-name": "the file's name, the program or an operator asks for another bundle",
+    "rolled-back": "the build number is below the trusted minimum",
+    "expired": "the statement has expired, by this machine's clock",
 }
 
 # as builds and wheels call bundle files
