@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from nojit.runtime.errors import ArgumentError, SettingError, did_you_mean
+from nojit.runtime.twins import TWIN
 
 __all__ = [
     "POLICIES",
@@ -110,10 +111,12 @@ def function_of(kernel: str, bundle: str) -> Any:
     Raises:
         UnavailableError: nobody says which it is, or it cannot be imported.
     """
-    for place in ((bundle, kernel), ("", kernel)):
+    # the sources of a twin are its bundle's
+    own = bundle.removesuffix(TWIN)
+    for place in ((bundle, kernel), (own, kernel), ("", kernel)):
         if place in _sources:
             return load(_sources[place])
-    known = _KNOWN.get(bundle.removesuffix("-debug"))
+    known = _KNOWN.get(own)
     source = import_module(known).source_of(kernel) if known else None
     if source is None:
         raise UnavailableError("nobody registered its source: see runtime.register_source")

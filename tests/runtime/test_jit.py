@@ -895,3 +895,12 @@ def test_a_program_without_triton_works_under_any_policy(
     monkeypatch.setenv("NOJIT_MISS", name)
     ran = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=False)
     assert (ran.stdout.splitlines(), ran.stderr) == (["False", "False", said], "")
+
+
+def test_the_sources_of_a_twin_are_those_of_its_bundle() -> None:
+    of_acme, of_any = Function("x"), Function("x")
+    runtime.register_source("add", of_acme, bundle="acme")
+    runtime.register_source("add", of_any)
+    assert jit.function_of("add", "acme") is of_acme
+    assert jit.function_of("add", "acme-debug") is of_acme
+    assert jit.function_of("add", "other-debug") is of_any
