@@ -44,7 +44,7 @@ from nojit.runtime.errors import CompileError, ManifestError, worded
 from nojit.runtime.strict import Json, canonical_json
 from nojit.runtime.table import MISSING, Launch, Param
 from nojit.runtime.target import FIRST_EXACT, PDL_SINCE, arch_number, image_arch_of
-from nojit.runtime.type_names import descriptor_parts, is_descriptor
+from nojit.runtime.type_names import descriptor_parts, dtype_name, is_descriptor
 from nojit.runtime.values import DType, FunctionRef, Value, encode_value
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
@@ -78,11 +78,6 @@ __all__ = [
 
 # before 3.9 a kernel is passed the shape of a padded 4-bit descriptor in values, and not as its caller says
 _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
-
-# a type's spelling in a signature, and the name of the dtype where that is another
-_ELEMENT_NAMES = {f"i{bits}": f"int{bits}" for bits in (8, 16, 32, 64)} | {
-    f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)
-}
 
 # the knobs that choose one
 _PTXAS = frozenset({"ptxas", "ptxas_blackwell"})
@@ -639,7 +634,7 @@ def _with_layouts(kind: Any) -> Any:
     bare, given = plain(kind), layout_in(kind)
     element, block = descriptor_parts(bare)
     ways = {name: value for name, value in given.items() if name != "swizzle_byte_width"}
-    default = NVMMASharedLayout.get_default_for(list(block), dtype(_ELEMENT_NAMES.get(element, element)), **ways)
+    default = NVMMASharedLayout.get_default_for(list(block), dtype(dtype_name(element)), **ways)
     layout = dataclasses.replace(default, **given)
     return f"{bare.removesuffix('>')},{layout!r}>"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from nojit.runtime.installed import normalized
 
 __all__ = ["Installed", "Origin"]
 
@@ -78,8 +79,9 @@ class _Owner:
         self._root = Path(str(distribution.locate_file(""))).resolve()
         self._distribution = distribution
         self._sources = _sources_of(distribution)
-        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
-        self.origin = Origin(name, distribution.version, editable=self._sources is not None)
+        self.origin = Origin(
+            normalized(distribution.metadata["Name"]), distribution.version, editable=self._sources is not None
+        )
 
     def has(self, path: Path) -> bool:
         """Say whether a file is of it."""

@@ -94,7 +94,7 @@ def params_of(table: KernelTable) -> tuple[KernelParam, ...]:
                 is_constexpr=param.constexpr,
                 has_default=has_default,
                 default=None if isinstance(param.default, Missing) else param.default,
-                is_rest=not param.constexpr and param.default == (),
+                is_rest=param.is_rest,
                 is_given=not param.constexpr or param.name in axes,
                 types=types.get(param.name, ()),
                 values=table.built_values(param.name) if param.constexpr else (),

@@ -120,9 +120,7 @@ class StandIn:
 def _positional(table: KernelTable, named: dict[str, Any]) -> list[Any]:
     """Take out of a call's arguments what must stand by position: of a function with ``*args``, these and all before them."""
     names = [param.name for param in table.params]
-    rest = next(
-        (place for place, param in enumerate(table.params) if not param.constexpr and param.default == ()), None
-    )
+    rest = next((place for place, param in enumerate(table.params) if param.is_rest), None)
     if rest is None:
         return []
     return [*[named.pop(name) for name in names[:rest]], *named.pop(names[rest])]

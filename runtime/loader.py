@@ -73,11 +73,10 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
 
 def _expect_called(bundle: Bundle, name: str) -> None:
     """Require bundles of one name, or their twins."""
-    from nojit.runtime.installed import normalized  # noqa: PLC0415 - seldom asked for
+    from nojit.runtime.twins import is_called  # noqa: PLC0415 - seldom asked for
 
-    wanted = normalized(name)
     for file in bundle.files:
-        if normalized(file.index.name) not in (wanted, f"{wanted}-debug"):
+        if not is_called(file.index.name, name):
             bundle.close()
             raise BundleError(f"expected bundle {name}", got=file.index.name, where=file.path)
 

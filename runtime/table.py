@@ -83,6 +83,11 @@ class Param(Record):
     constexpr: bool
     default: Value | Missing = MISSING
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is the function's `*args`, which are known by their default."""
+        return not self.constexpr and self.default == ()
+
 
 class Axis(Record):
     """One axis of the matrix that a call's meaning is a point of."""

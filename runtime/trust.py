@@ -21,7 +21,7 @@ from nojit.runtime.installed import normalized
 from nojit.runtime.record import Record
 from nojit.runtime.strict import Json, load_json
 from nojit.runtime.trusted_keys import TrustedKeys, read_trusted_keys
-from nojit.runtime.twins import TWIN
+from nojit.runtime.twins import is_called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,8 +237,8 @@ def _check_file_name(index: BundleIndex, path: str) -> None:
 
 
 def _check_asked(claim: Claim, name: str, trusted: TrustedKeys, where: str) -> None:
-    key, own, asked = trusted.keys[claim.key_id], normalized(claim.name), normalized(name)
-    if own not in (asked, asked + TWIN) and not {own, asked} <= {*(key.bundles or ())}:
+    key, names = trusted.keys[claim.key_id], {normalized(claim.name), normalized(name)}
+    if not is_called(claim.name, name) and not names <= {*(key.bundles or ())}:
         what = f"expected bundle {name}, or a key whose `bundles` in {trusted.path} list both {name} and {claim.name}"
         _refuse("other-name", what, got=f"{claim.name}, signed by key {key.name!r}", where=where)
     _check_name(claim, key, name, trusted, where)

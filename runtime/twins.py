@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING, Final
 from nojit.runtime.bundle import BundleFile
 from nojit.runtime.errors import BundleError, worded
 from nojit.runtime.format import SUFFIX
+from nojit.runtime.installed import normalized
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle import Accept
 
-__all__ = ["TWIN", "twin_inputs", "with_twins"]
+__all__ = ["TWIN", "is_called", "twin_inputs", "with_twins"]
 
 TWIN: Final = "-debug"
 """What the name of a twin has behind that of its bundle."""
 
 _VARIABLE: Final = "NOJIT_DEBUG_INFO"
+
+
+def is_called(bundle: str, asked: str) -> bool:
+    """Say whether a bundle has the name that is asked for, however it is spelled, or is the twin of one that has."""
+    return normalized(bundle) in {normalized(asked), normalized(asked) + TWIN}
 
 
 def twin_inputs(inputs: str) -> str:
