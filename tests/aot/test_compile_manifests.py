@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from nojit.aot.axes import axes_of
 from nojit.aot.expand import expand_kernel
-from nojit.aot.manifest import load_manifest
+from nojit.aot.manifest import KernelSpec, load_manifest
 from nojit.aot.source import SourcePlace, fit_variant
 from nojit.aot.space import expand_space
 from nojit.aot.variant import Variant
@@ -26,7 +27,23 @@ ARCHS = ("sm_80", "sm_90")
 pytestmark = pytest.mark.triton
 
 
-def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A variant to compile."""
+
+    name: str
+    place: SourcePlace
+    spec: KernelSpec
+    first: Variant | None = None
+    """Of an arch and a choice of types; None for one to tune."""
+
+    def variant(self) -> Variant:
+        """Return it. Spaces are long, so they are listed here, where one process does so, and not where tests are collected."""
+        # the end of a space is far from the configs that are written by hand
+        return self.first or expand_space(self.spec, "sm_90", self.place.where).variants[-1]
+
+
+def samples() -> Iterator[Sample]:
     """Take of each kernel, arch and choice of type axes the first variant, which has every hint; and one to tune."""
     for path in sorted(MANIFESTS.glob("*.toml")):
         for spec in load_manifest(path).kernel:
@@ -37,10 +54,9 @@ def samples() -> Iterator[tuple[str, SourcePlace, Variant]]:
                 for variant in expand_kernel(spec, arch, place.where).variants:
                     firsts.setdefault(tuple(dict(variant.axes)[name] for name in type_axes), variant)
                 for types, variant in firsts.items():
-                    yield "-".join([spec.name, arch, *map(str, types)]), place, variant
-            # the end of a space is far from the configs that are written by hand
-            for variant in expand_space(spec, "sm_90", place.where).variants[-1:]:
-                yield f"{spec.name}-space", place, variant
+                    yield Sample("-".join([spec.name, arch, *map(str, types)]), place, spec, variant)
+            if spec.tuning is not None and spec.tuning.space:
+                yield Sample(f"{spec.name}-space", place, spec)
 
 
 SAMPLES = tuple(samples())
@@ -48,16 +64,17 @@ LOOPS = json.loads(RECORDED.read_text())
 
 
 def test_every_manifest_is_here():
-    assert {place.where.split()[0] for _, place, _ in SAMPLES} == {path.name for path in MANIFESTS.glob("*.toml")}
-    assert set(LOOPS) <= {name for name, _, _ in SAMPLES}
+    assert {sample.place.where.split()[0] for sample in SAMPLES} == {path.name for path in MANIFESTS.glob("*.toml")}
+    assert set(LOOPS) <= {sample.name for sample in SAMPLES}
 
 
-@pytest.mark.parametrize(("name", "place", "variant"), SAMPLES, ids=[sample[0] for sample in SAMPLES])
-def test_compiles(name, place, variant):
+@pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
+def test_compiles(sample):
     # here, so that collecting the tests needs no Triton
     from nojit.aot.compiler import describe
 
-    compiled, carried = compile_and_count(fit_variant(variant, describe(place), place.where), place)
+    place = sample.place
+    compiled, carried = compile_and_count(fit_variant(sample.variant(), describe(place), place.where), place)
     assert compiled.registers > 0
     assert compiled.launch.symbol.encode() in compiled.image
-    assert carried == LOOPS.get(name), f"python -m tests.support.loops records them anew; {place.spelling}"
+    assert carried == LOOPS.get(sample.name), f"python -m tests.support.loops records them anew; {place.spelling}"

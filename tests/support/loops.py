@@ -66,7 +66,7 @@ def main() -> None:
     """Record the counts of every sample."""
     from tests.aot.test_compile_manifests import SAMPLES
 
-    counts = {name: compile_and_count(variant, place)[1] for name, place, variant in SAMPLES if _is_gluon(place)}
+    counts = {one.name: compile_and_count(one.variant(), one.place)[1] for one in SAMPLES if _is_gluon(one.place)}
     lines = [f"  {json.dumps(name)}: {json.dumps(count)}" for name, count in counts.items()]
     RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
