@@ -29,7 +29,9 @@ EXAMPLE = ROOT / "examples/vector_add"
 OF_MODELS = [block for block in PYTHON if "file=examples/transformers" in " ".join(block.words)]
 OF_OPERATORS = [block for block in PYTHON if "from nojit.kernels" in block.text and block not in OF_MODELS]
 COMPILED = [block for block in PYTHON if "from nojit.torch" in block.text]
-ON_STAGE = [block for block in PYTHON if block not in OF_MODELS + OF_OPERATORS + COMPILED]
+# what the build imports, and no program that launches
+KERNELS = [block for block in PYTHON if any(word.endswith("/kernel.py") for word in block.words)]
+ON_STAGE = [block for block in PYTHON if block not in OF_MODELS + OF_OPERATORS + COMPILED + KERNELS]
 PAGES = {page.name: list(found) for page, found in groupby(ON_STAGE, key=lambda block: block.page)}
 
 
@@ -144,7 +146,7 @@ def build(folder: Path, arch: str) -> None:
         line.partition("$ ")[2].removeprefix(".venv/bin/")
         for block in blocks("console")
         for line in block.text.splitlines()
-        if "nojit build examples/vector_add" in line
+        if block.page == ROOT / "README.md" and "nojit build" in line
     }
     words = line.replace("sm_90", arch).split()[1:]
     environment = os.environ | {"NOJIT_CACHE_DIR": str(folder / "cache")}
