@@ -26,7 +26,7 @@ _BOX_MAX = 256
 _LAYOUT_CHARS_MAX = 1 << 18
 # the least and the greatest of each
 LAUNCH_NUMBERS = (
-    ("num_warps", 1, 64),
+    ("num_warps", 1, 32),
     ("num_ctas", 1, 16),
     ("shared_bytes", 0, 1 << 20),
     ("global_scratch_bytes", 0, 1 << 30),

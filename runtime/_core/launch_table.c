@@ -80,7 +80,7 @@ static bool read_launch(nj_json *json, nj_launch_entry *launch)
                 nj_json_is(json, ",\"global_scratch_bytes\":") && read_bytes(json, &launch->global_bytes) &&
                 nj_json_is(json, ",\"layout\":") && nj_json_count(json, 0, NJ_POOL_MAX, &launch->layout) &&
                 nj_json_is(json, ",\"num_ctas\":") && nj_json_count(json, 1, 16, &launch->num_ctas) &&
-                nj_json_is(json, ",\"num_warps\":") && nj_json_count(json, 1, 64, &launch->num_warps) &&
+                nj_json_is(json, ",\"num_warps\":") && nj_json_count(json, 1, 32, &launch->num_warps) &&
                 nj_json_is(json, ",\"pdl\":") && nj_json_flag(json, &launch->pdl) &&
                 nj_json_is(json, ",\"profile_scratch_align\":") && read_align(json, &launch->profile_align) &&
                 nj_json_is(json, ",\"profile_scratch_bytes\":") && read_bytes(json, &launch->profile_bytes) &&

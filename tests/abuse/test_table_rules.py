@@ -238,7 +238,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a launch of no layout": ("pool", launch("layout")(99)),
     "a launch of a bool layout": ("type", launch("layout")(False)),
     "no warps": ("size", launch("num_warps")(0)),
-    "65 warps": ("size", launch("num_warps")(65)),
+    "a block of more threads than 1,024": ("size", launch("num_warps")(33)),
     "no CTAs": ("size", launch("num_ctas")(0)),
     "17 CTAs": ("size", launch("num_ctas")(17)),
     "a mebibyte and one of shared memory": ("size", launch("shared_bytes")((1 << 20) + 1)),
