@@ -128,7 +128,7 @@ class Kernel(_core.Dispatcher):
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {', '.join(str(source.image_arch) for source in self._sources)})"
 
-    def explain(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
+    def explain(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
         """Say which variant a call would run, and why each other one would not. Launches and loads nothing.
 
         Args:
@@ -147,7 +147,7 @@ class Kernel(_core.Dispatcher):
         lookup = self._lookup(source, table, ordinal if arch is None else None)
         return explain(table, self._call_facts(source, facts), lookup)
 
-    def choices(self, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
+    def choices(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
         """List every variant that could serve a call, the best first: what a tuner tries. Launches and loads nothing.
 
         Args:
@@ -167,7 +167,7 @@ class Kernel(_core.Dispatcher):
         table, call = self._table(source), self._call_facts(source, facts)
         return Choices(table, choose(table, call).considered, _key_of(table, call))
 
-    def warmup(self, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
+    def warmup(self, /, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
         """Choose and load the variant for a call, so that launching like this loads and decides nothing. Launches nothing.
 
         The tensor maps of descriptors are made too, for the addresses that they have.
@@ -280,7 +280,7 @@ class Kernel(_core.Dispatcher):
         return config_of(table.configs[table.columns["config"][row]])
 
     def run(
-        self, *args: Any, grid: Any = None, warmup: bool = False, stream: Any = None, **kwargs: Any
+        self, /, *args: Any, grid: Any = None, warmup: bool = False, stream: Any = None, **kwargs: Any
     ) -> Warmed | None:
         """Launch as ``kernel[grid](*args, **kwargs)`` does, or prepare the call as `warmup` does.
 

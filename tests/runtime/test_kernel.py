@@ -358,6 +358,17 @@ def test_numpy_scalars_are_numbers(make: Make, fakecuda: FakeCuda) -> None:
 # explain
 
 
+@pytest.mark.parametrize("name", ["self", "args", "kwargs", "arguments", "kernel"])
+def test_a_param_of_any_name_is_given_by_name(make: Make, fakecuda: FakeCuda, name: str) -> None:
+    add: Any = make({name: "i32"})
+    add[(1,)](**{name: 5})
+    assert add.explain(**{name: 5}).row == add.warmup(**{name: 5}).plan.payload[1] == 0
+    assert add.choices(**{name: 5}).rows == (0,)
+    add.run(**{name: 6}, grid=(1,))
+    add.bind((1,), **{name: 7})()
+    assert [launch.ints()[0] for launch in fakecuda.launches()] == [5, 6, 7]
+
+
 def test_explain_needs_no_driver_and_no_device(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD))
