@@ -14,8 +14,9 @@ from nojit.aot.tuning_rules import choices
 from nojit.aot.types import count_types
 from nojit.runtime import expr
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.format import VARIANTS_MAX
 
-__all__ = ["MAX_VARIANTS", "check_count"]
+__all__ = ["MAX_VARIANTS", "check_count", "check_size"]
 
 MAX_VARIANTS: Final = 250_000
 """Variants of one kernel for one architecture, before `exclude`, unless a build allows more."""
@@ -46,19 +47,48 @@ def check_count(
     Raises:
         ManifestError: there may be more; names what has the most values.
     """
+    if most is None:
+        return
+    total, words, largest = _product(spec, where, configs, tuning=tuning)
+    if total > most:
+        advice = f"cut the {largest.words}, list [[kernel.point]]s instead, or allow more with --max-variants"
+        what = f"expected at most {most:,} variants of {spec.name} for {arch}, before `exclude`"
+        raise ManifestError(what, got=f"{total:,}, of {words}; {advice}", where=largest.key)
+
+
+def check_size(listed: int, spec: KernelSpec, where: str, configs: int, *, tuning: bool = False) -> None:
+    """Refuse an entry as soon as more of its variants are listed than a bundle holds.
+
+    Args:
+        listed: how many variants were listed so far, none that `exclude` leaves out.
+        spec: the entry.
+        where: the entry, for messages.
+        configs: how many of its configs are for the arch.
+        tuning: as `check_count`.
+
+    Raises:
+        ManifestError: there are more; names what has the most values.
+    """
+    if listed > VARIANTS_MAX:
+        _, words, largest = _product(spec, where, configs, tuning=tuning)
+        advice = (
+            f"cut the {largest.words}, leave some out with `exclude`, or split the entry into kernels of other names"
+        )
+        what = f"expected at most {VARIANTS_MAX:,} variants, which a bundle holds of a kernel"
+        raise ManifestError(what, got=f"more, of {words}; {advice}", where=largest.key)
+
+
+def _product(spec: KernelSpec, where: str, configs: int, *, tuning: bool) -> tuple[int, str, _Factor]:
+    """Return how many variants an entry may come to, of what in words, and the largest factor."""
     shared = [*_points(spec, where), *_derived(spec, where), *([] if tuning else _hints(spec, where))]
     ways = _spaces(spec, where) if tuning else []
     tables = [prod(factor.size for factor in table) for table in ways]
     total = prod(factor.size for factor in shared) * (configs + sum(tables))
-    if most is None or total <= most:
-        return
     own = ways[tables.index(max(tables))] if tables else []
     factors = [*shared, *own, _Factor("configs", f"{where}.configs", configs)]
     factors.sort(key=lambda factor: -factor.size)
     words = ", ".join(f"{factor.size:,} {factor.words}" for factor in factors if factor.size > 1) or "1 config"
-    advice = f"cut the {factors[0].words}, list [[kernel.point]]s instead, or allow more with --max-variants"
-    what = f"expected at most {most:,} variants of {spec.name} for {arch}, before `exclude`"
-    raise ManifestError(what, got=f"{total:,}, of {words}; {advice}", where=factors[0].key)
+    return total, words, factors[0]
 
 
 def _points(spec: KernelSpec, where: str) -> Iterator[_Factor]:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from nojit.aot.axes import axes_of, plain_value, read_value, typed_params
-from nojit.aot.counting import MAX_VARIANTS, check_count
+from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.manifest import DerivedSpec, KernelSpec
 from nojit.aot.mistakes import Mistakes
@@ -110,7 +110,11 @@ class Expander:
 
     def check_count(self, most: int | None) -> None:
         """Refuse what comes to more variants than `most`, before `exclude`; None allows any number."""
-        check_count(self.spec, self.arch, self.where, most, sum(self.arch in way.archs for way in self.ways))
+        check_count(self.spec, self.arch, self.where, most, self._configs)
+
+    @property
+    def _configs(self) -> int:
+        return sum(self.arch in way.archs for way in self.ways)
 
     def run(self, profile: str) -> Expansion:
         """List the variants of a profile."""
@@ -133,6 +137,7 @@ class Expander:
                 built += 1
                 if self._is_new(variant, point, seen) and (profile == "full" or self.in_core(variant, names)):
                     variants.append(variant)
+                    check_size(len(variants), self.spec, self.where, self._configs)
             unserved = built or (self._never and left_out == excluded)
             if unserved and not point.reason and (self._partial or 0 not in missing.values()):
                 self._refuse_incomplete(point)

@@ -29,7 +29,7 @@ from nojit.aot.tuned import check_tuned, expand_tuned, read_folder
 from nojit.aot.variant import CompiledVariant, Variant, functions_in, functions_of
 from nojit.runtime.constant_types import constant_of
 from nojit.runtime.errors import ManifestError, TuningError, did_you_mean, nearest_or_few
-from nojit.runtime.format import SUFFIX, VARIANTS_MAX
+from nojit.runtime.format import SUFFIX
 from nojit.runtime.table import Axis, Derived
 from nojit.runtime.target import arch_number
 from nojit.runtime.tuned import TunedTable
@@ -543,7 +543,6 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
-    _check_size(expanded.expansion.variants, where)
     variants = _fitted(expanded.expansion.variants, source, where)
     functions = _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
@@ -560,14 +559,6 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
         text=entry.text,
         key=where,
     )
-
-
-def _check_size(variants: Sequence[Variant], where: str) -> None:
-    """Refuse before anything is compiled what no bundle holds."""
-    if len(variants) > VARIANTS_MAX:
-        what = f"expected at most {VARIANTS_MAX:,} variants, which a bundle holds of a kernel"
-        advice = "leave some out with `exclude`, or split the entry into kernels of other names"
-        raise ManifestError(what, got=f"{len(variants):,}; {advice}", where=where)
 
 
 def _fitted(variants: Sequence[Variant], source: KernelSource, where: str) -> tuple[Variant, ...]:

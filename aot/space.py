@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from nojit.aot.config_rules import CONFIG_RULES
-from nojit.aot.counting import MAX_VARIANTS, check_count
+from nojit.aot.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.expand import Expander, Names
 from nojit.aot.hints import HintSet, WrittenHints
 from nojit.aot.manifest import KernelSpec, TuningSpec
@@ -69,7 +69,8 @@ class _SpaceExpander(Expander):
             msgspec.structs.replace(spec, aligned_only="a tuning bundle serves aligned calls"), arch, where
         )
         # before the spaces are multiplied out
-        check_count(spec, arch, where, most, sum(arch in way.archs for way in self.ways), tuning=True)
+        self._own_configs = self._configs
+        check_count(spec, arch, where, most, self._own_configs, tuning=True)
         self.rule = parse_rule(tuning.when, f"{where}.tuning.when")
         self.own = len(self.ways)
         for number, table in enumerate(tuning.space):
@@ -94,6 +95,7 @@ class _SpaceExpander(Expander):
                     if (reason := self._left_out(variant, names)) is None:
                         seen.add(facts)
                         variants.append(variant)
+                        check_size(len(variants), self.spec, self.where, self._own_configs, tuning=True)
                     else:
                         pruned.append(Pruned(variant.kernel, variant.label(), reason, ""))
         return SpaceExpansion(tuple(variants), excluded, tuple(pruned))

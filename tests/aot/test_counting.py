@@ -16,7 +16,7 @@ from nojit.runtime.errors import ManifestError
 from tests.aot.entries import ARCH_NUMBERS, Entry, entries, spec
 
 
-def refusal(*, space: bool = False, most: int = 250_000, **fields: Any) -> tuple[str, str]:
+def refusal(*, space: bool = False, most: int | None = 250_000, **fields: Any) -> tuple[str, str]:
     """Return the message and the key path of a refusal."""
     with pytest.raises(ManifestError) as caught:
         (expand_space if space else expand_kernel)(spec(**fields), "sm_90", "$.kernel[0]", most=most)
@@ -123,3 +123,19 @@ def test_never_fewer_are_counted_than_there_are(entry: Entry, arch: str) -> None
     if count:
         with pytest.raises(ManifestError, match="expected at most"):
             expand_kernel(entry.spec(), arch, "here", most=count - 1)
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_listing_ends_with_the_first_variant_that_no_bundle_holds(space: bool) -> None:
+    """However many more are allowed: 50 million took 13 GB, and were refused then."""
+    fields: dict[str, Any] = {
+        "params": {"n": "i32"},
+        "matrix": {"A": list(range(4000)), "B": list(range(4000))},
+        "configs": [{"C": 1}],
+        "tuning": {"key": ["n"], "space": [{"C": [1, 2]}]},
+    }
+    message, where = refusal(space=space, most=None, **fields)
+    assert message.startswith(
+        "expected at most 32,768 variants, which a bundle holds of a kernel, got more, of 4,000 values of"
+    )
+    assert where == "$.kernel[0].matrix.A"

@@ -117,7 +117,9 @@ def test_a_kernel_of_more_variants_than_a_bundle_holds_is_refused_before_it_is_c
     manifest.write_text(f"{manifest.read_text()}matrix = {{ A = {[*range(331)]}, B = {[*range(100)]} }}\n")
     (mistake,) = document("build", manifest, "--dry-run", code=1)["error"]["mistakes"]
     assert mistake["what"] == "expected at most 32,768 variants, which a bundle holds of a kernel"
-    assert mistake["got"].startswith("33,100; leave some out with `exclude`")
+    assert mistake["got"].startswith(
+        "more, of 331 values of axis 'A', 100 values of axis 'B'; cut the values of axis 'A'"
+    )
 
 
 def test_dry_run_checks_the_sources(run: Run, use_compiler: Use, write_manifest: Callable[..., Path]) -> None:
