@@ -1,0 +1,131 @@
+"""Turns of phrase that make sentences hard to read, and where they stand: in pages, docstrings, comments and messages.
+
+    python -m tests.spec.wording [FILE...]
+
+Prints one line for each, with what to write instead, and exits 1 if there is any. Lint runs it over the whole repository.
+CONTRIBUTING.md says how we write.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.spec.pages import PAGES, ROOT
+
+__all__ = ["TURNS", "Finding", "findings", "python_texts", "turns_in"]
+
+CODE = ("aot", "benchmarks", "kernels", "package")
+"""Folders whose docstrings, comments and messages are read."""
+
+TURNS: dict[str, str] = {
+    r"\bof which\b": "name the thing: `two of these files`, `its configs`",
+    r"\bthat there (?:is|are|was|were)\b": "`existing`, or leave it out",
+    r"\bwhatever\b": "`any`, `every`, or name the cases",
+    r"\bwhoever\b": "name the actor: `the caller`, `a user`",
+    r"\bwhose like\b|\bits like\b|\btheir like\b": "`similar`, or `cached`",
+    r"\b(?:is|are) none (?:of|that)\b": "`is not`, `does not`",
+    r"\b(?:of|from|with|in) what\b": "name the thing",
+    r"\blikewise\b": "repeat the word, or merge the two sentences",
+    r"\banew\b": "`again`; `recompute`, `rebuild`",
+    r"\bbut for\b": "`except`",
+    r"\bcom(?:es?|ing) to\b(?! (?:terms|rest))": "`is`, `takes`, `totals`",
+    r"(?:, |\d )say(?=[,.;:)]|$)": "`for example`",
+    r"\bwork(?:s|ed|ing)? out\b": "`compute`",
+    r"\bkinds? of calls?\b": "`specialization`",
+    r"\bby itself\b": "`alone`, `automatically`",
+}
+"""What is looked for, in any case, and what to write instead."""
+
+# a question may begin so
+_OPENING = re.compile(
+    r"(?:^|(?<=[.!?:;] )|(?<=\| ))(?:What|Whatever|Whoever|Whose|Which|Of which)\b(?=[^.?!|]*(?:[.!|]|$))"
+)
+_OPENS = "begin with the actor: a thing that has a name"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One turn in a text."""
+
+    file: Path
+    line: int
+    text: str
+    instead: str
+
+    def __str__(self) -> str:
+        place = self.file.relative_to(ROOT) if self.file.is_relative_to(ROOT) else self.file
+        return f"{place}:{self.line}: {self.text!r}: {self.instead}"
+
+
+def turns_in(text: str) -> Iterator[tuple[int, str, str]]:
+    """Find the turns of a text.
+
+    Args:
+        text: prose, without code.
+
+    Returns:
+        For each its offset, its words, and what to write instead.
+    """
+    for pattern, instead in TURNS.items():
+        # sentences go on in the next line
+        for found in re.finditer(pattern.replace(" ", r"\s+"), text, re.IGNORECASE | re.MULTILINE):
+            yield found.start(), found[0], instead
+    for found in re.finditer(_OPENING, text):
+        yield found.start(), found[0], _OPENS
+
+
+def findings(files: Iterable[Path]) -> Iterator[Finding]:
+    """Find the turns of pages and of Python files, in the order of lines."""
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        texts = python_texts(text) if file.suffix == ".py" else page_texts(text)
+        found = [
+            Finding(file, line + prose.count("\n", 0, offset), words, instead)
+            for line, prose in texts
+            for offset, words, instead in turns_in(prose)
+        ]
+        yield from sorted(found, key=lambda each: each.line)
+
+
+def page_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Return a page's prose as one text: code is blanked out, each paragraph is one line for what spans two."""
+    blank = re.sub(
+        r"^ *```.*?^ *```$", lambda block: re.sub(r"[^\n]", " ", block[0]), text, flags=re.DOTALL | re.MULTILINE
+    )
+    yield 1, re.sub(r"`[^`\n]*`", lambda span: "x" * len(span[0]), blank)
+
+
+def python_texts(text: str) -> Iterator[tuple[int, str]]:
+    """List the docstrings, comments and other strings of a Python file that hold a sentence, each with its line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, re.sub(r"`+[^`\n]*`+", lambda span: "x" * len(span[0]), node.value)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], re.sub(r"`[^`]*`", "x", token.string.removeprefix("#").strip())
+
+
+def sources() -> list[Path]:
+    """List every file whose words are held."""
+    return [*PAGES, *(path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py")))]
+
+
+def main() -> None:
+    """Print what is found."""
+    files = [Path(name).absolute() for name in sys.argv[1:]] or sources()
+    found = list(findings(files))
+    for each in found:
+        sys.stdout.write(f"{each}\n")
+    if found:
+        sys.exit(f"{len(found)} turns that are hard to read")
+
+
+if __name__ == "__main__":
+    main()
