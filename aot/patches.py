@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import is_
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 __all__ = ["Baseline"]
 
@@ -36,8 +37,8 @@ class Baseline:
             place
             for place, value in now.items()
             if place[0] in known
-            and not isinstance(value, ModuleType)
-            and (place not in self._names or self._names[place] is not value)
+            and not isinstance(value[0], ModuleType)
+            and not _are_same(self._names.get(place, ()), value)
         }
         return sorted(".".join(place) for place in gone | other)
 
@@ -70,14 +71,43 @@ class Baseline:
         return hashlib.sha256(repr((patched, files)).encode()).hexdigest()
 
 
-def _names() -> Iterator[tuple[tuple[str, ...], object]]:
-    """List what Triton's modules, the classes in them and its settings hold."""
+def _names() -> Iterator[tuple[tuple[str, ...], tuple[object, ...]]]:
+    """List what Triton's modules, the classes in them and its settings hold, each with what it is made of."""
     for name, module in list(sys.modules.items()):
         if (name == _PATCHED or name.startswith(f"{_PATCHED}.")) and isinstance(module, ModuleType):
             for key, value in _own_names(module):
-                yield (name, key), value
+                yield (name, key), _parts(key, value)
                 if _is_own(value):
-                    yield from (((name, key, member), item) for member, item in _own_names(value))
+                    yield from (((name, key, member), _parts(member, item)) for member, item in _own_names(value))
+
+
+def _parts(name: str, value: object) -> tuple[object, ...]:
+    """Return a value, and what can be changed in it without another being put in its place."""
+    inner: Iterable[object] = ()
+    if isinstance(value, property):
+        inner = [part for each in (value.fget, value.fset, value.fdel) for part in _parts(name, each)]
+    elif isinstance(value, staticmethod | classmethod):
+        inner = _parts(name, value.__func__)
+    elif isinstance(value, FunctionType):
+        inner = _parts_of_function(name, value) if value.__module__.partition(".")[0] == _PATCHED else ()
+    # Python's own, such as `__builtins__` and `__path__`, anybody changes
+    elif isinstance(value, dict) and not name.startswith("__") and value is not sys.modules:
+        # jit functions register themselves; a kernel's digest covers those that it reaches
+        held = [pair for pair in value.items() if not hasattr(type(pair[1]), "cache_key")]
+        inner = [part for pair in held for part in pair]
+    elif isinstance(value, list | set) and not name.startswith("__"):
+        inner = value
+    return (value, *inner)
+
+
+def _parts_of_function(name: str, function: FunctionType) -> tuple[object, ...]:
+    wrapped = _parts(name, function.__wrapped__) if hasattr(function, "__wrapped__") else ()
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return (function.__code__, *defaults, *wrapped)
+
+
+def _are_same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))
 
 
 def _own_names(value: object) -> list[tuple[str, object]]:
