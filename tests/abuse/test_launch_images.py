@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 from nojit.runtime import loader
-from nojit.runtime.errors import BundleError, DriverError, NoMatchingVariantError
+from nojit.runtime.descriptor import TensorDescriptor
+from nojit.runtime.errors import BundleError, BundleFormatError, DriverError, NoMatchingVariantError
 from nojit.runtime.table import Launch, Slot
 
+from tests.abuse.test_table_rules import PACKED, PACKED_LIES
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.cubins import CubinSpec, build_cubin
+from tests.support.jsonlies import edit_table
 
 Layout = tuple[Slot, ...]
 # of {"x": "*fp16", "n": "i32", "m": "i64"}: x, n, m and two pointers to scratch memory
@@ -122,6 +125,24 @@ def test_a_table_with_another_layout_is_refused(tmp_path: Path, fakecuda: FakeCu
 
 def changed(launch: Launch, change: Callable[[Layout], Layout]) -> Launch:
     return replace(launch, layout=change(launch.layout))
+
+
+@pytest.mark.parametrize("case", [case for case, (rule, _) in PACKED_LIES.items() if rule == "layout"])
+def test_a_row_that_packs_something_else_is_never_launched(
+    tmp_path: Path, tensor: Any, fakecuda: FakeCuda, case: str
+) -> None:
+    path = tmp_path / "lie.nojit"
+    path.write_bytes(edit_table(Parts.of(PACKED), 0, PACKED_LIES[case][1]))
+    packed, rules = loader.load(path).kernel("packed"), []
+    block = TensorDescriptor(tensor(0x2000), (64, 32), (32, 1), (64, 32))
+    # one call for the row without hints, one for that with them
+    for group in ((tensor(0x1002), (5, None), 7), (tensor(0x1000), (16, None), 1)):
+        try:
+            packed[(1,)](group, block, True)
+        except BundleFormatError as error:
+            rules.append(error.rule)
+    assert set(rules) == {"layout"}
+    assert fakecuda.launch_count() == 2 - len(rules)
 
 
 # devices and drivers

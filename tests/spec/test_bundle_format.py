@@ -6,18 +6,20 @@ import ast
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.aot.verification import verify_bundle
+from nojit.runtime import _core, interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
 from nojit.runtime import format as layout
-from nojit.runtime import interests, launch_codec, payload, strict, table_codec, table_work, type_names, values
 from nojit.runtime.bundle import BundleFile
+from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr import MAX_LENGTH
 from nojit.runtime.expr_tree import MAX_HEIGHT
-from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, Tuning, TuningTable
+from nojit.runtime.table import COLUMNS, KEY_COLUMNS, KernelTable, TensorMap, Tuning, TuningTable
 from nojit.runtime.table_codec import encode_table
 from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.tuning_table import TunedDevice, TuningBlock, TuningRow
@@ -29,7 +31,7 @@ from tests.spec.pages import ROOT, generated, rows
 from tests.spec.reader import Table, read_bundle, value
 from tests.support.bundles import Parts, kernel
 from tests.support.hostile import golden_parts
-from tests.support.jsonlies import edit_index, put
+from tests.support.jsonlies import edit_index, edit_table, put
 
 PAGE = ROOT / "docs/bundle-format.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -175,10 +177,103 @@ def _number(words: str) -> int | tuple[int, int]:
 
 
 def test_the_attributes_of_images_are_the_codes() -> None:
+    # what is shown alone, the core does not read
+    shown = {"0x37"}
     told = [int(number, 16) for cell in column("cubin", 1) for number in re.findall("0x[0-9a-f]+", cell)]
-    code = (ROOT / "runtime/cubin.py").read_text(encoding="utf-8")
-    read = re.findall(r"^_[A-Z_]+: Final = (0x[0-9A-F]{2})$", code, re.MULTILINE)
-    assert sorted(told) == sorted(int(number, 16) for number in read)
+    for place, spelled, more in (
+        ("runtime/cubin.py", r"^_[A-Z_]+: Final = (0x[0-9A-F]{2})$", set()),
+        ("runtime/_core/cubin.c", r"^    [A-Z_]+ = (0x[0-9a-f]{2}),", shown),
+    ):
+        read = {*re.findall(spelled, (ROOT / place).read_text(encoding="utf-8"), re.MULTILINE), *more}
+        assert sorted(told) == sorted(int(number, 16) for number in read)
+
+
+def map_of(kind: str, block: tuple[int, ...], element: tuple[int, int], swizzle: int = 0, *, fp4: bool = False) -> str:
+    """Say what is wrong with a tensor map, as a launch finds it; empty if nothing."""
+    return _core.map_fault(kind, TensorMap("x", swizzle, *element, block, fp4_padded=fp4)) or ""
+
+
+def test_a_tensor_map_says_what_its_type_says() -> None:
+    u8 = (1, 0)
+    assert "which for `fp8` types is that\nof `u8`" in TEXT
+    for element in ("u8", *(name for name in type_names.ELEMENTS if name.startswith("fp8"))):
+        assert map_of(f"tensordesc<{element}[64]>", (64,), u8) == ""
+    assert map_of("tensordesc<fp16[64]>", (64,), (2, 6)) == ""
+    for other in (u8, (2, 9), (4, 6)):
+        assert "elements" in map_of("tensordesc<fp16[64]>", (64,), other)
+    assert "has as many dimensions as the type's, each of which divides the type's" in TEXT
+    for block, fits in (((64, 32), True), ((32, 16), True), ((48, 32), False), ((64,), False), ((128, 32), False)):
+        assert (map_of("tensordesc<fp16[64,32]>", block, (2, 6)) == "") == fits
+    (widths,) = re.findall(
+        r"With a `swizzle` of 1, 2 or 3 the last dimension takes at most (\d+), (\d+) or (\d+) bytes", TEXT
+    )
+    for swizzle, width in enumerate(map(int, widths), start=1):
+        assert map_of(f"tensordesc<u8[{2 * width}]>", (width,), u8, swizzle) == ""
+        assert map_of(f"tensordesc<u8[{2 * width}]>", (2 * width,), u8, swizzle) != ""
+    told = r"elements take one byte, `element_type` is (\d+), `swizzle` is (\d+), and the type's last dimension counts twice"
+    ((element_type, swizzle_of_fp4),) = re.findall(told, TEXT)
+    padded = (1, int(element_type))
+    assert map_of("tensordesc<u8[64]>", (128,), padded, int(swizzle_of_fp4), fp4=True) == ""
+    assert map_of("tensordesc<u8[64]>", (128,), padded, 0, fp4=True) != ""
+
+
+def test_both_scratch_pointers_stand_last_in_one_order(tmp_path: Path) -> None:
+    (order,) = re.findall(
+        r"Behind them stand (`\$\w+`) and (`\$\w+`), both, in this order, each as some\npointer", TEXT
+    )
+    scratch = [source.strip("`") for source in order]
+    for layout_of in TABLE["layouts"]:
+        assert [word.partition(":")[0] for word in layout_of.split(" ")[-2:]] == scratch
+    for words in (scratch[::-1], scratch[:1], scratch[1:], [], scratch * 2):
+
+        def lie(table: Any, words: list[str] = words) -> None:
+            table["layouts"] = [
+                " ".join([*spelled.split(" ")[:-2], *(f"{source}:*i8" for source in words)])
+                for spelled in table["layouts"]
+            ]
+
+        assert rule_of_first(tmp_path, edit_table(GOLDEN, 1, lie)) == "layout"
+
+
+# each breaks one rule, in the order in which a reader comes upon them (section 10)
+LIES_IN_ORDER: list[tuple[str, str, Callable[[bytes], bytes]]] = [
+    ("reserved", "header", lambda raw: raw[:12] + b"\1" + raw[13:]),
+    ("name", "index", lambda raw: raw.replace(b'"name":"test"', b'"name":"te/t"')),
+    ("hint", "table 0", lambda raw: raw.replace(b'["x_ptr",16]', b'["x_ptr",17]')),
+    ("cubin-header", "group 0", lambda raw: b"\0" + raw[1:]),
+]
+
+
+@pytest.mark.parametrize("first", range(len(LIES_IN_ORDER)))
+def test_the_first_broken_rule_is_named(tmp_path: Path, first: int) -> None:
+    assert "The library names the first that it comes upon in the order of section 10." in TEXT
+    parts = Parts.of(kernel("scale", {"x_ptr": "*fp16"}, hints=[{"x_ptr": 16}]))
+    for last in range(first, len(LIES_IN_ORDER)):
+        lies = {part: change for _, part, change in (LIES_IN_ORDER[first], LIES_IN_ORDER[last])}
+
+        def edit(part: str, raw: bytes, lies: dict[str, Callable[[bytes], bytes]] = lies) -> bytes:
+            return lies[part](raw) if part in lies else raw
+
+        assert rule_of_first(tmp_path, parts.seal(edit)) == LIES_IN_ORDER[first][0]
+
+
+@pytest.mark.parametrize("hint", [0, 2, 8, 15, 17, 32, -1, 1 << 70])
+def test_any_integer_that_is_no_hint_is_told_as_one(tmp_path: Path, hint: int) -> None:
+    assert ["hint", "an integer other than 1 and 16 for a hint"] in rows(PAGE, "rules")
+
+    def lie(table: Any) -> None:
+        table["hint_sets"][-1] = [["x_ptr", hint]]
+
+    assert rule_of_first(tmp_path, edit_table(GOLDEN, 1, lie)) == "hint"
+
+
+def rule_of_first(tmp_path: Path, data: bytes) -> str:
+    """Return the rule that full verification names."""
+    path = tmp_path / "lie.nojit"
+    path.write_bytes(data)
+    with pytest.raises(BundleFormatError) as caught, BundleFile(path) as bundle:
+        verify_bundle(bundle)
+    return caught.value.rule
 
 
 def test_the_limits_in_sentences() -> None:
