@@ -45,7 +45,8 @@ TURNS: dict[str, str] = {
 
 # a question may begin so
 _OPENING = re.compile(
-    r"(?:^|(?<=[.!?:;] )|(?<=\| ))(?:What|Whatever|Whoever|Whose|Which|Of which)\b(?=[^.?!|]*(?:[.!|]|$))"
+    r"(?:^|(?<=[.!?:;] )|(?<=\| ))(?:What|Whatever|Whoever|Whose|Which|Of which)\b(?=[^.?!|]*(?:[.!|]|\Z))",
+    re.MULTILINE,
 )
 _OPENS = "begin with the actor: a thing that has a name"
 
