@@ -24,7 +24,10 @@ _COLOURS = (
     "#607d8b",
     "#d4a017",
     "#26734d",
+    "#d1608f",
 )
+# of the circle of hues: no two of a chart's colours are equal
+_HUE = 137.5
 _STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600 }
@@ -70,7 +73,7 @@ class Chart:
 def svg(chart: Chart) -> str:
     """Draw a chart, with a legend if bars have several parts; each part says its name and length when pointed at."""
     names = dict.fromkeys(name for group in chart.groups for bar in group.bars for name, _ in bar.parts)
-    colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
+    colours = {name: _colour(number) for number, name in enumerate(names)}
     lines, top = _legend(colours, _MARGIN + 2 * _TITLE) if len(colours) > 1 else ([], _MARGIN + 2 * _TITLE)
     bars = [bar for group in chart.groups for bar in group.bars]
     labels = _room(_LABELS, [bar.label for bar in bars])
@@ -89,6 +92,11 @@ def svg(chart: Chart) -> str:
         f'<text class="note" x="{_MARGIN}" y="{_MARGIN + 36}">{description}</text>',
     ]
     return "\n".join([*head, *lines, "</svg>\n"])
+
+
+def _colour(number: int) -> str:
+    """Return a colour of its own for each series."""
+    return _COLOURS[number] if number < len(_COLOURS) else f"hsl({number * _HUE % 360:.1f}, 45%, 50%)"
 
 
 def _legend(colours: Mapping[str, str], top: int) -> tuple[list[str], int]:

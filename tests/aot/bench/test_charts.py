@@ -71,6 +71,14 @@ def test_a_bar_is_as_long_as_its_figure() -> None:
     assert (three / one, two / one) == (pytest.approx(3, abs=0.01), pytest.approx(2, abs=0.01))
 
 
+def test_every_series_has_a_colour_of_its_own() -> None:
+    parts = tuple((str(number), 1.0) for number in range(40))
+    root = ET.fromstring(svg(Chart("of", "many", (Group("all", (Bar("one", parts, ""),)),))))
+    _, *rectangles = root.iter(f"{SVG}rect")
+    assert len(rectangles) == 2 * len(parts)
+    assert len({each.attrib["fill"] for each in rectangles}) == len(parts)
+
+
 def test_a_chart_of_nothing_is_a_chart() -> None:
     ET.fromstring(svg(Chart("t", "d", (Group("g", ()),))))
 
