@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -330,6 +330,8 @@ class ReadKernel:
     spec: KernelSpec
     sound: bool
     """Whether no mistake was found in it."""
+    listable: bool
+    """Whether its variants can be listed: mistakes are in keys alone that others do not ask for, and these are left out."""
 
     @property
     def key(self) -> str:
@@ -386,14 +388,36 @@ def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> 
     written = data.get("kernel")
     kernels = []
     for number, entry in enumerate(written if isinstance(written, list) else []):
-        before = len(found)
-        _check_settings(entry, f"$.kernel[{number}]", found)
-        spec = _converted(entry, KernelSpec, f"$.kernel[{number}]", found)
-        if spec is not None:
-            _check_kernel(spec, f"$.kernel[{number}]", found)
-            kernels.append(ReadKernel(number, spec, sound=len(found) == before))
+        kernel = _read_kernel(entry, number, found)
+        if kernel is not None:
+            kernels.append(kernel)
     _check_names(kernels, found)
     return Reading(source, bundle, tuple(kernels))
+
+
+# keys that no check of another key depends on
+_APART: Final = {"grid", "hints", "partial_hints", "core", "exclude", "batch", "tuning"}
+
+
+def _read_kernel(entry: object, number: int, found: Mistakes) -> ReadKernel | None:
+    """Check an entry whose structure was checked, what is right of it too where its mistakes lie apart."""
+    place = f"$.kernel[{number}]"
+    _check_settings(entry, place, found)
+    spec = _converted(_without(entry, found.keys_within(place)), KernelSpec, place, found)
+    if spec is None:
+        return None
+    _check_kernel(spec, place, found)
+    wrong = found.keys_within(place)
+    listable = wrong <= _APART
+    if wrong and listable:
+        spec = _converted(_without(entry, wrong), KernelSpec, place, found) or spec
+    return ReadKernel(number, spec, sound=not wrong, listable=listable)
+
+
+def _without(entry: object, wrong: set[str]) -> object:
+    if not isinstance(entry, dict) or not wrong <= _APART:
+        return entry
+    return {key: value for key, value in entry.items() if key not in wrong}
 
 
 def _known_archs(archs: Sequence[str], found: Mistakes) -> list[str]:

@@ -11,6 +11,7 @@ A function that looks at several things catches each mistake and raises them tog
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -21,8 +22,8 @@ __all__ = ["Mistakes", "shorten"]
 
 
 def shorten(value: object) -> str:
-    """Write a value for a message, cut where it grows long."""
-    text = repr(value)
+    """Write a value of a manifest for a message, as TOML spells it where it is short, cut where it grows long."""
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -43,12 +44,26 @@ class Mistakes:
         inner._found = self._found
         return inner
 
+    def __contains__(self, place: str) -> bool:
+        return any(
+            isinstance(each, ManifestError) and each.key == place and self._is_here(each) for each in self._found
+        )
+
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, what: str, *, got: str = "", at: str) -> None:
         """Add a mistake at a key path."""
         self._add(ManifestError(what, got=got, where=at))
+
+    def keys_within(self, place: str) -> set[str]:
+        """Return the keys of the table at a key path that have mistakes, in them or below; empty for the table itself."""
+        keys = (error.key for error in self._found if isinstance(error, ManifestError) and self._is_here(error))
+        below = (key.removeprefix(place) for key in keys if key == place or key.startswith(f"{place}."))
+        return {re.split(r"[.\[]", key.removeprefix("."))[0] for key in below}
+
+    def _is_here(self, error: ManifestError) -> bool:
+        return self._text is not None and error.file == str(self._text.path)
 
     def caught(self) -> AbstractContextManager[None, bool]:
         """Add the mistake that ends the block, if one does."""

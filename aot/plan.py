@@ -492,7 +492,7 @@ class _Expanded:
     @property
     def needs_source(self) -> bool:
         """Whether its source is looked at."""
-        unsound = not self.entry.read.sound and is_name(self.entry.spec.source)
+        unsound = not self.entry.read.listable and is_name(self.entry.spec.source)
         return bool(self.expansion.variants) or unsound
 
 
@@ -510,7 +510,7 @@ def _expand(entry: _Entry, arch: str, wanted: _Wanted) -> _Expanded:
 def _listed(entry: _Entry, arch: str, wanted: _Wanted, mistakes: Mistakes) -> _Expanded:
     """List a kernel's variants; none of one that has a mistake."""
     with mistakes.within(entry.text).caught():
-        if entry.read.sound:
+        if entry.read.listable:
             return _expand(entry, arch, wanted)
     return _Expanded(entry, arch, Expansion((), 0))
 

@@ -146,7 +146,9 @@ class _Entry:
         derived: bool = False,
         nullable: bool = False,
     ) -> frozenset[Kind]:
-        """Check one expression, and return the types that it gives; `ANY` if it has a mistake."""
+        """Check one expression, and return the types that it gives; `ANY` if it has a mistake, or had one before."""
+        if key in self.mistakes:
+            return ANY
         try:
             expression = expr.parse(text)
             if not at_call:

@@ -315,6 +315,31 @@ class TestAllMistakesInOneRun:
                 make_plans([write_manifest(text)], (), "full", compiler)
             assert [each.key.removeprefix("$.kernel[0].") for each in caught.value.mistakes] == keys
 
+    def test_of_keys_apart_and_of_what_the_function_takes(self, write_manifest, compiler):
+        """What is wrong with a grid, a hint or a rule on what to build hides no mistake of another key."""
+        apart = {
+            'grid = ["n", 2]\n': "grid[1]",
+            'grid = ["x"]\n': "grid[0]",
+            "core = 1\n": "core",
+            'core = "n"\n': "core",
+            "hints = [{ n = 3 }]\n": "hints[0].n",
+            'exclude = [{ when = "BLOK" }]\n': "exclude[0].when",
+            "exclude = [{}]\n": "exclude[0]",
+            'batch = ["m"]\n': "batch[0]",
+            'tuning = { key = ["m"] }\n': "tuning.key[0]",
+        }
+        for wrong, key in apart.items():
+            text = f'{KERNEL}{wrong}params = {{ x = "*fp16", n = "i32" }}\nconfigs = [{{ BLOCK = 1 }}, {{ requires = "n" }}]\n'
+            with pytest.raises(ManifestError) as caught:
+                make_plans([write_manifest(text)], (), "full", compiler)
+            found = [each.key.removeprefix("$.kernel[0].") for each in caught.value.mistakes]
+            assert found == [key, "configs[1].requires"], wrong
+            text = text.replace(', { requires = "n" }', "")
+            with pytest.raises(ManifestError) as caught:
+                make_plans([write_manifest(text)], (), "full", compiler)
+            found = {each.key.removeprefix("$.kernel[0].") for each in caught.value.mistakes}
+            assert found == {key, "$.kernel[0]", "params.x"}, wrong
+
     def test_of_what_the_function_takes(self, write_manifest, compiler):
         text = KERNEL + '[kernel.params]\nx = "*fp16"\nn = "i32"\n[[kernel.configs]]\nBLOK = 1\n'
         with pytest.raises(ManifestError) as caught:

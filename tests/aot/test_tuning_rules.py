@@ -75,6 +75,7 @@ def test_mistakes_in_what_grows_with_the_batch(write_manifest, names, expected):
     ("text", "expected"),
     [
         (HEAD + 'key = ["row"]\n', "expected an int param (n, rows), got 'row'; did you mean 'rows'? - at demo.toml:16 $.kernel[0].tuning.key[0]"),
+        (HEAD + 'key = ["scale", "dtype"]\n', "2 mistakes\n  expected an int param (n, rows), got 'scale'"),
         (HEAD + 'key = ["x"]\n', "expected an int param (n, rows), got 'x' - at demo.toml:16 $.kernel[0].tuning.key[0]"),
         (HEAD + 'key = ["scale"]\n', "expected an int param (n, rows), got 'scale'"),
         (HEAD + 'key = ["shape"]\n', "expected an int param (n, rows), got 'shape'"),
