@@ -100,7 +100,7 @@ def _imported(run: Callable[[], ModuleType], name: str, place: SourcePlace) -> M
         got = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
             folders = ", ".join(dict.fromkeys(map(str, _project_of(place))))
-            got += f", in {folders} or among what is installed"
+            got += f", in {folders} or among what is installed; build in the project's folder, or name it in PYTHONPATH"
         raise SourceImportError(f"expected to import {name}", got=got, where=place.where) from error
 
 

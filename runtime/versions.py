@@ -62,7 +62,8 @@ def superseded(releases: Iterable[Release]) -> dict[str, str]:
 
 def newer_lies_beside(newer: str) -> str:
     """Say why a superseded bundle is passed over."""
-    return f"{os.path.basename(newer)}, a newer version, lies beside it; nojit clean removes the older"  # noqa: PTH119
+    folder, name = os.path.split(newer)
+    return f"{name}, a newer version, lies beside it; nojit clean {folder or '.'} deletes the older"
 
 
 def version_key(version: str) -> Key:

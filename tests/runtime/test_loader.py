@@ -79,7 +79,7 @@ def test_the_newest_version_of_a_folder_wins_with_a_note(tmp_path: Path, caplog:
     assert bundle.kernels == ("add", "mul")
     assert repr(bundle.kernel("mul")) == "Kernel('mul', sm_80)"
     assert str(new) in [file.path for file in bundle.files]
-    reason = "acme-0.10-sm_90.nojit, a newer version, lies beside it; nojit clean removes the older"
+    reason = f"acme-0.10-sm_90.nojit, a newer version, lies beside it; nojit clean {tmp_path} deletes the older"
     assert bundle.passed_over == ((str(old), reason),)
     assert caplog.messages == [f"passed over {old}: {reason}"]
     assert loader.load(old).kernels == ("add", "mul")

@@ -642,6 +642,6 @@ def test_an_older_version_beside_a_newer_one_is_used_for_nothing(
     monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
     written = document("doctor")
     assert written["devices"][0]["used"] == [str(tmp_path / "1.10.nojit")]
-    reason = "1.10.nojit, a newer version, lies beside it; nojit clean removes the older"
+    reason = f"1.10.nojit, a newer version, lies beside it; nojit clean {tmp_path} deletes the older"
     assert written["devices"][0]["rejected"] == [[str(tmp_path / "1.9.nojit"), reason]]
     assert f"{tmp_path / '1.9.nojit'}: {reason}" in run("doctor").stderr
