@@ -150,6 +150,31 @@ def test_an_encrypted_key(run: Run, stated: Path, tmp_path: Path, monkeypatch: p
     assert "NOJIT_KEY_PASSWORD" in run("sign", "--key", tmp_path / "a.pem", stated).stderr
 
 
+# of the password "secret"; by that of the test below it decrypts to bytes whose padding is right
+ENCRYPTED = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIGjMF8GCSqGSIb3DQEFDTBSMDEGCSqGSIb3DQEFDDAkBBDM2AYd16rV7kd9ELLK
+odJcAgIIADAMBggqhkiG9w0CCQUAMB0GCWCGSAFlAwQBKgQQsaSw8VgYquhiDXZt
+9AwV2wRA+B68UlHco9IWmyQVs0yniUC2AORF26inDMbfvxI5WYnBP53UEv7SaUE5
+nyQEMxv1X163bQVrCTvLR7fegC+NIQ==
+-----END ENCRYPTED PRIVATE KEY-----
+"""
+
+
+def test_a_wrong_password_is_told_as_one_though_the_padding_is_right(
+    run: Run, stated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "a.pem"
+    key.write_text(ENCRYPTED, encoding="ascii")
+    key.chmod(0o600)
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "secret")
+    assert run("sign", "--key", key, stated).exit_code == 0
+    monkeypatch.setenv("NOJIT_KEY_PASSWORD", "wrong 235")
+    result = run("sign", "--key", key, stated)
+    assert result.exit_code == 1
+    assert "and NOJIT_KEY_PASSWORD to be its password if it is encrypted" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
