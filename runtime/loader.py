@@ -59,11 +59,12 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
     try:
         files = os.listdir(place)  # noqa: PTH208
     except NotADirectoryError:
-        return Bundle([place], names=names)
+        return Bundle([place], names=names or _hidden_names(path))
     except FileNotFoundError:
         if not _may_be_name(path):
             raise
         return _load_named(place)
+    names = names or _hidden_names(path)
     paths = [os.path.join(place, file) for file in sorted(files, key=by_arch) if file.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:
         hides = f"; {place} names that folder, and no installed bundle" if _may_be_name(path) else ""
@@ -83,6 +84,20 @@ def _expect_called(bundle: Bundle, name: str) -> None:
 
 def _may_be_name(path: str | os.PathLike[str]) -> bool:
     return isinstance(path, str) and os.sep not in path and not path.endswith(SUFFIX)
+
+
+def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the names that a path asks for: whoever may write to the current folder can hide what is installed by a name.
+
+    Where nobody asks for signatures, names count for nothing, and what is installed is not looked at.
+    """
+    if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
+        return ()
+    from nojit.runtime.discover import asked_names, names  # noqa: PLC0415 - seldom so
+    from nojit.runtime.installed import normalized  # noqa: PLC0415 - likewise
+
+    name = os.fsdecode(path)
+    return asked_names(name) if normalized(name) in map(normalized, names(os.environ)) else ()
 
 
 def _load_named(name: str) -> Bundle:

@@ -124,6 +124,27 @@ def test_a_program_says_what_a_path_must_hold(tmp_path: Path, monkeypatch: pytes
         loader.load(path.parent, name="other")
 
 
+@pytest.mark.parametrize("name", ["own-kernels", "Own_Kernels"])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_the_current_folder_hides_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Callable[..., None], name: str, as_file: bool
+) -> None:
+    """A folder or file that is called as what is installed comes first, and must hold what the name asks for."""
+    keys(key(ACME, "acme"), key(OWN, "own-kernels"))
+    put(put_provider(tmp_path / "site", "own-kernels") / "b.nojit", name="own-kernels", signer=OWN)
+    here = put(tmp_path / "here/acme-1.0-sm_90.nojit").parent
+    monkeypatch.chdir(here)
+    assert loader.load(name).kernels == ("add",)
+    place = here / name if as_file else here / name / "b.nojit"
+    put(place)
+    refused("other-name", lambda: loader.load(name))
+    # who spells a path means it
+    assert loader.load(f"./{name}").kernels == loader.load(Path(name)).kernels == ("add",)
+    assert loader.load("../here").kernels == ("add",)
+    put(place, name="own-kernels", signer=OWN)
+    assert loader.load(name).kernels == ("add",)
+
+
 # -- wheels ----------------------------------------------------------------------------------------------------------
 
 
