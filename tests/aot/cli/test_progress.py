@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.progress import Counts, Lines, follow_build
 from nojit.aot.farm import Finished, Job
@@ -107,12 +108,13 @@ def test_a_plan_gets_a_line_every_quarter_of_a_minute() -> None:
     ]
 
 
-def test_quiet_shows_nothing() -> None:
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with follow_build(Output(json=False, verbosity=-1)) as view:
         view.planned(Planned("k", "sm_90", 1, 1, 1))
         view.changed(Counts())
         view.failure("x")
         view.note("x")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_bar_on_a_terminal() -> None:

@@ -505,5 +505,5 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_cut_off(
     path = wheel(lambda entries: pack([Entry("acme/z.nojit", ZEROS, deflated=True, size=1000), *entries]))
     result = run(command, path)
     assert result.exit_code == 3
-    assert "Bad CRC" in result.stderr or "expected 1000 bytes" in result.stderr
+    assert "expected 1000 bytes, got more" in result.stderr
     assert sum(one.stat().st_size for one in tmp_path.rglob("*") if one.is_file()) < 2 << 20
