@@ -194,7 +194,9 @@ def test_wrong_calls_keep_nothing(add: Kernel, fakecuda: FakeCuda, faketorch: Mo
     for _ in range(20):
         calls()
     gc.collect()
-    assert [sys.getrefcount(one) for one in objects] == before
+    after = [sys.getrefcount(one) for one in objects]
+    # a reference that a call keeps would be there 20 times; other threads, too, use what all share: True, "x", int
+    assert [place for place, (now, then) in enumerate(zip(after, before, strict=True)) if abs(now - then) >= 20] == []
     assert fakecuda.launch_count() == 0
 
 
