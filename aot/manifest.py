@@ -377,6 +377,8 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _no_toml(path, text, str(error)) from None
+    except RecursionError:
+        raise ManifestError("expected values that nest less deep", got="deeper ones", file=str(path)) from None
 
 
 def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:

@@ -72,6 +72,10 @@ class TestReading:
         assert message.startswith("expected TOML, got ")
         assert message.endswith(" - at demo.toml:8")
 
+    @pytest.mark.parametrize("value", ["[" * 3000 + "]" * 3000, "{ a = " * 3000 + "1" + " }" * 3000])
+    def test_values_without_end_are_bad_toml(self, write_manifest, value):
+        assert "expected values that nest less deep" in mistake(write_manifest(f"x = {value}\n"))
+
     def test_a_duplicate_key_is_bad_toml(self, write_manifest):
         assert mistake(write_manifest(KERNEL + 'name = "twice"\n')).startswith("expected TOML, got Cannot overwrite")
 
