@@ -28,7 +28,16 @@ from nojit.runtime.trusted_keys import TrustedKey, TrustedKeys, key_id, read_pub
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-__all__ = ["Vouched", "check_file", "expiry_of", "only_key", "read_only_key", "read_vouched", "verify_signed"]
+__all__ = [
+    "Vouched",
+    "check_file",
+    "expiry_of",
+    "only_key",
+    "read_only_key",
+    "read_vouched",
+    "sha256_of",
+    "verify_signed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +119,15 @@ def check_file(bundle: BundleFile, claim: Claim) -> None:
     Raises:
         BundleTrustError: it is another.
     """
-    hasher = hashlib.sha256()
-    for part in bundle.stream():
-        hasher.update(part)
-    sha256 = hasher.hexdigest()
+    sha256 = sha256_of(bundle)
     if sha256 != claim.sha256:
         what = f"expected a file with SHA-256 {claim.sha256}"
         raise BundleTrustError(what, got=sha256, where=bundle.path, reason="other-bundle")
+
+
+def sha256_of(bundle: BundleFile) -> str:
+    """Return the SHA-256 of a whole file, in hex, as it is read now."""
+    hasher = hashlib.sha256()
+    for part in bundle.stream():
+        hasher.update(part)
+    return hasher.hexdigest()

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.inspection import open_bundle
-from nojit.aot.signed import read_vouched
-from nojit.runtime.bundle import BundleFile
+from nojit.aot.signed import read_vouched, sha256_of
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.format import SUFFIX, BundleIndex
 from nojit.runtime.trust import signed_path
@@ -84,16 +83,9 @@ def read_bundle(path: Path) -> BundleContent:
             raise PackageError("expected a bundle's version as nojit build allows", got=index.version, where=str(path))
         statement = read_vouched(bundle)
         kernels = tuple(_sizes(index))
-        if hashlib.sha256(data).digest() != _sha256(bundle):
+        if hashlib.sha256(data).hexdigest() != sha256_of(bundle):
             raise BundleError("expected a bundle that stays as it is while it is read", got="another", where=str(path))
     return BundleContent(path, data, index, bundle.digest, kernels, statement)
-
-
-def _sha256(bundle: BundleFile) -> bytes:
-    hasher = hashlib.sha256()
-    for part in bundle.stream():
-        hasher.update(part)
-    return hasher.digest()
 
 
 def _sizes(index: BundleIndex) -> Iterable[KernelSize]:
