@@ -50,7 +50,7 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """Say whether the bar, if there is one, is kept."""
+        """Return whether the bar, if there is one, is kept."""
         return self.bar is None or self.ratio >= self.bar
 
     def line(self) -> str:

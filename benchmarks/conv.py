@@ -36,7 +36,7 @@ GROUPS = tuple(group_of(family, what) for what in WHICH for family in FAMILIES)
 
 
 def family_of(one: Any) -> str:
-    """Say whether a shape of `nojit.kernels.conv.problems` is one of images or of volumes."""
+    """Return whether a shape of `nojit.kernels.conv.problems` is one of images or of volumes."""
     return FAMILIES[len(one.positions) > 2]
 
 

@@ -197,7 +197,7 @@ def over_pointers(call: Call) -> tuple[Tensor, ...]:
 
 
 def agree(calls: dict[str, Call]) -> bool:
-    """Say whether all results are torch's, but for rounding."""
+    """Return whether all results are torch's, but for rounding."""
     expected = calls["torch"]()
     return all(
         float((value.float() - right.float()).abs().max()) <= APART * max(1.0, float(right.abs().max()))

@@ -60,7 +60,7 @@ def disassemble(words: Collection[bytes], arch: str, nvdisasm: str) -> Mapping[b
 
 
 def is_handed_over(code: Code, write: int, read: int) -> bool:
-    """Say whether all warps meet behind a write and before the read of a byte, with no other access in between."""
+    """Return whether all warps meet behind a write and before the read of a byte, with no other access in between."""
     if not re.match(r"STS\b", code.get(write, "")) or not re.match(r"LDS\.U8\b", code.get(read, "")):
         return False
     behind = [code.get(write + BYTES * step, "") for step in range(1, NEAR)]
@@ -100,7 +100,7 @@ def words_near(code: bytes, *places: int) -> Mapping[int, bytes]:
 def is_explained(
     report: Report, codes: Mapping[str, list[tuple[str, bytes]]], spelled: Mapping[str, Mapping[bytes, str]]
 ) -> bool:
-    """Say whether a report is of a hand-over in some image.
+    """Return whether a report is of a hand-over in some image.
 
     Args:
         report: a hazard.

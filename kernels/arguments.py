@@ -1,6 +1,6 @@
-"""Checks of operators' arguments. Each message names the argument, what was expected and what was got.
+"""Checks of operator arguments. Each message names the argument, the expected value and the value found.
 
-A wrong type, dtype or device is an `ArgumentError` (a `TypeError`); a wrong size, stride or word is a `ValueError`.
+A wrong type, dtype or device raises `ArgumentError` (a `TypeError`); a wrong size, stride or string raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
 ]
 
 COUNTED: Final = (1 << 31) - (1 << 10)
-"""The largest size of a matrix: kernels count in 32 bits, and on to the end of the last tile."""
+"""The largest size of a matrix: kernels index in 32 bits, up to the end of the last tile."""
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
 """The floating types that every family takes."""
 _LARGEST: Final = torch.finfo(torch.float32).max
 _TRIES: Final = 20_000
-"""Of a search for an element that two tensors share: some 20 ms."""
+"""Limit on the search for an element that two tensors share: about 20 ms."""
 
 
 def refuse_type(argument: str, expected: str, got: object) -> NoReturn:
@@ -57,14 +57,14 @@ def refuse_value(argument: str, expected: str, got: object) -> NoReturn:
 
 
 def check_tensor(argument: str, value: object) -> None:
-    """Require a strided tensor on a device that kernels run on, or on ``meta``, where nothing runs."""
+    """Require a strided tensor on a device that kernels run on, or on ``meta``, where no kernel is launched."""
     tensor = check_strided(argument, value)
     if tensor.device.type not in library.devices() and not tensor.is_meta:
         refuse_type(argument, f"a tensor on {' or '.join(sorted(library.devices()))}", tensor.device)
 
 
 def check_strided(argument: str, value: object) -> Tensor:
-    """Require a tensor whose elements lie in one memory at strides, no sparse, nested or opaque one; return it."""
+    """Require a dense strided tensor, not a sparse, nested or opaque one; return it."""
     if not isinstance(value, Tensor):
         refuse_type(argument, "a tensor", type(value).__name__)
     if value.is_nested or value.layout != torch.strided:
@@ -79,7 +79,7 @@ def check_dtype(argument: str, value: Tensor, dtypes: Sequence[torch.dtype] = FL
 
 
 def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
-    """Require a strided tensor of the device and dtype of `like`, which is the argument `first`."""
+    """Require a strided tensor with the device and dtype of `like`; `first` is the argument name of `like`."""
     tensor = check_strided(argument, value)
     if tensor.dtype != like.dtype:
         refuse_type(argument, f"{like.dtype} as {first} has", tensor.dtype)
@@ -87,19 +87,19 @@ def check_like(argument: str, value: object, first: str, like: Tensor) -> None:
 
 
 def check_like_device(argument: str, value: Tensor, first: str, like: Tensor) -> None:
-    """Require a tensor on the device of `like`, which is the argument `first`."""
+    """Require a tensor on the device of `like`; `first` is the argument name of `like`."""
     if value.device != like.device:
         refuse_type(argument, f"a tensor on {like.device} as {first} is", value.device)
 
 
 def check_rank(argument: str, value: Tensor, dims: str) -> None:
-    """Require as many dimensions as `dims` names, "B, H, M, D" say."""
+    """Require the rank of `dims`, such as "B, H, M, D"."""
     if value.dim() != dims.count(",") + 1:
         refuse_value(argument, f"{dims.count(',') + 1} dimensions [{dims}]", f"shape {tuple(value.shape)}")
 
 
 def check_counted(argument: str, value: Tensor) -> None:
-    """Require sizes that kernels of matrices count."""
+    """Require sizes of at most `COUNTED`, so that 32-bit indices do not overflow."""
     if any(size > COUNTED for size in value.shape) and value.numel():
         refuse_value(argument, f"sizes of at most {COUNTED}", f"shape {tuple(value.shape)}")
 
@@ -111,35 +111,35 @@ def check_shape(argument: str, value: Tensor, shape: Sequence[int], dims: str) -
 
 
 def check_tensors(**values: object) -> None:
-    """Require strided tensors, whatever their device: what torch traces and transforms counts too."""
+    """Require strided tensors on any device, traced and transformed ones included."""
     for argument, value in values.items():
         check_strided(argument, value)
 
 
 def check_result(out: object) -> None:
-    """Require a tensor to write to: one whose memory holds what it stands for."""
+    """Require an output tensor whose memory holds its actual values: no lazy negation."""
     check_tensors(out=out)
-    # a graph that is traced cannot ask
+    # torch.compile cannot trace is_neg
     if isinstance(out, Tensor) and not torch.compiler.is_dynamo_compiling() and out.is_neg():
-        refuse_value("out", "a tensor that is no lazy negation", "one (as the imaginary part of a conjugate is)")
+        refuse_value("out", "a tensor without a lazy negation", "one (as the imaginary part of a conjugate is)")
 
 
 def check_number(argument: str, value: object) -> float:
-    """Require a number that fp32 holds, and return it as a float; a tensor is none, as its gradient would get lost."""
+    """Require a number that fp32 represents, and return it as a float. Tensors are refused: their gradient would get lost."""
     if not isinstance(value, (Real, torch.SymInt, torch.SymFloat)):
         refuse_type(argument, "a number", type(value).__name__)
     try:
         number = float(value)
     except OverflowError:
         refuse_value(argument, "a number that fp32 holds", "a larger one")
-    # kernels would take it for an infinity, which it is not
+    # the kernel would round it to infinity
     if _LARGEST < abs(number) < math.inf:
         refuse_value(argument, "a number that fp32 holds", number)
     return number
 
 
 def check_flags(**values: object) -> None:
-    """Require bools, or ints in their place."""
+    """Require bools, or ints used as bools."""
     for argument, value in values.items():
         if not isinstance(value, int):
             refuse_type(argument, "a bool", type(value).__name__)
@@ -152,30 +152,30 @@ def check_int(argument: str, value: object) -> None:
 
 
 def check_choice(argument: str, value: object, choices: tuple[str, ...]) -> None:
-    """Require one of a few words."""
-    # what is no text may be of a type that cannot be compared
+    """Require one of a few strings."""
+    # a value of another type may not support comparison
     if not isinstance(value, str) or value not in choices:
         near = did_you_mean(str(value), choices)
         refuse_value(argument, " or ".join(map(repr, choices)), f"{value!r}{near}")
 
 
 def check_apart(argument: str, value: Tensor, other: str, operand: Tensor) -> None:
-    """Require a tensor that shares no element with `operand`, which is the argument `other`; both are of one dtype.
+    """Require a tensor that shares no element with `operand`; `other` is the argument name of `operand`. Both have one dtype.
 
-    Views that take turns in one memory at many distances are refused, too, where it would take long to tell.
+    Interleaved views with many different strides are refused as well when an exact answer would take too long.
     """
     if value.device == operand.device and _share(value, operand):
         refuse_value(argument, f"memory of its own, as {other} is read while it is written", f"an overlap with {other}")
 
 
 def _share(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors of one dtype have an element in common."""
+    """Return whether two tensors of one dtype have an element in common."""
     if not one.numel() or not other.numel():
         return False
     distance, rest = divmod(other.data_ptr() - one.data_ptr(), one.element_size())
     if rest:
         return True
-    # steps of equal strides add up to any number between their ends
+    # dimensions of equal stride merge into one range
     ends: dict[int, tuple[int, int]] = {}
     for sign, value in ((1, one), (-1, other)):
         for size, stride in zip(value.shape, value.stride(), strict=True):
@@ -187,9 +187,9 @@ def _share(one: Tensor, other: Tensor) -> bool:
 
 
 def _reaches(distance: int, steps: Sequence[tuple[int, int, int]], tries: Iterator[int]) -> bool:
-    """Say whether numbers of steps between their ends lead so far, or may: that is not known when all tries are used up.
+    """Return whether step counts within their bounds can add up to `distance`; True if `tries` runs out before an answer.
 
-    The longest steps come first.
+    Steps are sorted, longest first.
     """
     if not steps:
         return distance == 0

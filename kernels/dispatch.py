@@ -1,9 +1,9 @@
-"""What torch says of a call: whether it may skip the dispatcher, what autocast asks for, and how fp32 is multiplied.
+"""Torch's state during a call: whether the call may skip the dispatcher, what autocast requires, and the fp32 precision.
 
-The dispatcher costs several microseconds once an operator is differentiable.
+For a differentiable operator the dispatcher costs several microseconds.
 """
 
-# ruff: noqa: SLF001 - torch tells these facts to its own modules only
+# ruff: noqa: SLF001 - torch offers these queries as private functions only
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 PLAIN: Final = _core.Plain(
-    # a Parameter is a tensor of torch's own, whose operators return none; what is made of it may be anything
+    # Parameter is torch's own class, and operators return plain tensors for it; other subclasses may do anything
     tensors=(Tensor, torch.nn.Parameter),
     requires_grad=Tensor.requires_grad,
     is_negated=Tensor.is_neg,
@@ -51,25 +51,25 @@ PLAIN: Final = _core.Plain(
         (vars(forward_ad), "_current_level", -1),
     ),
 )
-"""Says whether tensors are plain, but for what only torch's compiler sees."""
+"""Check whether tensors are plain; cases that only torch's compiler sees are not covered."""
 autocasts = torch._C._is_any_autocast_enabled
-"""Say whether autocast is on for any kind of device; what it asks for, `lowered` does."""
+"""Return whether autocast is on for any device type; `lowered` applies it."""
 
 
 def has_modes() -> bool:
-    """Say whether a mode of torch's sees every call; one that makes fake tensors takes no real ones."""
+    """Return whether a torch mode intercepts every call; a fake-tensor mode refuses real tensors."""
     return bool(torch._C._len_torch_dispatch_stack())
 
 
 def is_transformed() -> bool:
-    """Say whether one of torch's transforms sees every call, ``vmap`` say; those take no autograd function of ours."""
+    """Return whether a torch transform such as ``vmap`` intercepts every call; transforms cannot handle our autograd functions."""
     return bool(torch._C._are_functorch_transforms_active())
 
 
 def shown(tables: Sequence[Tensor | None], operand: Tensor) -> list[Any]:
-    """Return what is kept beside the operands of a call, as the call takes it: beside a fake tensor, fakes of its mode.
+    """Return the tables to pass along with `operand`: fake versions if `operand` is fake.
 
-    A mode that takes real tensors too gets those, and so does torch's tracing, whose graph is to have them.
+    A mode that also accepts real tensors gets the real ones; so does torch's tracing, whose graph must contain them.
     """
     mode = None if torch.compiler.is_dynamo_compiling() else getattr(operand, "fake_mode", None)
     if mode is None or mode.allow_non_fake_inputs or _is_tracing():
@@ -82,15 +82,15 @@ def _is_tracing() -> bool:
 
 
 def is_real(tensor: Tensor) -> bool:
-    """Say whether a tensor can outlive the call that made it: no mode's fake one, and none of a transform's."""
+    """Return whether a tensor can outlive the call that made it: it is neither a mode's fake tensor nor a transform's wrapper."""
     return type(tensor) is Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Make tensors that outlive a call: real ones, whatever mode or transform sees the call."""
+    """Make tensors that outlive a call: real ones, under any mode or transform."""
     if torch.compiler.is_dynamo_compiling():
-        # it knows what is stored, and none of the switches below
+        # inference mode marks stored tensors; the switches below do not
         with torch.inference_mode(False):
             yield
         return
@@ -99,37 +99,39 @@ def lasting() -> Iterator[None]:
 
 
 def written(out: Tensor) -> Tensor:
-    """Tell autograd that `out` has changed, so that a gradient which needs what it held is refused; return it."""
+    """Tell autograd that `out` was modified, so that it refuses a gradient that needs the old contents; return `out`."""
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version(out)
     return out
 
 
 def lowered(operand: Any, dtype: torch.dtype | None = None) -> Any:
-    """Cast an operand as autocast asks: floats of 16 and 32 bits on a device that it is on for, as torch's products do.
+    """Cast an operand as autocast requires, with torch's rules for matrix products.
+
+    Autocast casts floats of 16 and 32 bits on devices for which it is on.
 
     Args:
-        operand: a tensor; whatever else stays as it is.
-        dtype: what to cast to, instead of autocast's dtype.
+        operand: a tensor; any other value is returned unchanged.
+        dtype: the dtype to cast to, instead of autocast's.
     """
     if not isinstance(operand, Tensor) or operand.dtype not in FLOATS:
         return operand
     kind = operand.device.type
-    # torch's autocast knows no device of the name meta
+    # torch's autocast has no device type "meta"
     if operand.is_meta or not torch.is_autocast_enabled(kind):
         return operand
     return operand.to(torch.get_autocast_dtype(kind) if dtype is None else dtype)
 
 
 def is_plain(*tensors: Any) -> bool:
-    """Say whether nothing but the kernel itself has to see a call: nobody traces, transforms or differentiates it.
+    """Return whether a call may go straight to the kernel: it is not traced, transformed or differentiated.
 
-    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. What
-    the operator registered with torch does besides the launch is then nothing, and its implementation may be called at once.
+    True only for tensors and parameters of torch's own classes (None for absent ones) on a device that kernels run on. Then the
+    operator registered with torch adds nothing to the launch, and the caller may run its implementation directly.
 
     Raises:
-        NotImplementedError: a tensor has a tangent: torch would drop it without a word, as no operator knows its own; or a
-            transform of torch's wants a gradient of one.
+        NotImplementedError: a tensor has a tangent, which torch would silently drop because the operators define no
+            forward-mode derivative; or a torch transform differentiates by a tensor.
     """
     if torch.compiler.is_compiling():
         return False
@@ -150,21 +152,22 @@ def _refuse_tangents(tensors: tuple[Any, ...]) -> None:
 
 
 def differentiates(*tensors: Any) -> bool:
-    """Say whether torch.autograd follows what a call does to tensors, or to what torch's transforms wrap in them.
+    """Return whether torch.autograd records what a call does to tensors, or to tensors that torch's transforms wrap.
 
-    What is no tensor counts for nothing: a call may not have been checked yet. Within ``vmap`` a tensor that requires grad says that it does not.
+    Values other than tensors are ignored, since a call may not be validated yet. Within ``vmap`` a tensor that requires grad
+    reports that it does not.
     """
     return torch.is_grad_enabled() and any(isinstance(value, Tensor) and _requires_grad(value) for value in tensors)
 
 
 def may_differentiate(*tensors: Any) -> bool:
-    """Say whether `differentiates` holds, or torch's compiler, which does not see what a transform wraps, cannot tell."""
+    """Return whether `differentiates` holds, or may hold: torch's compiler cannot see what a transform wraps."""
     hidden = torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled() and is_transformed()
     return hidden or differentiates(*tensors)
 
 
 def _requires_grad(tensor: Tensor) -> bool:
-    # torch's compiler takes no look into what is wrapped
+    # torch's compiler cannot look into wrapped tensors
     layers = (tensor,) if torch.compiler.is_dynamo_compiling() else _layers(tensor)
     return any(each.requires_grad for each in layers)
 
@@ -177,13 +180,13 @@ def _refuse_transformed_gradients(tensors: tuple[Any, ...]) -> None:
 
 
 def _is_differentiated(tensor: Tensor) -> bool:
-    """Say whether some ``torch.func.grad`` of those around a call differentiates by a tensor, or by what it is made of."""
+    """Return whether an enclosing ``torch.func.grad`` differentiates by a tensor or by one that it was computed from."""
     tracks = torch._C._functorch.is_gradtrackingtensor
     return any(each.requires_grad and tracks(each) for each in _layers(tensor))
 
 
 def _layers(tensor: Tensor) -> Iterator[Tensor]:
-    """Give a tensor, and what each transform around a call has wrapped in it."""
+    """Yield a tensor, then the tensors that the enclosing transforms wrap in it."""
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         yield tensor
@@ -192,15 +195,15 @@ def _layers(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def precision(dtype: torch.dtype) -> str:
-    """Say how fp32 is multiplied in products: as torch's switch for matmuls says at this moment."""
+    """Return the precision of fp32 products, from torch's current switch for matmuls."""
     if dtype != torch.float32:
         return "ieee"
     return "tf32" if allows_tf32("matmul") else "ieee"
 
 
 def allows_tf32(kind: str) -> bool:
-    """Say whether torch's switch for ``"matmul"`` or ``"conv"`` allows TF32 at this moment."""
-    # the older switches cannot be read once the newer ones were set
+    """Return whether torch's switch for ``"matmul"`` or ``"conv"`` currently allows TF32."""
+    # torch refuses to read the older switches once a newer one was set
     read = getattr(torch._C, "_get_fp32_precision_getter", None)
     if read is not None:
         return bool(read("cuda", kind) == "tf32")
@@ -208,5 +211,5 @@ def allows_tf32(kind: str) -> bool:
 
 
 def switch_of(operand: object) -> str | None:
-    """Return `precision` if it decides how an operand is multiplied; None of other dtypes, and of what is no tensor."""
+    """Return `precision` if it affects how an operand is multiplied; None for other dtypes and for values other than tensors."""
     return precision(torch.float32) if getattr(operand, "dtype", None) is torch.float32 else None

@@ -1,4 +1,4 @@
-"""Packages of operators: a name imports its module, and torch with it, when it is first asked for."""
+"""Lazy packages of operators: the first use of a name imports its module, and with it torch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["lazily"]
 def lazily(
     package: str, names: Collection[str], elsewhere: Mapping[str, str] | None = None, *, home: str = "op"
 ) -> Callable[[str], object]:
-    """Return what a package calls ``__getattr__``, so that importing it stays cheap.
+    """Return a ``__getattr__`` for a package that imports its modules on first use.
 
     Args:
         package: its ``__name__``.
-        names: what it exports.
-        elsewhere: the modules of those names that are not in `home`.
-        home: the module that has the others.
+        names: the names that it exports.
+        elsewhere: the modules of the names that `home` does not define.
+        home: the module that defines all other names.
     """
     homes = dict.fromkeys(names, home) | dict(elsewhere or {})
 
@@ -26,7 +26,7 @@ def lazily(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(f"{package}.{homes[name]}"), name)
-        # from then on it is an attribute like any other
+        # later look-ups find a plain attribute
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,8 +1,8 @@
-"""Where operators get their kernels from: the bundles at hand, or a provider that tests put in their place.
+"""Where operators get their kernels: from the bundles at hand, or from a provider that a test installs.
 
-An operator asks `get` for a kernel by its manifest name at every call and launches what it gets. By default that is a
-kernel of the first bundle per arch that holds it, as `nojit.runtime.discover.holders` has it. `override` swaps in another
-provider for the whole process (not for a thread: autograd calls backward kernels from threads of its own).
+Operators call `get` with a kernel's manifest name at every call and launch the result. By default it is the kernel of the
+first bundle per arch that holds it, in the order of `nojit.runtime.discover.holders`. `override` installs another provider for
+the whole process, not for one thread, because autograd runs backward kernels on its own threads.
 """
 
 from __future__ import annotations
@@ -28,52 +28,52 @@ class Kernel(Protocol):
     """A kernel that can be launched; `nojit.runtime.Kernel` is one."""
 
     def __call__(self, *args: Any, **constexprs: Any) -> Any:
-        """Launch with the grid and the config that the bundle knows."""
+        """Launch with the grid and the config from the bundle."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return the launch over `grid`, Triton's way."""
+        """Return a launch over `grid`, as in Triton."""
 
 
 Provider = Callable[[str], Kernel]
-"""Gives the kernel of a name, or raises `KernelNotFoundError`."""
+"""Function that returns the kernel of a name, or raises `KernelNotFoundError`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A provider, and what it gave so far."""
+    """A provider and its cached kernels."""
 
     provider: Provider
     devices: frozenset[str]
-    """Device types, in torch's words, that its kernels run on."""
+    """Device types, in torch's names, that its kernels run on."""
     batch_invariant: bool | None = False
-    """Whether results must not depend on the batch; None until the environment is asked, once."""
+    """Whether results must not depend on the batch; None until the environment was read, once."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
     rehearses: Source | None = None
-    """The source that calls of this one are remembered for."""
+    """The source for which calls through this one are cached."""
 
     def kernel(self, name: str) -> Kernel:
-        """Return the kernel `name`, asking the provider once and remembering its answer.
+        """Return the kernel `name`; the provider is asked once and its answer cached.
 
         Raises:
-            KernelNotFoundError: it has none such.
+            KernelNotFoundError: the provider does not have it.
         """
         kernel = self.kernels.get(name)
         if kernel is None:
-            # of two threads that ask at once the first to store wins, and both get its kernel
+            # if two threads ask at once, the first to store wins and both get its kernel
             kernel = self.kernels.setdefault(name, self.provider(name))
         return kernel
 
 
 def _from_bundles(name: str) -> Kernel:
-    """Give the kernel `name` from the bundles at hand; for each arch, the first bundle that holds it."""
-    # opening bundles waits for the first launch, and a process that overrides the provider needs none of it
+    """Return the kernel `name` from the bundles at hand: for each arch, from the first bundle that holds it."""
+    # bundles open at the first launch; a process that overrides the provider never opens any
     from nojit.runtime.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
 
     found, problems, broken = survey(os.environ)
     if problems:
         raise problems[0]
     policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
-    # a file that was built anew is another
+    # a rebuilt file counts as a new one
     files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
     held, passed_over, accept = _holders(files, tuple(map(str, broken)), policy)
     if name in held:
@@ -92,12 +92,12 @@ def _from_bundles(name: str) -> Kernel:
 
 
 def _missing(error: KernelNotFoundError, name: str) -> Kernel:
-    """Give a kernel that no bundle holds, for Triton's JIT to make its calls, or raise, as ``NOJIT_MISS`` says."""
+    """Return a stand-in, launched by Triton's JIT, for a kernel that no bundle holds; raise `error` if ``NOJIT_MISS`` is ``error``."""
     from nojit.runtime.jit import UnavailableError, policy  # noqa: PLC0415 - as above
 
     if policy() == "error":
         raise error
-    from nojit.kernels.unbuilt import unbuilt  # noqa: PLC0415 - likewise
+    from nojit.kernels.unbuilt import unbuilt  # noqa: PLC0415 - as above
 
     try:
         return unbuilt(name)
@@ -110,15 +110,16 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 def _holders(
     files: tuple[tuple[Found, int], ...], broken: tuple[str, ...], _policy: tuple[str | None, ...]
 ) -> tuple[dict[str, dict[str, BundleFile]], tuple[str, ...], Accept | None]:
-    """Say for each kernel which bundles hold it by arch, which foreign ones are passed over and why, `broken` first, and the policy.
+    """Return for each kernel the bundles that hold it by arch; the skipped foreign bundles and why, `broken` first; the policy.
 
-    What operators ask for by name must be whole, and is refused, if it is, when it is loaded. A foreign one that is damaged or
-    refused stands in nobody's way, nor does one that a newer version lies beside. The bundles stay open: what is launched is what was looked at.
+    A bundle that was asked for by name must be intact: a damaged or refused one raises an error when it is loaded. A foreign
+    bundle that is damaged, refused or older than one beside it is skipped. Bundles stay open, so that the launched bytes are
+    the verified bytes.
     """
     from nojit.runtime.discover import holders, serving  # noqa: PLC0415 - as above
-    from nojit.runtime.events import log  # noqa: PLC0415 - likewise
+    from nojit.runtime.events import log  # noqa: PLC0415 - as above
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
-    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - likewise
+    from nojit.runtime.versions import newer_lies_beside, superseded  # noqa: PLC0415 - as above
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
     for one, _ in files:
@@ -146,40 +147,40 @@ def _holders(
 
 @cache
 def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
-    """Open bundles of different archs as one, once."""
+    """Open bundles of different archs as one, and cache the result."""
     from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the C core
 
     return Bundle([file.duplicate() for file in files], names=names)
 
 
 class _Current:
-    """The source in use; replaced as a whole, so that a reader sees one or the other."""
+    """Holder of the current source. It is replaced in one assignment, so that readers see the old or the new one."""
 
     source = Source(_from_bundles, frozenset({"cuda"}), batch_invariant=None)
 
 
 CURRENT: Final = _Current()
-"""Whose `source` every call asks."""
+"""The process's holder; every call reads its `source`."""
 
 
 def get(name: str) -> Kernel:
-    """Return the kernel `name` of the source in use.
+    """Return the kernel `name` from the current source.
 
     Raises:
         KernelNotFoundError: no bundle at hand holds it.
-        BundleError: what ``NOJIT_BUNDLES`` names, a bundle of the library or the checkout's, is missing or damaged.
+        BundleError: a bundle named by ``NOJIT_BUNDLES``, one of the library or the checkout's is missing or damaged.
         BundleTrustError: ``NOJIT_TRUST`` refuses one that holds it.
     """
     return CURRENT.source.kernel(name)
 
 
 def devices() -> frozenset[str]:
-    """Return the device types that kernels run on at present."""
+    """Return the device types that kernels currently run on."""
     return CURRENT.source.devices
 
 
 def is_batch_invariant() -> bool:
-    """Say whether results must not depend on the batch: what operators ask where they would choose, or cut sums, by it.
+    """Return whether results must not depend on the batch. Operators ask before they choose a kernel or split a sum by it.
 
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
@@ -199,11 +200,11 @@ def _said_by_the_environment() -> bool:
 def override(
     provider: Provider, *, devices: frozenset[str] = frozenset({"cpu"}), batch_invariant: bool = False
 ) -> Iterator[None]:
-    """Take kernels from `provider`, for tensors on `devices`, until the block ends.
+    """Take kernels for tensors on `devices` from `provider` until the block ends.
 
     Args:
-        provider: gives kernels by name.
-        devices: types of devices, in torch's words, that its kernels run on.
+        provider: returns kernels by name.
+        devices: device types, in torch's names, that its kernels run on.
         batch_invariant: whether results must not depend on the batch.
 
     Raises:
@@ -220,7 +221,7 @@ def override(
 
 
 class _Rehearsed:
-    """A kernel whose calls do all that comes before a launch."""
+    """A kernel whose calls do everything except the launch."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -234,11 +235,11 @@ class _Rehearsed:
 
 @contextmanager
 def rehearsal() -> Iterator[None]:
-    """Have calls of operators do all that comes before their launches, and launch nothing, until the block ends.
+    """Run operator calls up to their launches, and launch nothing, until the block ends.
 
-    Variants are chosen and loaded, results allocated, and calls remembered, so that the first one like them, operands of the
-    same shapes and strides, is as fast as any later one. What results hold means nothing. Kernels must have a ``warmup``, as
-    those of bundles have. It is for the whole process, as `override` is: nobody else may launch meanwhile.
+    Calls choose and load variants, allocate results and fill the caches. The first real call with operands of the same
+    shapes and strides is then as fast as any later one. Results hold undefined values. Kernels must have a ``warmup``, as
+    kernels from bundles do. The block affects the whole process, as `override` does: no other thread may launch meanwhile.
     """
     before = CURRENT.source
     source = before.rehearses or before

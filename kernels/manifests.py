@@ -1,7 +1,7 @@
-"""What the library's manifests say of a kernel, for calls that no bundle serves: its function, and a table for one call.
+"""Facts about a kernel from the library's manifests, for calls that no bundle serves: its function and a table for one call.
 
-The manifests are installed beside the package. A table made here has no variants: its rows are the configs that the
-manifest has for what one call means, whose rules at build time have become part of ``requires``.
+The manifests are installed with the package. A table from here has no variants. Its rows are the manifest's configs for the
+call's case; the manifest's build-time rules are part of their ``requires``.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ class Entry(Record):
     """A kernel of a manifest."""
 
     words: Mapping[str, Any]
-    """As they stand there."""
+    """The entry as the TOML file has it."""
     archs: tuple[str, ...]
-    """Of the bundle."""
+    """The archs of its bundle."""
 
 
 def entry_of(kernel: str) -> Entry | None:
-    """Return the entry of a kernel; None if no manifest has it."""
+    """Return the manifest entry of a kernel; None if no manifest has it."""
     return _entries(FOLDER).get(kernel)
 
 
 def source_of(kernel: str) -> str | None:
-    """Return the place of a kernel's function, ``module:function``; None if no manifest has it."""
+    """Return the location of a kernel's function, ``module:function``; None if no manifest has it."""
     entry = entry_of(kernel)
     return None if entry is None else str(entry.words["source"])
 
 
 @cache
 def modules() -> frozenset[str]:
-    """Return the modules of all functions that the manifests name: of kernels, and of values of constexprs."""
+    """Return the modules of all functions that the manifests name: kernels and functions passed as constexprs."""
     places = [place for entry in _entries(FOLDER).values() for place in _places(entry.words)]
     return frozenset(place.partition(":")[0] for place in places)
 
 
 def _places(words: Mapping[str, Any]) -> Iterator[str]:
-    """List the functions that the entry of a kernel names."""
+    """List the functions that a kernel's entry names."""
     yield str(words["source"])
     listed = [value for values in words.get("matrix", {}).values() for value in values]
     listed += [value for config in words["configs"] for value in config.values()]
@@ -75,7 +75,7 @@ def _entries(folder: Path) -> dict[str, Entry]:
 
 
 def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
-    """Say what the params and the configs of a kernel are, without any call's types and meaning."""
+    """Return a table of a kernel's params and configs, without the types and matrix of any call."""
     words = entry.words
     derived = words.get("derived", {}).items()
     return KernelTable(
@@ -97,7 +97,7 @@ def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
 
 
 def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
-    """List the ways in which a call can be made.
+    """Return the table of configs that can serve a call.
 
     Args:
         entry: the kernel.
@@ -105,7 +105,7 @@ def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
         call: the call, for an arch of the manifest.
 
     Raises:
-        ArgumentError: the call does not say what it means.
+        ArgumentError: the call leaves out a constexpr of the matrix.
     """
     words, params = entry.words, blank.params
     axes = tuple(_axes(words, params, call))
@@ -139,13 +139,13 @@ def _config(config: Mapping[str, Any], words: Mapping[str, Any], params: tuple[P
 
 
 def _of_arch(words: Mapping[str, Any], call: CallFacts) -> list[int]:
-    """Number the configs for the arch of a call."""
+    """List the indices of the configs for the arch of a call."""
     configs = enumerate(words["configs"])
     return [number for number, config in configs if f"sm_{call.arch}" in config.get("archs", (f"sm_{call.arch}",))]
 
 
 def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) -> Iterator[Axis]:
-    """List the axes, of which those that are constexprs have the value that the call gives."""
+    """List the axes; a constexpr axis has the single value from the call."""
     constexprs = {param.name: param.default for param in params if param.constexpr}
     for name, listed in words.get("matrix", {}).items():
         values = tuple(map(_value, listed))
@@ -162,7 +162,7 @@ def _axes(words: Mapping[str, Any], params: tuple[Param, ...], call: CallFacts) 
 def _types(
     words: Mapping[str, Any], params: tuple[Param, ...], chosen: Mapping[str, Value], call: CallFacts
 ) -> Iterator[str]:
-    """Spell the type of each runtime param."""
+    """Return the type of each runtime param, in Triton's spelling."""
     for param in params:
         if param.constexpr:
             continue
@@ -173,7 +173,7 @@ def _types(
 
 
 def _value(value: Any) -> Any:
-    """Read a constexpr as a manifest spells it."""
+    """Parse a constexpr in a manifest's spelling."""
     if not isinstance(value, dict):
         return value
     if "function" in value:
@@ -182,6 +182,6 @@ def _value(value: Any) -> Any:
 
 
 def arch_for(entry: Entry, capability: int) -> int:
-    """Return the arch of a manifest that is nearest to a device's: the last that is not newer, else the first."""
+    """Return the manifest's arch nearest to a device's: the newest one that is not newer than the device, else the oldest."""
     numbers = sorted(map(arch_number, entry.archs))
     return max((number for number in numbers if number <= capability), default=numbers[0])

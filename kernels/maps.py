@@ -1,4 +1,4 @@
-"""Tensors as kernels over tensor maps take them, and whether a device has such kernels."""
+"""Descriptions of tensors for kernels over TMA descriptors (tensor maps), and whether a device has such kernels."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = [
 ]
 
 HOPPER: Final = 9
-"""The major compute capability whose kernels take maps."""
+"""The major compute capability whose kernels take tensor maps."""
 OTHERS: Final = 132
-"""How many multiprocessors are reckoned with where there is none to ask."""
+"""The number of multiprocessors assumed when there is no device to ask."""
 MAP_BYTES: Final = 16
-"""What tensor maps want addresses and strides to be multiples of."""
+"""Alignment of addresses and strides in tensor maps."""
 
 
 def described(value: Tensor) -> Described | None:
-    """Describe a tensor; None if no map can: it is empty, or its address or strides are no multiples of 16 bytes."""
+    """Describe a tensor for a map; None if it is empty, or its address or a stride is not a multiple of 16 bytes."""
     step = MAP_BYTES // value.element_size()
     *outer, last = strides = value.stride()
     if value.data_ptr() % MAP_BYTES or (last != 1 and value.shape[-1] != 1) or not value.numel():
         return None
     if last == 1 and 1 not in value.shape and min(strides) > 0 and not (outer[0] | outer[1] | outer[2]) % step:
         return Described(value, strides)
-    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    # a dimension of size 1 may have any stride: replace one that a map cannot hold
     fitting = [step if size == 1 else stride for size, stride in zip(value.shape, outer, strict=False)]
     if any(stride <= 0 or stride % step for stride in fitting):
         return None
@@ -45,12 +45,12 @@ def described(value: Tensor) -> Described | None:
 
 
 def takes_maps(value: Tensor) -> bool:
-    """Say whether a tensor lies on a device with kernels over maps, and has 16 bits an element, as they want."""
+    """Return whether a tensor has 16-bit elements and lies on a device with kernels over maps."""
     return value.element_size() == 2 and has_maps(value.device)
 
 
 def has_maps(device: torch.device) -> bool:
-    """Say whether a device has kernels over maps."""
+    """Return whether a device has kernels over maps."""
     if device.type != "cuda":
         return False
     return bool(_facts(torch.cuda.current_device() if device.index is None else device.index).major == HOPPER)
@@ -63,12 +63,12 @@ def capability(value: Tensor) -> tuple[int, int]:
 
 
 def nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a tensor that stands for one which nobody reads, and can be kept: its memory is no graph's, as it has none."""
+    """Return a placeholder for a tensor that no kernel reads. It has no memory, so that it may be cached across CUDA graphs."""
     return torch.empty(0, dtype=dtype, device=device)
 
 
 def processors(value: Tensor) -> int:
-    """Return how many multiprocessors a tensor's device has; of a host, `OTHERS`."""
+    """Return the number of multiprocessors of a tensor's device; `OTHERS` for a host."""
     if not value.is_cuda:
         return OTHERS
     return int(_facts(value.device.index).multi_processor_count)

@@ -1,9 +1,12 @@
-"""What a tuner needs to know of a family of kernels: the calls to measure, and which constexprs it may choose.
+"""Facts for the tuner about a kernel family: the calls to measure, and the constexprs that it may choose.
 
-A family's ``problems.py`` has a function ``problems(use)`` that lists `TuningProblem`, and ``ROLES``, which says for each
-kernel what its constexprs are there for. The uses are ``tune`` (what tables are made of), ``held_out`` (drawn by a fixed
-seed and never in ``tune``: what keys, spaces and problems are judged by while they are worked on), ``fresh`` (drawn by
-another seed, for a last look that nothing was fitted to) and ``bars`` (what speed is promised for).
+A family's ``problems.py`` has a function ``problems(use)`` that lists `TuningProblem`, and ``ROLES``, which gives the purpose
+of each kernel's constexprs. The uses are:
+
+- ``tune``: tables are made from these;
+- ``held_out``: drawn with a fixed seed and never in ``tune``; they judge keys, spaces and problems during development;
+- ``fresh``: drawn with another seed, for a final check of choices that were not fitted to them;
+- ``bars``: the shapes with promised speed.
 """
 
 from __future__ import annotations
@@ -39,31 +42,31 @@ __all__ = [
 T = TypeVar("T")
 
 DRAWN: Final = ("held_out", "fresh")
-"""The uses whose problems are drawn by a seed."""
+"""The uses whose problems are drawn from a seed."""
 USES: Final = ("tune", *DRAWN, "bars")
 NAMED: Final = 3.0
-"""How much a shape of a known model weighs beside one that was drawn."""
+"""The weight of a shape from a known model, relative to a drawn one."""
 FRESH: Final = 5
-"""Which draw ``fresh`` is: raised whenever tables, keys or problems change after a look at the last one."""
-# for each problem that fills a gap: more would only go to the edges
+"""Number of the ``fresh`` draw: raise it when tables, keys or problems change after a look at the last one."""
+# for each gap to fill; more candidates would only move problems to the edges
 _CANDIDATES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the constexprs and options of a kernel are there for."""
+    """The purpose of each of a kernel's constexprs and options."""
 
     tunables: tuple[str, ...]
-    """They change speed only."""
+    """They change only the speed."""
     numerics: tuple[str, ...]
     """They change how results are rounded: arguments of the operator, never tuned."""
     semantics: tuple[str, ...]
-    """They change what is computed, or follow from the shape."""
+    """They change the result, or follow from the shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch as an operator asks for it."""
+    """A launch as an operator requests it."""
 
     kernel: str
     args: tuple[Any, ...]
@@ -72,55 +75,55 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A call that can be launched in any config, and what it must write."""
+    """A call that can be launched in any config, with its expected results."""
 
     kernel: str
     args: tuple[Any, ...]
     named: Mapping[str, Any]
-    """The constexprs that say what is computed."""
+    """The constexprs of the case."""
     outputs: tuple[Tensor, ...]
-    """What a launch writes, or the parts of it that are looked at."""
+    """The tensors that a launch writes, or the parts of them that are compared."""
     expected: tuple[Tensor, ...]
-    """For each output."""
+    """The expected value of each output."""
     tolerances: tuple[float, ...]
-    """For each output, the largest absolute error."""
+    """The largest absolute error of each output."""
     moved_bytes: int
-    """What has to be read and written at least."""
+    """The least number of bytes to read and write."""
     flops: int
 
 
 class TuningProblem(Protocol):
     """One call shape of one kernel.
 
-    It may have a ``weight`` too, a number above 0: how much it counts beside others when configs are chosen; 1 without it.
+    It may also have a ``weight`` above 0, default 1: how much it counts when configs are chosen.
     """
 
     @property
     def name(self) -> str:
-        """Say it in words; one name per kernel, use and dtype."""
+        """Return the name, unique per kernel, use and dtype."""
 
     @property
     def kernel(self) -> str:
-        """Name the kernel, as its manifest does."""
+        """Return the kernel's name in its manifest."""
 
     @property
     def shape_class(self) -> str:
-        """Name the kind of shape, for reports."""
+        """Return the class of the shape, for reports."""
 
     @property
     def dtype(self) -> str:
-        """Name the dtype, in Triton's spelling."""
+        """Return the dtype in Triton's spelling."""
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """Say how large it is, for reports."""
+        """Return the sizes, for reports."""
 
     def prepare(self, device: str) -> Work:
-        """Make the arguments, and what they must come to."""
+        """Allocate the arguments and compute the expected results."""
 
 
 class _Recorder:
-    """A kernel that notes what it is asked for, and launches nothing."""
+    """A kernel that records the requested launches and launches nothing."""
 
     def __init__(self, name: str, launches: list[Launch]) -> None:
         self._name = name
@@ -134,32 +137,32 @@ class _Recorder:
 
 
 def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
-    """Run an operator without its kernel; return the one launch that it asks for, and its results, not yet written.
+    """Run an operator without launching; return its one launch, and its results, which are not written.
 
     Raises:
-        ValueError: it asks for none, or for several.
+        ValueError: the operator launches no kernel, or several.
     """
     launches: list[Launch] = []
     with library.override(lambda name: _Recorder(name, launches), devices=frozenset({"cpu", "cuda"})):
         result = call()
     if len(launches) != 1:
         raise ValueError(f"expected one launch, got {len(launches)}")
-    # memos keep the recorder, which is not to keep the tensors
+    # memos keep the recorder alive; it must not keep the tensors alive
     return launches.pop(), result
 
 
 def check_use(use: str) -> None:
-    """Refuse a word that is no use.
+    """Check that a string is one of the `USES`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not.
     """
     if use not in USES:
         raise ValueError(f"use: expected {', '.join(USES[:-1])} or {USES[-1]}, got {use!r}")
 
 
 def draws(name: str, use: str) -> random.Random:
-    """Return numbers that are the same everywhere and always: `name` and the use are the seed."""
+    """Return a generator of random numbers that are the same on every machine: `name` and the use are the seed."""
     seeds = {"held_out": name, "fresh": f"{name} fresh {FRESH}"}
     return random.Random(seeds.get(use, f"{name} {use}"))  # noqa: S311 - shapes, no secrets
 
@@ -173,15 +176,15 @@ def listed_and_drawn(
     counts: Mapping[str, int],
     key: Callable[[T], Hashable],
 ) -> list[T]:
-    """List what problems are made of: for ``tune`` all that is listed and as much drawn, for another use drawn alone.
+    """List the items for a use: for ``tune`` all listed ones and drawn ones, for another use drawn ones only.
 
     Args:
         use: one of `counts`.
         name: as for `draws`.
-        listed: distinct ones.
-        draw: another one each time, perhaps one that is there already.
-        counts: how many to draw for each use, ``tune`` among them.
-        key: what two that are alike have in common; no two uses have alike ones.
+        listed: distinct items.
+        draw: returns a random item, which may repeat.
+        counts: how many to draw for each use, including ``tune``.
+        key: maps similar items to the same value; no two uses share a value.
     """
     found = {key(one): one for one in listed}
     uses = ("tune",) if use == "tune" else ("tune", use)
@@ -195,15 +198,15 @@ def listed_and_drawn(
 
 
 def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], float], count: int) -> tuple[T, ...]:
-    """Draw problems into the gaps between those that are known: of a few candidates the one that is farthest from all.
+    """Draw problems into the gaps between known ones: of a few candidates, take the one farthest from all others.
 
     Mitchell, "Spectrally optimal sampling for distribution ray tracing", 1991, section 4.
 
     Args:
-        known: what there is.
-        draw: a candidate, another one each time.
-        far: how far two are from one another.
-        count: of problems to draw.
+        known: the existing problems.
+        draw: returns a random candidate.
+        far: the distance between two problems.
+        count: the number of problems to draw.
     """
     found: list[T] = []
     while len(found) < count:
@@ -214,14 +217,14 @@ def spread(known: Sequence[T], draw: Callable[[], T], far: Callable[[T, T], floa
 
 
 def generator(name: str, device: str) -> torch.Generator:
-    """Return a source of values that are the same every time on one kind of device: `name` is the seed."""
+    """Return a random generator on a device, seeded by `name`: the same values on every device of one type."""
     return torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
 
 
 def rounding(expected: Tensor, dtype: torch.dtype) -> float:
-    """Bound the error of a result that is computed in fp32 and rounded once: one unit in the last place of the largest.
+    """Return the error bound of a result that is computed in fp32 and rounded once: one unit in the last place of the largest.
 
-    Half of it is the rounding; the rest is room for fp32 itself, which `dtype` fp32 gets four more units for.
+    Half of it is the rounding. The rest covers fp32's own error; for `dtype` fp32 the bound is four units larger.
     """
     units = 5.0 if dtype == torch.float32 else 1.0
     return units * torch.finfo(dtype).eps * float(expected.abs().max()) if expected.numel() else 0.0

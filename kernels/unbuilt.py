@@ -1,4 +1,4 @@
-"""Kernels of the library that no bundle at hand holds: Triton's JIT makes their calls, where ``NOJIT_MISS`` wants that."""
+"""Kernels of the library that no bundle at hand holds: Triton's JIT compiles their calls if ``NOJIT_MISS`` allows it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BUNDLE = "nojit-kernels"
 
 
 class _Manifest(Record):
-    """Stands where a kernel has its bundles."""
+    """Placeholder for a kernel's bundles."""
 
     base: KernelTable
 
     def table(self, kernel: str) -> KernelTable:
-        """Return a table that says what the kernel's params are, and no more."""
+        """Return a table with only the kernel's params."""
         del kernel
         return self.base
 
@@ -47,7 +47,7 @@ class Unbuilt(Kernel):
         return f"Unbuilt({self.name!r})"
 
     def fits(self, device: int | None = None) -> bool:
-        """Return False: there is no bundle, for whichever device."""
+        """Return False: no bundle fits any device."""
         del device
         return False
 
@@ -65,7 +65,7 @@ class Unbuilt(Kernel):
 
 
 def unbuilt(name: str) -> Unbuilt:
-    """Return a kernel whose calls the JIT makes.
+    """Return a kernel whose calls Triton's JIT compiles.
 
     Raises:
         UnavailableError: no manifest has it, or its function cannot be imported.

@@ -43,13 +43,13 @@ _INSTEAD: Final = "write a function that launches the kernel, and decorate it wi
 
 
 class CustomOp:
-    """An operator that launches one kernel. Call it as the kernel is called, without what is fixed.
+    """An operator that launches one kernel. Call it as you call the kernel, without the fixed arguments.
 
-    Within ``torch.compile`` and whatever else traces, transforms or differentiates, it is torch's operator; else it launches at
-    once.
+    Under ``torch.compile`` and other tracing, transforms or autograd, a call goes through torch's dispatcher; otherwise it
+    launches directly.
 
     Attributes:
-        definition: what ``torch.library.custom_op`` returns, for `register_autograd` and `register_vmap`.
+        definition: the object that ``torch.library.custom_op`` returns, for `register_autograd` and `register_vmap`.
         overload: the operator, ``torch.ops.acme.scale_rows.default``, for ``torch.library.opcheck``.
     """
 
@@ -89,7 +89,7 @@ class CustomOp:
         return f"CustomOp({self.definition!r})"
 
     def _is_plain(self, args: tuple[Any, ...]) -> bool:
-        """Say whether nothing but the kernel has to see a call."""
+        """Return whether nothing but the kernel has to see a call."""
         if len(args) != len(self._names) or self._tuples:
             return False
         return bool(PLAIN(_CUDA, *[args[place] for place in self._tensors]))
@@ -111,19 +111,19 @@ class CustomOp:
 def custom_op(name: str, kernel: Kernel, *, mutates_args: Collection[str], grid: Grid = None, **fixed: Any) -> CustomOp:
     """Register an operator of torch that launches a kernel, so that torch's compiler can trace calls of it.
 
-    The operator takes the kernel's arguments in their order, without those that are fixed, and returns nothing: as in Triton,
-    the kernel writes to tensors that it is passed. What allocates them is traced beside it. Configs are chosen as in any call.
+    The operator takes the kernel's arguments in their order, without the fixed ones, and returns nothing: as in Triton, the
+    kernel writes to tensors that are passed in. Allocate them in the traced code. Configs are chosen as in any other call.
 
     Args:
-        name: ``namespace::name``; one that is registered again is replaced.
-        kernel: of a bundle.
-        mutates_args: the pointers that the kernel writes to; all of them, for torch moves and drops other calls.
-        grid: as in ``kernel[grid]``, for every call; the bundle's if None.
+        name: ``namespace::name``; registering a name again replaces the operator.
+        kernel: a kernel of a bundle.
+        mutates_args: all pointers that the kernel writes to; torch may reorder or drop calls whose outputs are not listed.
+        grid: as in ``kernel[grid]``, for every call; the bundle's grid if None.
         fixed: constexprs, options and arguments for every call, by name.
 
     Raises:
-        ArgumentError: a name of no form, or of no pointer; or a param that an operator of torch cannot take, or that was built
-            for values of several kinds, and is not fixed.
+        ArgumentError: a malformed name; an entry of `mutates_args` that is not a pointer; or a param that is not fixed and
+            that torch's operators cannot take, or that was built for values of several kinds.
     """
     where = f"operator {name} of kernel {getattr(kernel, 'name', '')}"
     if not isinstance(kernel, Kernel):

@@ -46,7 +46,7 @@ def facts_of_call(operands: Operands, out: Tensor | None, words: Words) -> Hasha
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Say whether some tensor starts at no multiple of 16 bytes."""
+    """Return whether some tensor starts at no multiple of 16 bytes."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 

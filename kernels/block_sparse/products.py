@@ -294,7 +294,7 @@ def _dsd_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _has_columns(value: Tensor) -> bool:
-    """Say whether a dense operand lies column by column, as a transposed one does: its gradient then should too."""
+    """Return whether a dense operand lies column by column, as a transposed one does: its gradient then should too."""
     return bool(value.stride(2) == 1 and value.stride(3) != 1)
 
 

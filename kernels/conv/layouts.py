@@ -16,7 +16,7 @@ FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def is_by_channels(value: Tensor) -> bool:
-    """Say whether strides are those of torch's channels_last, gaps allowed: the channels of a position lie together.
+    """Return whether strides are those of torch's channels_last, gaps allowed: the channels of a position lie together.
 
     Where that cannot be told from the other way, by planes, it is no, as torch's own rule has it.
     """
@@ -32,7 +32,7 @@ def is_by_channels(value: Tensor) -> bool:
 
 
 def by_channels(*operands: Tensor) -> bool:
-    """Say whether what is computed of operands is stored by channels, as any of them is."""
+    """Return whether what is computed of operands is stored by channels, as any of them is."""
     return any(map(is_by_channels, operands))
 
 

@@ -85,7 +85,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
-    """Say whether the kernels over maps serve a sum of tensors that maps describe, and are worth it."""
+    """Return whether the kernels over maps serve a sum of tensors that maps describe, and are worth it."""
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):

@@ -104,7 +104,7 @@ class Shape:
         return Sum(sweep, self.batch, 1, self.channels, self.results, turned=False, precision="ieee")
 
     def is_whole(self, kernel: str) -> bool:
-        """Say whether one launch writes the result: whether the depth of what a kernel computes is left uncut."""
+        """Return whether one launch writes the result: whether the depth of what a kernel computes is left uncut."""
         grad = "weight_grad" in kernel
         positions = self.rows
         if kernel == "conv_halo_sm90":

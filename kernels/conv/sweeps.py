@@ -70,7 +70,7 @@ class Sweep:
 
     @property
     def is_pointwise(self) -> bool:
-        """Say whether each position of the result meets the same one of the source, and no other."""
+        """Return whether each position of the result meets the same one of the source, and no other."""
         return (
             self.taps == self.mul == (1, 1, 1)
             and self.start == (0, 0, 0)

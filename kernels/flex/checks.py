@@ -120,7 +120,7 @@ def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> 
 
 
 def _has_rows(slot: Slot, batch: int, heads: int) -> bool:
-    """Say whether a table of the library has a row for each head, and each batch if it has rows by batch."""
+    """Return whether a table of the library has a row for each head, and each batch if it has rows by batch."""
     sizes: tuple[int, ...] = () if slot.table is None else tuple(slot.table.shape)
     if slot.kind == RELATIVE:
         sizes = sizes[:-1]

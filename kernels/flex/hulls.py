@@ -43,7 +43,7 @@ def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
 
 
 def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
-    """Say whether hulls of queries and hulls of keys tell the same visits, at tiles of 64 and of 128 queries.
+    """Return whether hulls of queries and hulls of keys tell the same visits, at tiles of 64 and of 128 queries.
 
     Args:
         by_query: int32 [Bm, Hm, hulls of `QUERIES`, 4], over keys.

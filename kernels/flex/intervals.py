@@ -104,7 +104,7 @@ def _blocked(values: Tensor, block: int, fill: int) -> Tensor:
 
 
 def is_compact(states: Tensor) -> bool:
-    """Say whether in each row and each column of blocks those that are there are neighbours.
+    """Return whether in each row and each column of blocks those that are there are neighbours.
 
     If so, a tile that visits all from the first to the last visits none in vain.
 
@@ -116,6 +116,6 @@ def is_compact(states: Tensor) -> bool:
 
 
 def _is_one_piece(there: Tensor) -> bool:
-    """Say whether in each row what is there is there in one piece."""
+    """Return whether in each row what is there is there in one piece."""
     starts = there[..., :1].sum(-1) + (there[..., 1:] & ~there[..., :-1]).sum(-1)
     return bool((starts <= 1).all())

@@ -231,7 +231,7 @@ class _Attached:
         return type(None), ()
 
     def fits(self, mask: BlockMask) -> bool:
-        """Say whether the tables are still those of a mask's function and lists: a caller may give it others."""
+        """Return whether the tables are still those of a mask's function and lists: a caller may give it others."""
         return self.mask_mod is mask.mask_mod and all(map(operator.is_, self.lists, _lists(mask)))
 
 
@@ -250,7 +250,7 @@ def _attached(mask: BlockMask) -> _Attached | None:
 
 
 def hides_nothing(mask: BlockMask) -> bool:
-    """Say whether it is the mask that torch makes where there is none."""
+    """Return whether it is the mask that torch makes where there is none."""
     return bool(mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS))
 
 

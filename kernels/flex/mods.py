@@ -331,7 +331,7 @@ def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> Function
 
 
 def is_listed(mod: object) -> TypeGuard[_Listed]:
-    """Say whether something is a modification of the library."""
+    """Return whether something is a modification of the library."""
     return isinstance(mod, _Listed)
 
 

@@ -133,7 +133,7 @@ def flex_attention(
 
 
 def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None = None) -> bool:
-    """Say whether so few queries meet so many keys that the keys are to be shared out among programs.
+    """Return whether so few queries meet so many keys that the keys are to be shared out among programs.
 
     Decoding has no gradients, of what is captured neither. Where results must not depend on the batch, how many sequences and
     heads there are does not count.

@@ -23,7 +23,7 @@ class Intervals(Protocol):
     """A mask function that knows its intervals."""
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        """Say whether a query sees a key."""
+        """Return whether a query sees a key."""
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
         """Return rows [M, 2] and columns [N, 2] of a batch, the same for every head; None if there are none."""
@@ -54,7 +54,7 @@ class Window:
                 check_int(name, value)
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
-        """Say whether a query sees a key."""
+        """Return whether a query sees a key."""
         place = q_idx + self.shift
         seen = torch.ones_like(place == kv_idx)
         if self.left is not None:
@@ -95,7 +95,7 @@ class Prefix:
         _check_integers("lengths", self.lengths, (0, 1))
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
-        """Say whether a query sees a key."""
+        """Return whether a query sees a key."""
         length = self.lengths[b] if self.lengths.dim() else self.lengths
         return (kv_idx <= q_idx) | (kv_idx < length)
 
@@ -122,7 +122,7 @@ class Documents:
         _check_integers("ids", self.ids, (1, 2))
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
-        """Say whether a query sees a key."""
+        """Return whether a query sees a key."""
         if self.ids.dim() == 1:
             return self.ids[q_idx] == self.ids[kv_idx]
         return self.ids[b, q_idx] == self.ids[b, kv_idx]
@@ -179,7 +179,7 @@ class _Or:
 
 
 def knows_intervals(mask: MaskMod) -> TypeGuard[Intervals]:
-    """Say whether a mask function can be asked for its intervals."""
+    """Return whether a mask function can be asked for its intervals."""
     return isinstance(mask, Intervals)
 
 

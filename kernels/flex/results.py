@@ -10,7 +10,7 @@ __all__ = ["AuxOutput", "AuxRequest", "check_request", "with_aux"]
 
 
 def check_request(return_aux: object, return_lse: object) -> bool:
-    """Say whether log-sums are asked for.
+    """Return whether log-sums are asked for.
 
     Raises:
         ArgumentError: it is no request.

@@ -24,7 +24,7 @@ class Kept(Generic[T]):
     """Bytes from the first element of each tensor to behind its last."""
 
     def lie_apart(self, tensors: Sequence[Tensor]) -> bool:
-        """Say whether the first of the tensors lies wholly before or behind each of the others: what is quickly seen."""
+        """Return whether the first of the tensors lies wholly before or behind each of the others: what is quickly seen."""
         first = tensors[0].data_ptr()
         behind = first + self.spans[0]
         for tensor, span in zip(tensors[1:], self.spans[1:], strict=True):

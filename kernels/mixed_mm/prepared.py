@@ -53,7 +53,7 @@ Runs = Callable[[str, Tensor], bool]
 
 
 def runs(kernel: str, a: Tensor) -> bool:
-    """Say whether `mixed_mm_few` or `mixed_mm_sm90` runs on the device of an operand."""
+    """Return whether `mixed_mm_few` or `mixed_mm_sm90` runs on the device of an operand."""
     return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
 
 
@@ -79,7 +79,7 @@ def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Say whether some tensor starts where neither maps nor words can."""
+    """Return whether some tensor starts where neither maps nor words can."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
 
@@ -189,7 +189,7 @@ class _Whole:
         return max(-(-self.depth // 256), 1) * 256
 
     def groups_are(self, multiple: int) -> bool:
-        """Say whether groups, if there are any, are multiples of so many."""
+        """Return whether groups, if there are any, are multiples of so many."""
         return self.group_size % multiple == 0
 
     @property
@@ -205,20 +205,20 @@ class _Whole:
 
     @property
     def lies_by_rows(self) -> bool:
-        """Say whether all operands lie by rows, a multiple of 16 elements apart, with a result by rows."""
+        """Return whether all operands lie by rows, a multiple of 16 elements apart, with a result by rows."""
         present = [value for value in self.operands if value is not None]
         aligned = all(value.stride(1) == 1 and self.stride(value) % ALIGNED == 0 for value in present)
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
     def is_few(self, mappable: bool) -> bool:
-        """Say whether it is for `mixed_mm_few`; `mappable` says whether `mixed_mm_sm90` could take it as well."""
+        """Return whether it is for `mixed_mm_few`; `mappable` says whether `mixed_mm_sm90` could take it as well."""
         wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
         return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
 
     @property
     def _steps_are_near(self) -> bool:
-        """Say whether no step of `mixed_mm_few` spans more than its offsets reach."""
+        """Return whether no step of `mixed_mm_few` spans more than its offsets reach."""
         a, b, _, _ = self.operands
         span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
         return span < MOST_SPAN

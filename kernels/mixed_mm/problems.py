@@ -141,7 +141,7 @@ def _shapes(use: str, kernel: str, scaled: bool) -> Sequence[Shape]:
 
 
 def _is_whole(shape: Shape, kernel: str) -> bool:
-    """Say whether one launch writes the result, as far as the depth is cut for few tiles of `mixed_mm_sm90`."""
+    """Return whether one launch writes the result, as far as the depth is cut for few tiles of `mixed_mm_sm90`."""
     return kernel != "mixed_mm_sm90" or mapped_parts(*shape, OTHERS) == 1
 
 

@@ -27,7 +27,7 @@ def facts_of_call(operands: Operands, out: Tensor | None) -> Hashable:
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Say whether some tensor starts where no map can."""
+    """Return whether some tensor starts where no map can."""
     values = operands if out is None else (*operands, out)
     return any(value.data_ptr() % MAP_BYTES for value in values)
 

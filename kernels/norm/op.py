@@ -133,7 +133,7 @@ def _remember(
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors are floats of different dtypes."""
+    """Return whether two tensors are floats of different dtypes."""
     return one.dtype != other.dtype and one.dtype in FLOATS and other.dtype in FLOATS
 
 

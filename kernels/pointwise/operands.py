@@ -14,7 +14,7 @@ __all__ = ["alike", "apart", "converted", "fitted", "result_like", "same"]
 
 
 def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Say whether all are contiguous tensors of one shape, dtype and device."""
+    """Return whether all are contiguous tensors of one shape, dtype and device."""
     shape, dtype, device = first.shape, first.dtype, first.get_device()
     for tensor in tensors:
         if (
@@ -29,14 +29,14 @@ def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
 
 
 def apart(out: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Say whether each tensor, like `out` in all, is the same memory or none of it."""
+    """Return whether each tensor, like `out` in all, is the same memory or none of it."""
     start, size = out.data_ptr(), out.numel() * out.element_size()
     distances = [abs(tensor.data_ptr() - start) for tensor in tensors]
     return all(distance == 0 or distance >= size for distance in distances)
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors are the same elements in one order."""
+    """Return whether two tensors are the same elements in one order."""
     return (one.data_ptr(), one.stride(), one.shape) == (other.data_ptr(), other.stride(), other.shape)
 
 

@@ -103,7 +103,7 @@ def _kind(sy: int, sx: int) -> str:
 
 
 def holds(rectangles: Rectangles, kinds: str, addresses: Sequence[int]) -> bool:
-    """Say whether what kernels of some kinds require is so: that whole vectors of 16 elements can be read and written."""
+    """Return whether what kernels of some kinds require is so: that whole vectors of 16 elements can be read and written."""
     if rectangles.nx % 16 or ("t" in kinds and rectangles.ny % 16):
         return False
     for letter, (s1, s0, sy, sx), address in zip(kinds, rectangles.strides, addresses, strict=True):

@@ -104,7 +104,7 @@ def check_apart_from(out: Tensor, **operands: Tensor | None) -> None:
 
 
 def _meet(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors, from their first to their last elements, have a byte in common."""
+    """Return whether two tensors, from their first to their last elements, have a byte in common."""
     (first, behind), (start, end) = _reach(one), _reach(other)
     return first < end and start < behind and one.numel() > 0 and other.numel() > 0
 

@@ -43,7 +43,7 @@ def facts_of_call(operands: Operands, out: Tensor | None, dtype: torch.dtype, fa
 
 
 def _unfit(operands: Operands, out: Tensor | None) -> bool:
-    """Say whether some matrix starts where no map can."""
+    """Return whether some matrix starts where no map can."""
     return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
 
@@ -133,14 +133,14 @@ def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> 
 
 
 def _takes_bytes(a: Tensor) -> bool:
-    """Say whether a tensor lies on a device that has no kernel which multiplies fp8."""
+    """Return whether a tensor lies on a device that has no kernel which multiplies fp8."""
     if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
         return False
     return found < FIRST or not _is_built(a.device)
 
 
 def _is_built(device: torch.device) -> bool:
-    """Say whether a bundle at hand holds the kernel that multiplies fp8 for a device."""
+    """Return whether a bundle at hand holds the kernel that multiplies fp8 for a device."""
     try:
         kernel = library.get("scaled_mm")
     except KernelNotFoundError:
@@ -188,7 +188,7 @@ class _Whole:
 
     @property
     def suits_maps(self) -> bool:
-        """Say whether the kernel over maps is built for such scales and reads those of columns, and the bias, as they lie."""
+        """Return whether the kernel over maps is built for such scales and reads those of columns, and the bias, as they lie."""
         a, b, _, _, bias = self.operands
         if self.scales.kind != "ends" and not a.dtype == b.dtype == torch.float8_e4m3fn:
             return False

@@ -138,7 +138,7 @@ def problems(use: str) -> tuple[ScaledProblem, ...]:
 
 
 def _is_whole(shape: Shape) -> bool:
-    """Say whether there is such a product, whose result one launch writes."""
+    """Return whether there is such a product, whose result one launch writes."""
     fits = shape.batch == 1 and not (shape.n % _UNIT or shape.k % _UNIT)
     return fits and splits_of(1, shape.m, shape.n, shape.k, OTHERS) == 1
 

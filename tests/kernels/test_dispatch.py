@@ -235,5 +235,5 @@ def test_gradients_of_transforms_are_refused_by_name(call, launches):
     ],
 )
 def test_a_lazy_negation_is_not_written_to(call):
-    with pytest.raises(ValueError, match="out: expected a tensor that is no lazy negation"):
+    with pytest.raises(ValueError, match="out: expected a tensor without a lazy negation"):
         call(torch._neg_view(torch.zeros(16, 16)))
