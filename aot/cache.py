@@ -236,7 +236,9 @@ class Cache:
         except OSError as error:
             if isinstance(error, FileExistsError) and not os.path.lexists(self.folder):
                 raise FileNotFoundError(self.folder) from None
-            raise PackageError("expected a cache folder", got=worded(error), where=str(self.folder)) from None
+            blocked = isinstance(error, FileExistsError | NotADirectoryError)
+            got = "a file, or one within a file" if blocked else worded(error)
+            raise PackageError("expected a cache folder", got=got, where=str(self.folder)) from None
         check_folder(self.folder)
 
     def _vanishing(self) -> PackageError:

@@ -210,6 +210,8 @@ def write_file(path: Path, data: bytes) -> None:
             raise
         _sync_folder(path.parent)
     except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            check_folder(path.parent)
         # the error's own words name the temporary file
         got = worded(error)
         raise PackageError("expected to write a file", got=got, where=str(path)) from None

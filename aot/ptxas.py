@@ -121,7 +121,8 @@ def pinned(environment: Mapping[str, str], min_driver: int | None, given: Path |
         CompileError: there is none; the message lists those that were looked at.
     """
     if given is not None:
-        chosen = read_ptxas(given)
+        # a name alone would be looked for in PATH
+        chosen = read_ptxas(given.absolute())
         if min_driver is not None and chosen.min_driver > min_driver:
             raise _none_old_enough(min_driver, [chosen])
         return dict.fromkeys(_VARIABLES, str(chosen.path))

@@ -63,7 +63,8 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
 
 def _bundles_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise PackageError("expected a folder of bundles", got="none", where=str(folder))
+        got = "a file" if folder.exists() else "no such folder"
+        raise PackageError("expected a folder of bundles", got=got, where=str(folder))
     try:
         files = sorted(folder.iterdir())
     except OSError as error:

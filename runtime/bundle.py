@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, nearest_or_few
+from nojit.runtime.errors import BundleFormatError, BundleIntegrityError, KernelNotFoundError, counted, nearest_or_few
 from nojit.runtime.format import (
     HEADER_BYTES,
     BundleIndex,
@@ -228,7 +228,7 @@ class BundleFile:
         if number is None:
             near = nearest_or_few(kernel, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {len(self._numbers)} kernels", got=f"{kernel!r}{near}", where=self.path
+                f"expected one of {counted(len(self._numbers), 'kernel')}", got=f"{kernel!r}{near}", where=self.path
             )
         return number
 

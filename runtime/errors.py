@@ -42,6 +42,7 @@ __all__ = [
     "SettingError",
     "StreamWarning",
     "TuningError",
+    "counted",
     "did_you_mean",
     "few",
     "nearest_or_few",
@@ -272,6 +273,11 @@ def nearest_or_few(word: str, known: tuple[str, ...]) -> str:
     return did_you_mean(word, known) or there
 
 
+def counted(number: int, noun: str) -> str:
+    """Spell a count: ``1 variant``, ``1,204 variants``."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
 def few(names: Sequence[str], most: int) -> str:
     """List names, of more than `most` the first ones and how many follow."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
@@ -305,4 +311,6 @@ def told(error: Exception) -> str:
 
 def worded(error: Exception) -> str:
     """Say what went wrong; of a call to the system neither its number nor its path, which a message says elsewhere."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02x} at offset {error.start}, which is no UTF-8"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

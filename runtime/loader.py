@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
 from nojit.runtime.bundle import BundleFile
-from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, nearest_or_few, typed
+from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
 from nojit.runtime.events import emit, log
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.images import Images
@@ -189,7 +189,7 @@ class Bundle:
             where = ", ".join(file.path for file in self.files)
             near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {len(self._sources)} kernels", got=f"{name!r}{near}", where=where
+                f"expected one of {counted(len(self._sources), 'kernel')}", got=f"{name!r}{near}", where=where
             )
         return sources
 
@@ -239,7 +239,7 @@ class Bundle:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Bundle({len(self._sources)} kernels in {', '.join(file.path for file in self.files)})"
+        return f"Bundle({counted(len(self._sources), 'kernel')} in {', '.join(file.path for file in self.files)})"
 
 
 def _open(place: str | os.PathLike[str] | BundleFile, accept: Accept | None) -> BundleFile:

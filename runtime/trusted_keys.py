@@ -64,7 +64,7 @@ def read_trusted_keys(path: str) -> TrustedKeys:
         _refuse(f"expected {what}", got=worded(error), where=path)
     _only(document, ("schema", "key", "minimum"), path)
     if type(document.get("schema")) is not int or document["schema"] != 1:
-        _refuse("expected schema = 1", got=repr(document.get("schema")), where=path)
+        _refuse("expected schema = 1", got=_given(document.get("schema")), where=path)
     listed = document.get("key", [])
     if not isinstance(listed, list) or not listed:
         _refuse("expected at least one [[key]]", where=path)
@@ -84,13 +84,17 @@ def _trusted_key(entry: Any, where: str) -> TrustedKey:
     _only(entry, ("name", "public", "bundles"), where)
     name, public, bundles = entry.get("name"), entry.get("public"), entry.get("bundles")
     if not isinstance(name, str) or not name or not name.isprintable():
-        _refuse("expected a name", got=repr(name), where=f"{where}.name")
+        _refuse("expected a name", got=_given(name), where=f"{where}.name")
     if not isinstance(public, str):
-        _refuse("expected a public key in PEM", got=repr(public), where=f"{where}.public")
+        _refuse("expected a public key in PEM", got=_given(public), where=f"{where}.public")
     if bundles is not None and not (isinstance(bundles, list) and all(map(_is_name, bundles))):
         _refuse("expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
     key = read_public_key(public.encode(), f"{where}.public")
     return TrustedKey(name, key, None if bundles is None else tuple(map(normalized, bundles)))
+
+
+def _given(value: object) -> str:
+    return "none" if value is None else repr(value)
 
 
 def _minimum(table: Any, where: str) -> dict[str, int]:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVa
 import click
 from click.shell_completion import CompletionItem
 from nojit.aot.target import ARCHS, check_arch
-from nojit.runtime.errors import ManifestError
+from nojit.runtime.errors import ManifestError, counted
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
@@ -296,11 +296,6 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min"
-
-
-def counted(number: int, noun: str) -> str:
-    """Spell a count: ``1 variant``, ``1,204 variants``."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def number_range(least: int, most: int) -> str:

@@ -84,7 +84,9 @@ def read_tables(place: Path) -> list[TunedTable]:
         OSError: there is no such place.
     """
     if not place.exists():
-        raise FileNotFoundError(f"expected a tuned table or a folder of them at {place}, found none")
+        raise FileNotFoundError(
+            f"expected a tuned table or a folder of them, got no such path - at {place}; nojit tune select makes them"
+        )
     paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
     if not paths:
         raise TuningError("expected a folder with tuned tables", got="none", where=str(place))

@@ -101,7 +101,9 @@ def _database(path: Path) -> Iterator[Database]:
 def _bundle(path: Path) -> Path:
     """Take a file, or the one bundle of a folder."""
     if not path.exists():
-        raise FileNotFoundError(f"expected a tuning bundle at {path}, found none")
+        raise FileNotFoundError(
+            f"expected a tuning bundle, got no such path - at {path}; nojit build --tuning makes one"
+        )
     if not path.is_dir():
         return path
     found = sorted(path.glob(f"*{SUFFIX}"))

@@ -44,7 +44,9 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
     """
     place = Path(path)
     if not create and not place.exists():
-        raise FileNotFoundError(f"expected a database of measurements at {place}, found none")
+        raise FileNotFoundError(
+            f"expected a database of measurements, got no such file - at {place}; nojit tune run makes one"
+        )
     if not create and place.is_file() and not place.stat().st_size:
         raise NojitError("expected a database of measurements", got="an empty file", where=str(place))
     with _told(place):

@@ -20,7 +20,7 @@ from nojit.aot.wheel.content import BundleContent, largest_kernels
 from nojit.aot.wheel.metadata import PROVENANCE, Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.variants import index_file, index_file_name, label_of, variant_file
-from nojit.runtime.errors import PackageError
+from nojit.runtime.errors import PackageError, counted
 from nojit.runtime.format import SUFFIX
 from nojit.runtime.target import arch_number
 
@@ -259,8 +259,10 @@ def _summary(release: Release, bundles: Sequence[BundleContent]) -> str:
     archs = ", ".join(dict.fromkeys(bundle.arch for bundle in bundles))
     kernels = len({kernel.name for bundle in bundles for kernel in bundle.kernels})
     variants = sum(kernel.variants for bundle in bundles for kernel in bundle.kernels)
-    noun = "kernel" if kernels == 1 else "kernels"
-    return f"{release.name} for {archs}: {kernels} Triton {noun} in {variants:,} variants, compiled ahead of time"
+    return (
+        f"{release.name} for {archs}: {counted(kernels, 'Triton kernel')} in {counted(variants, 'variant')}, "
+        "compiled ahead of time"
+    )
 
 
 def _made(wheel: Wheel, kind: str, bundles: Sequence[BundleContent], generator: str) -> MadeFile:
@@ -270,7 +272,7 @@ def _made(wheel: Wheel, kind: str, bundles: Sequence[BundleContent], generator: 
 
 def _too_large(file: MadeFile, max_bytes: int) -> PackageError:
     largest = ", ".join(
-        f"{kernel.name} {_megabytes(kernel.stored_bytes)} in {kernel.variants:,} variants"
+        f"{kernel.name} {_megabytes(kernel.stored_bytes)} in {counted(kernel.variants, 'variant')}"
         for kernel in largest_kernels(file.bundles, 5)
     )
     what = f"expected wheels of at most {_megabytes(max_bytes)}"

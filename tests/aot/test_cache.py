@@ -297,8 +297,10 @@ class TestPermissions:
 
     def test_a_file_for_a_folder_is_refused(self, tmp_path):
         (tmp_path / "file").touch()
-        with pytest.raises(PackageError, match=r"expected a cache folder, got .*File exists"):
+        with pytest.raises(PackageError, match="expected a cache folder, got a file, or one within a file - at "):
             Cache(tmp_path / "file")
+        with pytest.raises(PackageError, match="expected a cache folder, got a file, or one within a file - at "):
+            Cache(tmp_path / "file/cache")
 
     @pytest.mark.parametrize("mode", [0o500, 0o300, 0o600, 0])
     def test_a_folder_that_cannot_be_used_is_refused(self, public_folder, mode):

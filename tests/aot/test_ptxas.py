@@ -135,3 +135,11 @@ def test_an_older_driver_loads_what_is_built_for_it(tmp_path: Path) -> None:
     again = ["verify", str(tmp_path / "older" / name), "--rebuild", "--sources", str(ROOT), "--jobs", "1"]
     result = CliRunner().invoke(cli, again, prog_name="nojit")
     assert result.exit_code == 0, result.output
+
+
+def test_a_name_alone_is_of_this_folder_and_not_of_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ptxas(tmp_path / "here/mine", "12.8")
+    ptxas(tmp_path / "bin/mine", "13.0")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path / "here")
+    assert pinned({}, None, Path("mine")) == dict.fromkeys((OLD, NEW), str(tmp_path / "here/mine"))

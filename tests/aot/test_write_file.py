@@ -116,12 +116,6 @@ def test_a_folder_in_its_place(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["demo.nojit"]
 
 
-def test_a_file_for_a_folder(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(PackageError, match="expected to write a file"):
-        write_file(tmp_path / "file" / "demo.nojit", b"new")
-
-
 def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, monkeypatch):
     def fail(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -243,3 +237,11 @@ def test_a_folder_that_takes_no_files_is_refused(place, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PackageError, match=f"got one that cannot be written to at {place.parent} - at"):
         check_folder(place.parent / "sub")
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_where_a_folder_is_to_be_is_named(place: Path, below: str) -> None:
+    with pytest.raises(PackageError, match="expected a folder to write to, got a file") as raised:
+        write_file(place / below / "new", b"new")
+    assert raised.value.where == str(place / below)
+    assert_untouched(place)

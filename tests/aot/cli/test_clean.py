@@ -103,7 +103,8 @@ def test_without_arguments_artifacts_and_what_builds_put_below(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "expected a folder of bundles" in run("clean").stderr
+    assert "expected a folder of bundles, got no such folder - at artifacts" in run("clean").stderr
+    assert f"expected a folder of bundles, got a file - at {__file__}" in run("clean", __file__).stderr
     for place in ("artifacts", "artifacts/tuning", "artifacts/debug", "artifacts/mine"):
         put(tmp_path / place, "1.0")
         put(tmp_path / place, "2.0")

@@ -199,7 +199,11 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
         (("select", "."), 1, "unable to open database file - at ."),
         (("select", "toy.db", "--max-configs", "0"), 2, "--max-configs"),
         (("evaluate", "toy.db", "--tables", "no.toml"), 1, "no.toml"),
-        (("evaluate", "toy.db", "--tables", "no"), 1, "expected a tuned table or a folder of them at no, found none"),
+        (
+            ("evaluate", "toy.db", "--tables", "no"),
+            1,
+            "expected a tuned table or a folder of them, got no such path - at no; nojit tune select makes them",
+        ),
         (("evaluate", "toy.db", "--min-worst", "2"), 2, "--min-worst"),
         (("evaluate", "toy.db", "--min-geomean", "nan"), 2, "--min-geomean"),
         (("evaluate", "toy.db", "--max-drift", "2"), 2, "expected --repeat with --max-drift"),
@@ -271,7 +275,7 @@ def test_report_judges_tables_by_problems_held_out(document: Document, database:
     page = Path("r.md").read_text()
     assert "How good the tables are:" in page
     assert "| `another` | held_out | 2 | 2 | - | - | - |" in page
-    assert "found none" in run(*words, "--tables", "no").stderr
+    assert "got no such path - at no" in run(*words, "--tables", "no").stderr
 
 
 def test_a_page_without_marks_is_refused_before_anything_is_written(run: Run, database: Path) -> None:
