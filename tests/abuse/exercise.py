@@ -64,6 +64,17 @@ TORCH = {
     "i64": "int64",
     "i8": "int8",
 }
+GRIDS: tuple[Any, ...] = (
+    (1,),
+    (3, 2),
+    (1, 1, 1),
+    (4,),
+    (0,),
+    (2**31,),
+    (5, 70_000),
+    lambda meta: (len(meta),),
+    lambda _: (2, 2),
+)
 JUNK: tuple[Any, ...] = (
     None,
     True,
@@ -250,10 +261,12 @@ class Exerciser:
         table = handle._at_hand[1]
         arch = handle._sources[0].image_arch.number
         device = DEVICES.index(arch) if arch in DEVICES else 0
+        # of a call without a tensor, the current device is meant
+        self._driver.make_current(device)
         for _ in range(2 if table.meanings else 0):
             number = chance.randrange(len(table.meanings))
             call = self._arguments(table, number, device)
-            grid = chance.choice(((1,), (3, 2), (1, 1, 1), (0,), (2**31,), (5, 70_000), lambda meta: (len(meta),)))
+            grid = chance.choice(GRIDS)
             self._choose(handle, call)
             for _ in range(2):
                 self._step("launch", partial(call, handle[grid]))
@@ -308,21 +321,23 @@ class Exerciser:
             return self._tensor(kind[1:].removeprefix("k"), device)
         if kind in BOUNDS:
             least, most = BOUNDS[kind]
-            return chance.choice((0, 1, 16, 17, 64, 64, most, most - 15, least, most + 1))
+            return chance.choice(
+                (0, 1, 16, 17, 64, 64, 100, most, most - 15, least) if chance.random() < 0.97 else (least - 1, most + 1)
+            )
         return chance.choice(
             (False, True) if kind in ("i1", "u1") else (0.0, 1.0, -2.5, 1e300, float("inf"), float("nan"))
         )
 
     def _descriptor(self, element: str, block: tuple[int, ...], device: int) -> TensorDescriptor:
         chance = self._chance
-        sizes = [chance.choice((1, 7, 64, 2**31)) for _ in block]
+        sizes = [chance.choice((1, 7, 64) if chance.random() < 0.97 else (0, 2**31, 2**32 + 1)) for _ in block]
         strides = [*(16 * chance.choice((1, 64)) for _ in block[1:]), 1]
-        blocks, paddings = chance.choice((block, None)), chance.choice(("zero", "nan"))
+        blocks, paddings = chance.choice((block, None)), chance.choice(("zero", "zero", "zero", "nan"))
         return TensorDescriptor(self._tensor(element, device), sizes, strides, blocks, paddings)
 
     def _tensor(self, element: str, device: int) -> Any:
         chance = self._chance
-        address = chance.choice((0x4000, 0x4000, 0x4008, 0x4001))
+        address = chance.choice((0x4000, 0x4000, 0x4000, 0x4000, 0x4008, 0x4001))
         if element in TORCH and chance.random() < 0.7:
             return self._framework.Tensor(address, TORCH[element], (64,), device)
         if element == "fp16" and chance.random() < 0.3:
@@ -330,9 +345,36 @@ class Exerciser:
         return PointerTensor(address, element, f"cuda:{device}")
 
 
+# what a build says of itself beside what the runtime looks at
+BUILT = {
+    "externalParameters": {
+        "arch": "sm_90", "manifests": ["k.toml"], "profile": "full", "kernels": [], "tuning": True, "tuned": False,
+        "keepGoing": False, "minDriver": None, "lineInfo": False,
+    },
+    "internalParameters": {"failures": 0, "settings": "TRITON_X=1"},
+    "resolvedDependencies": [
+        {"name": "source", "uri": "git+https://example.org/k", "digest": {"gitCommit": "0" * 40}, "annotations": {"dirty": True}},
+        {"name": "k.toml", "digest": {"sha256": "0" * 64}},
+        {"name": "kernel.py:k", "digest": {"nojitSource": "0" * 64}},
+        {"name": "triton", "uri": "pkg:pypi/triton@3.9.0", "annotations": {"imported": True, "editable": True}},
+    ],
+}  # fmt: skip
+RUN = {
+    "builder": {"id": "local", "version": {"nojit": "0.1.0", "python": "3.12"}},
+    "metadata": {"startedOn": "2026-01-01T00:00:00Z", "finishedOn": "2026-01-01T00:00:00Z"},
+}
+
+
 def _payload(path: Path) -> bytes:
-    """Spell the statement of a bundle that says what it must."""
-    return json.dumps(make_statement(path), sort_keys=True, separators=(",", ":")).encode()
+    """Spell the statement of a bundle that says what a build would."""
+    statement = make_statement(path)
+    predicate = statement["predicate"]
+    definition = predicate["buildDefinition"]
+    predicate["buildDefinition"] = {
+        field: definition.get(field, {}) | said if isinstance(said, dict) else said for field, said in BUILT.items()
+    }
+    predicate["runDetails"] = RUN
+    return json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _use_row(file: BundleFile, table: KernelTable, row: int) -> None:
