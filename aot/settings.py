@@ -65,12 +65,12 @@ def _without_effect(why: str, variable: str = "") -> Setting:
     return Setting(Role.WITHOUT_EFFECT, why, variable)
 
 
-_PRINTS: Final = "prints while a kernel is compiled, which it would not be with the old key"
-_STORES: Final = "each variant is compiled into a folder of its own, by Triton's own cache manager"
-_LAUNCHES: Final = "is called by launches, or compiles launchers"
-_OTHER_GPUS: Final = "AMD's backend alone reads it"
-_PROFILES: Final = "the profiler alone reads it"
-_TUNES: Final = "the autotuner alone reads it, and a build runs none"
+_PRINTS: Final = "prints during compilation, which a cached variant skips"
+_STORES: Final = "each variant compiles into its own folder, with Triton's default cache manager"
+_LAUNCHES: Final = "used at launches only"
+_OTHER_GPUS: Final = "only AMD's backend reads it"
+_PROFILES: Final = "only the profiler reads it"
+_TUNES: Final = "only the autotuner reads it, which builds do not run"
 
 # every knob of Triton 3.6 to 3.9, by group and name; `amd` and `proton` as a whole
 KNOBS: Final[dict[str, Setting]] = {
@@ -80,34 +80,30 @@ KNOBS: Final[dict[str, Setting]] = {
     "amd.*": _without_effect(_OTHER_GPUS),
     "proton.*": _without_effect(_PROFILES),
     "autotuning.*": _without_effect(_TUNES),
-    "compilation.override": _refused("it replaces kernels by files of TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),
-    "compilation.dump_ir": _keyed("adds versions to the IR of LLVM, and dumps what is compiled", "TRITON_KERNEL_DUMP"),
+    "compilation.override": _refused("it replaces kernels by files in TRITON_OVERRIDE_DIR", "TRITON_KERNEL_OVERRIDE"),
+    "compilation.dump_ir": _keyed("adds versions to LLVM's IR, and dumps it", "TRITON_KERNEL_DUMP"),
     "compilation.dump_ir_extract_di_local_variables": _keyed(
-        "has ptxas read debug info, which turns optimizations off", "LLVM_EXTRACT_DI_LOCAL_VARIABLES"
+        "makes ptxas read debug info, which disables optimizations", "LLVM_EXTRACT_DI_LOCAL_VARIABLES"
     ),
-    "compilation.store_binary_only": _own("the build wants the binary alone", "TRITON_STORE_BINARY_ONLY"),
-    "compilation.always_compile": _own("the build has a cache of its own", "TRITON_ALWAYS_COMPILE"),
-    "compilation.use_ir_loc": _keyed("moves the lines of line info", "USE_IR_LOC"),
+    "compilation.store_binary_only": _own("the build needs only the binary", "TRITON_STORE_BINARY_ONLY"),
+    "compilation.always_compile": _own("the build has its own cache", "TRITON_ALWAYS_COMPILE"),
+    "compilation.use_ir_loc": _keyed("changes the lines of line info", "USE_IR_LOC"),
     "compilation.enable_asan": _keyed("adds checks", "TRITON_ENABLE_ASAN"),
-    "compilation.disable_line_info": _own("the build asks for line info in twins only", "TRITON_DISABLE_LINE_INFO"),
+    "compilation.disable_line_info": _own("the build requests line info for twins only", "TRITON_DISABLE_LINE_INFO"),
     "compilation.front_end_debugging": _without_effect("lengthens tracebacks", "TRITON_FRONT_END_DEBUGGING"),
     "compilation.allow_non_constexpr_globals": _keyed(
-        "compiles kernels that are refused without", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"
+        "compiles kernels that are otherwise refused", "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS"
     ),
     "compilation.instrumentation_mode": _refused(
         "it makes kernels that only a running Triton can launch", "TRITON_INSTRUMENTATION_MODE"
     ),
-    "compilation.fpsan_homomorphic_casts": _without_effect(
-        "Triton reads it when it launches", "TRITON_FPSAN_HOMOMORPHIC_CASTS"
-    ),
-    "compilation.listener": _without_effect("is told of compilations"),
+    "compilation.fpsan_homomorphic_casts": _without_effect("used at launches only", "TRITON_FPSAN_HOMOMORPHIC_CASTS"),
+    "compilation.listener": _without_effect("is notified of compilations"),
     "runtime.interpret": _refused(
-        "it makes functions for the interpreter, which compile to nothing", "TRITON_INTERPRET"
+        "it makes functions for the interpreter, which cannot be compiled", "TRITON_INTERPRET"
     ),
-    "runtime.debug": _without_effect(
-        "Triton reads it when it launches; a build asks for `debug` by the option", "TRITON_DEBUG"
-    ),
-    "runtime.override_arch": _refused("it compiles for another GPU than the bundle is for", "TRITON_OVERRIDE_ARCH"),
+    "runtime.debug": _without_effect("used at launches only; builds use the option `debug`", "TRITON_DEBUG"),
+    "runtime.override_arch": _refused("it compiles for another GPU than the bundle's", "TRITON_OVERRIDE_ARCH"),
     "runtime.launch_enter_hook": _without_effect(_LAUNCHES),
     "runtime.launch_exit_hook": _without_effect(_LAUNCHES),
     "runtime.kernel_load_start_hook": _without_effect(_LAUNCHES),
@@ -115,23 +111,21 @@ KNOBS: Final[dict[str, Setting]] = {
     "runtime.kernel_unload_hook": _without_effect(_LAUNCHES),
     "runtime.jit_cache_hook": _without_effect(_LAUNCHES),
     "runtime.jit_post_compile_hook": _without_effect(_LAUNCHES),
-    "runtime.add_stages_inspection_hook": _refused(
-        "it changes the stages of the compiler in ways that no key can hold"
-    ),
-    "language.fp32_default": _keyed("is the precision of products of fp32", "TRITON_F32_DEFAULT"),
+    "runtime.add_stages_inspection_hook": _refused("it changes the compiler's stages in ways that no key can capture"),
+    "language.fp32_default": _keyed("sets the precision of fp32 products", "TRITON_F32_DEFAULT"),
     "language.default_fp_fusion": _keyed(
-        "says whether products and sums fuse, where the option does not", "TRITON_DEFAULT_FP_FUSION"
+        "sets whether products and sums fuse, unless the option does", "TRITON_DEFAULT_FP_FUSION"
     ),
-    "language.force_disable_fp_fusion": _keyed("overrules the option", "TRITON_FORCE_DISABLE_FP_FUSION"),
-    "nvidia.cuobjdump": _without_effect("only looks", "TRITON_CUOBJDUMP_PATH"),
-    "nvidia.nvdisasm": _without_effect("only looks", "TRITON_NVDISASM_PATH"),
-    "nvidia.ptxas": _own("the toolchain's digests cover the program", "TRITON_PTXAS_PATH"),
-    "nvidia.ptxas_blackwell": _own("the toolchain's digests cover the program", "TRITON_PTXAS_BLACKWELL_PATH"),
+    "language.force_disable_fp_fusion": _keyed("overrides the option", "TRITON_FORCE_DISABLE_FP_FUSION"),
+    "nvidia.cuobjdump": _without_effect("only inspects code", "TRITON_CUOBJDUMP_PATH"),
+    "nvidia.nvdisasm": _without_effect("only inspects code", "TRITON_NVDISASM_PATH"),
+    "nvidia.ptxas": _own("the toolchain's digest covers the program", "TRITON_PTXAS_PATH"),
+    "nvidia.ptxas_blackwell": _own("the toolchain's digest covers the program", "TRITON_PTXAS_BLACKWELL_PATH"),
     "nvidia.dump_nvptx": _keyed(_PRINTS, "NVPTX_ENABLE_DUMP"),
-    "nvidia.disable_ptxas_opt": _keyed("turns optimizations off", "DISABLE_PTXAS_OPT"),
+    "nvidia.disable_ptxas_opt": _keyed("disables optimizations", "DISABLE_PTXAS_OPT"),
     "nvidia.ptxas_options": _keyed("is passed to ptxas", "PTXAS_OPTIONS"),
-    "nvidia.mock_ptx_version": _keyed("stands for the version of ptxas", "TRITON_MOCK_PTX_VERSION"),
-    "nvidia.dump_ptxas_log": _own("the build reads spills there", "TRITON_DUMP_PTXAS_LOG"),
+    "nvidia.mock_ptx_version": _keyed("replaces the version of ptxas", "TRITON_MOCK_PTX_VERSION"),
+    "nvidia.dump_ptxas_log": _own("the build reads spills from it", "TRITON_DUMP_PTXAS_LOG"),
     "nvidia.libdevice_path": Setting(Role.HASHED, "is linked into kernels", "TRITON_LIBDEVICE_PATH"),
     "nvidia.libcuda_path": _without_effect(_LAUNCHES, "TRITON_LIBCUDA_PATH"),
 }
@@ -139,7 +133,7 @@ KNOBS: Final[dict[str, Setting]] = {
 # what Triton's C++ (include/triton/Tools/Sys/GetEnv.h of 3.9, and 3.6 to 3.8 likewise) and its Python read beside the knobs
 VARIABLES: Final[dict[str, Setting]] = {
     "ALLOW_LHS_TMEM_LAYOUT_CONVERSION": _keyed("chooses layouts"),
-    "DISABLE_LLVM_OPT": _keyed("turns optimizations off"),
+    "DISABLE_LLVM_OPT": _keyed("disables optimizations"),
     "DISABLE_MMA_V3": _keyed("chooses instructions"),
     "DISABLE_MMA_V5": _keyed("chooses instructions"),
     "TRITON_PREFER_TMEM_16x256_LAYOUT": _keyed("chooses layouts"),
@@ -152,21 +146,21 @@ VARIABLES: Final[dict[str, Setting]] = {
     "MLIR_ENABLE_DIAGNOSTICS": _keyed(_PRINTS),
     "MLIR_ENABLE_DUMP": _keyed(_PRINTS),
     "MLIR_ENABLE_TIMING": _keyed(_PRINTS),
-    "MLIR_DISABLE_MULTITHREADING": _keyed("is one of those that Triton's own cache knows"),
+    "MLIR_DISABLE_MULTITHREADING": _keyed("part of Triton's own cache key"),
     "TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT": _keyed(_PRINTS),
     "TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY": _keyed(_PRINTS),
     "TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY": _keyed(_PRINTS),
     "LLVM_PASS_PLUGIN_PATH": Setting(Role.HASHED, "names passes that LLVM runs"),
     "TRITON_PLUGIN_PATHS": Setting(Role.HASHED, "names passes and dialects that Triton loads"),
-    "TRITON_PLUGIN_VERSION_CHECK": _keyed("says which of those are loaded"),
-    "MLIR_DUMP_PATH": _without_effect("says where dumps go"),
-    "TRITON_REPRODUCER_PATH": _without_effect("says where IR goes that crashed a pass"),
+    "TRITON_PLUGIN_VERSION_CHECK": _keyed("selects which plugins are loaded"),
+    "MLIR_DUMP_PATH": _without_effect("sets the place of dumps"),
+    "TRITON_REPRODUCER_PATH": _without_effect("sets the place of IR that crashed a pass"),
     "TRITON_ENABLE_PYTHON_STACKTRACE": _without_effect("lengthens tracebacks"),
     "CC": _without_effect(_LAUNCHES),
     "CXX": _without_effect(_LAUNCHES),
-    "LD_LIBRARY_PATH": _without_effect("Triton looks for the driver there"),
-    "TRITON_DEFAULT_BACKEND": _without_effect("chooses a driver, and the build asks none"),
-    "TRITON_BACKENDS_IN_TREE": _without_effect("the toolchain's digests cover the backend that compiles"),
+    "LD_LIBRARY_PATH": _without_effect("where Triton looks for the driver"),
+    "TRITON_DEFAULT_BACKEND": _without_effect("selects a driver; builds use none"),
+    "TRITON_BACKENDS_IN_TREE": _without_effect("the toolchain's digest covers the backend"),
 }
 """Variables without a knob."""
 
@@ -174,7 +168,7 @@ VARIABLES: Final[dict[str, Setting]] = {
 _VALUE_CHARS_MAX: Final = 120
 _PLAIN: Final = (bool, int, float, str)
 _WATCHED: Final = frozenset({Role.REFUSED, Role.KEYED, Role.HASHED})
-_UNDECIDED: Final = _keyed("nobody has decided on it")
+_UNDECIDED: Final = _keyed("unknown to nojit")
 
 
 @dataclass(frozen=True, slots=True)

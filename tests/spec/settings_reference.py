@@ -1,4 +1,4 @@
-"""The generated part of docs/cache.md: what a build does about each setting of Triton."""
+"""The generated part of docs/cache.md: how a build treats each setting of Triton."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ __all__ = ["render_settings"]
 _WORDS = {
     Role.REFUSED: "refused",
     Role.KEYED: "part of the key",
-    Role.HASHED: "part of the key: what the file holds",
-    Role.OWN: "overruled or covered",
+    Role.HASHED: "part of the key: the contents of the file",
+    Role.OWN: "overridden or covered",
     Role.WITHOUT_EFFECT: "no effect",
 }
 
 
 def render_settings() -> str:
-    """Write a table of all settings, those first that matter most."""
+    """Write a table of all settings, grouped by role and reason, the most important first."""
     named = [(setting.variable or f"triton.knobs.{name}", setting) for name, setting in KNOBS.items()]
     named += list(VARIABLES.items())
     order = list(_WORDS)
-    rows = sorted(named, key=lambda row: (order.index(row[1].role), row[0]))
-    lines = [f"| `{name}` | {_WORDS[setting.role]} | {setting.why} |\n" for name, setting in rows]
-    return "\n| setting | in a build | why |\n|---|---|---|\n" + "".join(lines) + "\n"
+    alike: dict[tuple[int, str], list[str]] = {}
+    for name, setting in sorted(named, key=lambda row: row[0]):
+        alike.setdefault((order.index(setting.role), setting.why), []).append(f"`{name}`")
+    lines = [
+        f"| {', '.join(names)} | {_WORDS[order[role]]} | {why} |\n"
+        for (role, why), names in sorted(alike.items(), key=lambda row: (row[0][0], row[1][0]))
+    ]
+    return "\n| setting | in a build | reason |\n|---|---|---|\n" + "".join(lines) + "\n"
