@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from json import dumps
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -161,11 +163,17 @@ def _schema(params: Sequence[KernelParam], mutated: Collection[str]) -> str:
 
 
 def _has_default(param: KernelParam) -> bool:
-    return param.has_default and isinstance(param.default, bool | int | float | str | None)
+    """Say whether a param has a default that torch's schemas can spell."""
+    value = param.default
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, str):
+        return value.isascii() and value.isprintable()
+    return param.has_default and isinstance(value, bool | int | None)
 
 
 def _literal(value: Value) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _type_of(param: KernelParam, where: str) -> str:

@@ -196,6 +196,19 @@ def test_params_of_every_kind_become_torchs(make: Make, pinned: Any, fakecuda: F
         assert list(fakecuda.last_launch().ints()[: len(expected)]) == expected
 
 
+@pytest.mark.parametrize("value", ['say "hi"', "a\\b", "\u00e9", "a\nb", float("inf"), 0.5])
+def test_a_default_is_torchs_if_it_can_spell_it(make: Make, pinned: Any, fakecuda: FakeCuda, value: Any) -> None:
+    params = {"x_ptr": "*fp32", "ACT": "constexpr"}
+    kernel = make(params, matrix={"ACT": [value, type(value)(1)]}, defaults={"ACT": value}, grid=["1"])
+    operator = custom_op("nojit_tests::default", kernel, mutates_args=["x_ptr"])
+    (_, param) = operator.overload._schema.arguments
+    assert param.default_value in (None, value)
+    operator(pinned(1), value)
+    if param.has_default_value():
+        operator(x_ptr=pinned(1))
+    assert len(fakecuda.launches()) == 1 + param.has_default_value()
+
+
 def test_the_members_of_args_are_passed_one_by_one(make: Make, pinned: Any, fakecuda: FakeCuda) -> None:
     params = {"n": "i32", "args": "(*fp32,*fp32)", "BLOCK": "constexpr", "MODE": "constexpr"}
     kernel = make(params, matrix={"MODE": ["a", "b"]}, configs=[{"BLOCK": 64}], defaults={"args": ()})
