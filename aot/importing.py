@@ -17,7 +17,7 @@ from types import ModuleType
 
 from nojit.aot.source import SourceImportError, SourcePlace
 
-__all__ = ["begin", "forget_files", "import_source"]
+__all__ = ["begin", "import_source"]
 
 _INSTALLED = ("site-packages", "dist-packages")
 # by place and spelling: the name of a module that is in no package follows from its spelling
@@ -28,11 +28,6 @@ _begun: list[SourcePlace] = []
 def begin(place: SourcePlace) -> None:
     """Make this process the one of a source: what is imported later, while a kernel is compiled, is found as well."""
     _begun.append(place)
-
-
-def forget_files() -> None:
-    """Import files anew that are asked for again."""
-    _files.clear()
 
 
 def import_source(place: SourcePlace) -> ModuleType:

@@ -898,7 +898,7 @@ class TestLineInfo:
         before = variant_key(named, describe(where), where)
         path = where.folder / "source.py"
         path.write_text(SOURCE.replace("@triton.jit\ndef scale", "@triton.jit\n\ndef scale"), encoding="utf-8")
-        importing.forget_files()
+        importing._files.clear()
         compiler._named.cache_clear()
         compiler._find.cache_clear()
         assert variant_key(named, describe(where), where) != before
