@@ -1,4 +1,4 @@
-"""The backward pass over tensor maps: all gradients by one kernel, between flash attention's before it and after it."""
+"""The backward pass over TMA descriptors: one kernel writes all gradients, between flash attention's first and last kernel."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -24,10 +24,10 @@ def maps_of(
     tables: MaskTables,
     mod: Modification,
 ) -> GradientMaps | None:
-    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
 
-    It wants what flash attention's wants, a mask whose tiles of keys can take turns, the same for all heads of queries that
-    share a head of keys, and no modification that looks each score up.
+    The kernel has the requirements of flash attention's, and needs an orderly mask (`MaskTables.is_orderly`) that is the same
+    for all query heads of a key head, and a modification that looks up no value per score.
     """
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or plainest(mod.function, mod.slots) == LISTED:
@@ -36,7 +36,7 @@ def maps_of(
 
 
 def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
-    """Return whether all queries that read the same keys have one mask."""
+    """Return whether all queries that read the same keys have the same mask."""
     return all(count == 1 or q.shape[dim] == k.shape[dim] for dim, count in enumerate((tables.batches, tables.heads)))
 
 
@@ -50,7 +50,7 @@ def launch_backward_over_maps(
     tables: MaskTables,
     mod: Modification,
 ) -> None:
-    """Write the gradients of keys, values and, unless that is empty, queries."""
+    """Write the gradients of keys and values, and of queries unless `dq` is empty."""
     room = flash.allocate_workspace(maps, deterministic=True)
     flash.launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, tables, mod)
@@ -61,7 +61,7 @@ def launch_backward_over_maps(
 def launch_gradients_over_maps(
     maps: GradientMaps, room: Workspace, scale: float, tables: MaskTables, mod: Modification
 ) -> None:
-    """Launch what writes the gradients of keys and values, and adds up those of queries."""
+    """Launch the kernel that writes the gradients of keys and values and adds up those of queries."""
     batch, heads, q_len, _ = maps.q.shape
     kv_batch, kv_heads, kv_len, _ = maps.k.shape
     pointers, numbers = mod_arguments(mod, room.statistics, maps.q.base)

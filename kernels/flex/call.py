@@ -1,4 +1,4 @@
-"""What a call of flex attention is made of besides its operands, as kernels and torch's operators take it."""
+"""The parameters of a flex attention call besides its operands, in the forms that kernels and torch's operators take."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 MIN_WIDTH: Final = 64
-"""Narrower tiles are not built."""
+"""The smallest tile width that is built."""
 
 
 class Modification(NamedTuple):
-    """A score modification as kernels take it."""
+    """A score modification in the form that kernels take."""
 
     function: FunctionRef | None
     first: Slot
@@ -35,28 +35,28 @@ class Modification(NamedTuple):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """What it captures, as `ScoreMod.slots`."""
+        """The captured values, as `ScoreMod.slots`."""
         return self.first, self.second
 
 
 NO_MOD: Final = Modification(None, NO_SLOT, NO_SLOT, None)
 
 Captured = tuple[Tensor | None, Tensor | None, Tensor | None]
-"""The tables of both slots, and the bias."""
+"""The tables of both slots, then the bias."""
 
 
 def modification_of(mod: ScoreMod | None) -> Modification:
-    """Take a score modification apart."""
+    """Return a score modification's parts."""
     return NO_MOD if mod is None else Modification(mod.function, *mod.slots, mod.bias)
 
 
 def captured(mod: Modification) -> Captured:
-    """Return the tensors of a modification."""
+    """Return the captured tensors of a modification."""
     return mod.first.table, mod.second.table, mod.bias
 
 
 def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
-    """Spell what of a modification is no tensor: the function, whole numbers of both slots, and their values."""
+    """Return a modification's other parts: the function, the integers of both slots, and their float values."""
     numbers = [
         number
         for slot in (mod.first, mod.second)
@@ -67,7 +67,7 @@ def described(mod: Modification) -> tuple[str | None, list[int], list[float]]:
 
 
 def words_of(mod: Modification) -> tuple[object, ...]:
-    """Spell the same as a memo takes it; nothing where there is no modification."""
+    """Return the same parts as a memo's key has them; empty without a modification."""
     if mod.function is None:
         return ()
     one, two = mod.first, mod.second
@@ -76,7 +76,7 @@ def words_of(mod: Modification) -> tuple[object, ...]:
 
 
 def rebuilt(function: str | None, numbers: list[int], values: list[float], tensors: Captured) -> Modification:
-    """Put together what `described` and `captured` took apart."""
+    """Return the modification that `described` and `captured` took apart."""
     first, second = (
         Slot(kind, table, by_batch, by_head, value, reach)
         for (kind, by_batch, by_head, reach), value, table in zip(
@@ -89,7 +89,7 @@ def rebuilt(function: str | None, numbers: list[int], values: list[float], tenso
 def mod_arguments(
     mod: Modification, unread: Tensor, unread_bias: Tensor
 ) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
-    """Return the pointers of a modification, and its numbers; what is absent is never read, whatever stands for it.
+    """Return the pointers of a modification, and its numbers. Kernels never read the placeholders of absent tensors.
 
     Args:
         mod: the modification.
@@ -112,7 +112,7 @@ def mod_arguments(
 
 
 def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
-    """Return what kernels are told of a mask beside its tensors: the band, the block, and the steps between its tables."""
+    """Return a mask's numbers for kernels: the band, the block size, and the strides between its tables."""
     by_batch = tables.heads if tables.batches > 1 else 0
     return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
 
@@ -123,17 +123,17 @@ def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tenso
 
 
 def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
-    """Return the strides of keys or values by batch, head and row; a single batch serves all."""
+    """Return the strides of keys or values by batch, head and row; the batch stride is 0 if one batch serves all."""
     by_batch, by_head, by_row, _ = operand.stride()
     return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row
 
 
 def widths_of(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV: what is built are equal widths, and 256 with 128."""
+    """Choose BLOCK_D and BLOCK_DV among the built pairs: equal widths, and 256 with 128."""
     widths = _tile_width(dim), _tile_width(v_dim)
     return widths if widths == (256, 128) else (max(widths), max(widths))
 
 
 def _tile_width(dim: int) -> int:
-    """Round a head dimension up to what a tile can have."""
+    """Round a head dimension up to a tile width."""
     return max(MIN_WIDTH, 1 << (dim - 1).bit_length())

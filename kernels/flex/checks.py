@@ -1,4 +1,4 @@
-"""What the operands of flex attention must be."""
+"""Validation of the operands and options of flex attention."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 OPTIONS: Final = ("BLOCK_M", "BLOCK_N", "num_warps", "num_stages")
-"""What `kernel_options` may name."""
+"""Keys of `kernel_options`."""
 _HINTS: Final = ("ROWS_GUARANTEED_SAFE", "BLOCKS_ARE_CONTIGUOUS", "WRITE_DQ", "USE_TMA")
-"""What torch's kernels can be told besides, to be faster; these know it without, and no result depends on it."""
+"""Performance hints for torch's kernels. They are accepted and have no effect here."""
 _MANIFEST_LINE: Final = '{ function = "mine.py:my_mod" } in the axis SCORE_MOD of the manifest of flex attention'
 
 
 def check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
-    """Require operands that fit each other and the kernels.
+    """Require operands whose shapes, dtypes and devices agree and that kernels take.
 
     Raises:
-        ArgumentError: a dtype or device that does not fit.
-        ValueError: a shape or stride that does not fit.
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape or stride.
     """
     check_tensor("query", query)
     check_dtype("query", query, FLOATS)
@@ -65,10 +65,10 @@ def check_operands(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) 
 
 
 def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
-    """Require as many heads of keys as of queries, or where they are shared a number that divides it.
+    """Require equal numbers of query and key heads; with `enable_gqa`, a number of key heads that divides that of query heads.
 
     Raises:
-        ValueError: it is another.
+        ValueError: another number.
     """
     if heads == kv_heads:
         return
@@ -79,10 +79,10 @@ def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
 
 
 def check_mod(score_mod: object) -> ScoreMod:
-    """Require a modification that kernels can have been built with.
+    """Require a score modification that kernels can be built with.
 
     Raises:
-        ArgumentError: it is none, a plain Python function say; the message has the line that would build it.
+        ArgumentError: it is not one, for example a plain Python function; the message has the manifest line that builds it.
     """
     if not (isinstance(score_mod, CustomMod) or is_listed(score_mod)):
         refuse_type(
@@ -95,11 +95,11 @@ def check_mod(score_mod: object) -> ScoreMod:
 
 
 def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> None:
-    """Require that what a modification captures fits the operands.
+    """Require captured tensors that match the operands.
 
     Raises:
-        ArgumentError: a dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape.
     """
     batch, heads, q_len, _ = query.shape
     for slot in mod.slots:
@@ -125,18 +125,18 @@ def _has_rows(slot: Slot, batch: int, heads: int) -> bool:
     if slot.kind == RELATIVE:
         sizes = sizes[:-1]
     elif slot.kind != ALIBI:
-        # how a user's own function reads its table is its own affair
+        # a user's own function reads its table in its own way
         return True
     is_shared = slot.kind == RELATIVE and sizes[-1] == 1
     return (is_shared or sizes[-1] >= heads) and (len(sizes) == 1 or sizes[0] >= batch)
 
 
 def check_options(options: object) -> dict[str, int]:
-    """Return the config that `kernel_options` asks for.
+    """Return the config that `kernel_options` names.
 
     Raises:
-        ArgumentError: it is no mapping, or a value is no int.
-        ValueError: it names something else.
+        ArgumentError: not a mapping, or a value that is not an int.
+        ValueError: an unknown key.
     """
     if options is None:
         return {}
@@ -151,11 +151,11 @@ def check_options(options: object) -> dict[str, int]:
 
 
 def check_torchs_options(options: object) -> tuple[dict[str, int], bool]:
-    """Return the config that torch's `kernel_options` ask for, and whether they leave few queries to be decoded.
+    """Return the config that torch's `kernel_options` names, and whether they allow flex decoding for few queries.
 
     Raises:
-        ArgumentError: it is no mapping, or a value is of a wrong type.
-        ValueError: it names something else, another backend, or a rounding that there is not.
+        ArgumentError: not a mapping, or a value of a wrong type.
+        ValueError: an unknown key, another backend, or an unsupported rounding.
     """
     if not isinstance(options, Mapping):
         return check_options(options), True
@@ -168,7 +168,7 @@ def check_torchs_options(options: object) -> tuple[dict[str, int], bool]:
     check_flags(**{f"kernel_options[{name!r}]": flag for name, flag in flags.items()})
     if prescaled:
         refuse_value("kernel_options['PRESCALE_QK']", "False, as products are scaled in fp32", prescaled)
-    # as for torch, what is said of the forward pass alone comes first
+    # as in torch, options for the forward pass take precedence
     own = {name.removeprefix("fwd_"): given.pop(name) for name in list(given) if str(name).startswith("fwd_")}
     config = check_options(given | own)
     return config, not (config or forced or backend == "TRITON")

@@ -1,6 +1,6 @@
-"""Any mask function, evaluated block row by block row: which blocks there are, their bitmaps, and whether it is intervals.
+"""Evaluation of any mask function, block row by block row: block states, bitmaps, and intervals if the mask has them.
 
-No more than a few million pairs of a query and a key are looked at at once, however long the sequences are.
+A few million (query, key) pairs are evaluated at a time, for any sequence length.
 """
 
 # ruff: noqa: PLR0917 - a mask has many sizes
@@ -21,26 +21,26 @@ from torch import Tensor
 __all__ = ["Evaluated", "MaskMod", "evaluate", "evaluate_states", "explained"]
 
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Says whether a query sees a key: of batch, head, query and key, all of them numbers, a bool; torch's `mask_mod`."""
+"""Torch's `mask_mod`: takes batch, head, query index and key index as scalars; returns a bool, True if the query sees the key."""
 
 _PAIRS: Final = 1 << 22
-"""How many pairs are evaluated at once."""
-# odd, and without a pattern: equal bitmaps have equal sums of products, and others hardly ever
+"""The number of pairs evaluated at a time."""
+# odd and without a pattern: unequal bitmaps hardly ever have equal hash sums
 _MIX: Final = 0x5851F42D4C957F2D
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a mask lets through."""
+    """The evaluated mask."""
 
     states: Tensor
     """Int8 [Bm, Hm, block rows, block columns]: 0 absent, 1 partial, 2 full."""
     numbers: Tensor
-    """Int64 of the same shape: of partial blocks, the number of the bitmap."""
+    """Int64 of the same shape: for partial blocks, the index of the bitmap."""
     bits: Tensor
-    """Int32 [bitmaps, block, block / 32], no two alike."""
+    """Int32 [bitmaps, block, block / 32], all different."""
     spans: Spans | None
-    """[Bm, Hm, M, 2] and [Bm, Hm, N, 2], if each query sees one interval and each key is seen by one."""
+    """[Bm, Hm, M, 2] and [Bm, Hm, N, 2], if the keys of each query and the queries of each key form one interval."""
 
 
 def evaluate(
@@ -50,11 +50,11 @@ def evaluate(
 
     Args:
         mask_mod: the function; any that torch's `vmap` takes.
-        batches: how many batches to ask for.
-        heads: how many heads.
-        q_len: queries.
-        kv_len: keys.
-        device: where to do it, and where the results lie.
+        batches: the number of batches to evaluate.
+        heads: the number of heads to evaluate.
+        q_len: the number of queries.
+        kv_len: the number of keys.
+        device: the device for the evaluation and the results.
         block: rows and columns of a block, a multiple of 32.
     """
     found = [
@@ -76,7 +76,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What is found of one batch and head: `numbers` are those of partial blocks alone, in order."""
+    """The evaluation of one batch and head; `numbers` lists the bitmaps of partial blocks only, in order."""
 
     states: Tensor
     numbers: Tensor
@@ -85,7 +85,7 @@ class _Head:
 
 
 def _shifted(found: list[_Head]) -> list[Tensor]:
-    """Return the numbers of bitmaps among those of all heads, one head's after the other's."""
+    """Return bitmap indices into the concatenation of all heads' bitmaps."""
     starts = [0]
     for one in found:
         starts.append(starts[-1] + len(one.bits))
@@ -118,7 +118,7 @@ def _evaluate_head(
 
 
 def _no_columns(kv_len: int, q_len: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return counts, first and end of columns of which nothing is known yet."""
+    """Return initial counts, first and end for each column, before any row was evaluated."""
     counts = torch.zeros(kv_len, dtype=torch.int64, device=device)
     return counts, counts + q_len, counts.clone()
 
@@ -126,7 +126,7 @@ def _no_columns(kv_len: int, q_len: int, device: torch.device) -> tuple[Tensor, 
 def _strips(
     mask_mod: MaskMod, place: tuple[int, int], q_len: int, keys: Tensor, block: int
 ) -> Iterator[tuple[int, Tensor]]:
-    """Evaluate strips of whole block rows; yield the first row of each, and what its queries see, bool [rows, N]."""
+    """Evaluate strips of whole block rows; yield the first row of each, and its mask, bool [rows, N]."""
     batch, head = (torch.tensor(each, device=keys.device) for each in place)
     over_keys = torch.vmap(mask_mod, in_dims=(None, None, None, 0))
     over_both = torch.vmap(over_keys, in_dims=(None, None, 0, None))
@@ -142,7 +142,7 @@ def _strips(
 
 @contextmanager
 def explained(place: tuple[int, int]) -> Iterator[None]:
-    """Note on an error of a mask's function what it was asked for, and what it may be."""
+    """Add a note to any error of a mask function: the batch and head, and the rules for mask functions."""
     try:
         yield
     except Exception as error:
@@ -154,7 +154,7 @@ def explained(place: tuple[int, int]) -> Iterator[None]:
 
 
 def _padded(seen: Tensor, block: int) -> Tensor:
-    """Arrange a strip as blocks, filled up with what is not seen: [block rows, block, block columns, block]."""
+    """Arrange a strip as blocks, padded with False: [block rows, block, block columns, block]."""
     rows, cols = seen.shape
     padded = torch.nn.functional.pad(seen, (0, -cols % block, 0, -rows % block))
     return padded.view(padded.shape[0] // block, block, padded.shape[1] // block, block)
@@ -165,14 +165,14 @@ def _states_of(padded: Tensor) -> Tensor:
 
 
 def _first(seen: Tensor, none: int) -> Tensor:
-    """Return the first place that each row sees, or `none`."""
+    """Return the first column that each row sees, or `none`."""
     if not seen.shape[1]:
         return torch.full((len(seen),), none, device=seen.device)
     return torch.where(seen.any(1), seen.to(torch.int8).argmax(1), none)
 
 
 def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
-    """Drop bitmaps that are there already; return the rest, and which of them each was.
+    """Drop duplicate bitmaps; return the distinct ones, and the index of each input among them.
 
     Args:
         bits: int32 [count, block, block / 32].
@@ -187,7 +187,7 @@ def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
     last[places] = torch.arange(len(bits), device=bits.device)
     distinct = bits[last]
     if not torch.equal(distinct[places], bits):
-        # two that differ have one sum: keep all
+        # a hash collision: keep all
         return bits, torch.arange(len(bits), device=bits.device)
     return distinct, places
 
@@ -195,7 +195,7 @@ def _distinct(bits: Tensor) -> tuple[Tensor, Tensor]:
 def evaluate_states(
     mask_mod: MaskMod, batches: int, heads: int, q_len: int, kv_len: int, device: torch.device, sizes: tuple[int, int]
 ) -> Tensor:
-    """Say of each block of any `sizes`, (queries, keys), what `Evaluated.states` says of those that have bitmaps."""
+    """Return block states as in `Evaluated.states`, for blocks of any `sizes` (queries, keys)."""
     q_block, kv_block = sizes
     keys = torch.arange(kv_len, device=device)
     states = []

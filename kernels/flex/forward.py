@@ -1,4 +1,4 @@
-"""The forward pass: results allocated, and one launch."""
+"""The forward pass: allocation of the results, and one launch."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -18,11 +18,11 @@ from torch import Tensor
 __all__ = ["allocate_output", "launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
 
 MAX_MAPPED_DIM: Final = 128
-"""The widest heads of the kernel over tensor maps."""
+"""The largest head dimension of the kernel over TMA descriptors."""
 
 
 def allocate_output(q: Tensor, v: Tensor, caller: Caller = DIRECT) -> tuple[Tensor, Tensor]:
-    """Allocate the output, in q's order of dimensions where it has q's shape, and the log-sums."""
+    """Allocate the output, in q's memory order if it has q's shape, and the log-sums."""
     *outer, dim = q.shape
     v_dim = v.shape[3]
     if v_dim == dim and torch.empty_like(q, device="meta").stride(3) == 1:
@@ -44,7 +44,7 @@ def launch_forward(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the fastest kernel that runs the call; one that is asked for by its config is that over pointers."""
+    """Launch the fastest kernel that can run the call. With a config in `options`, launch the pointer kernel."""
     maps = None if options else maps_of(q, k, v, out, scale, tables, mod)
     if maps is None:
         launch_over_pointers(q, k, v, out, lse, scale, tables, mod, options, caller)
@@ -58,10 +58,10 @@ Maps = tuple[Described, Described, Described, Described]
 def maps_of(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float, tables: MaskTables, mod: Modification
 ) -> Maps | None:
-    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
 
-    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, a key at least, bitmaps of 128, a
-    scale that is not negative unless scores are modified, and no modification that looks each score up.
+    The kernel needs 16-bit operands that TMA descriptors can hold, a head dimension of at most `MAX_MAPPED_DIM`, at least one
+    key, and bitmaps of 128. Without a modification the scale must not be negative; a modification must look up no value per score.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
@@ -80,7 +80,7 @@ def launch_over_maps(
     mod: Modification,
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel for sm_90; `q` are the queries that the first map describes."""
+    """Launch the sm_90 kernel; `q` holds the queries of the first map."""
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
     width = max(widths_of(head_dim, v_dim))
@@ -120,7 +120,7 @@ def launch_over_pointers(
     options: Mapping[str, int],
     caller: Caller = DIRECT,
 ) -> None:
-    """Launch the kernel that takes any strides, alignment, width, mask and modification."""
+    """Launch the kernel for any strides, alignment, head dimension, mask and modification."""
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
     block_d, block_dv = widths_of(head_dim, v_dim)

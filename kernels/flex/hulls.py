@@ -1,11 +1,12 @@
-"""What neighbours among queries, or among keys, see together, and whether walks along these are orderly.
+"""Hulls of neighbouring queries or keys, and whether walks along them are orderly.
 
-A *hull* is four places, int32: the first that any of them sees, the first that all see, the one behind the last that all
-see, and behind the last that any sees.
+A *hull* is four int32 positions of a block of neighbours: the first that any neighbour sees, the first that all see, the end of
+the range that all see, and the end of the range that any sees. Ends are exclusive.
 
-In the backward kernel for sm_90 the tiles of keys take turns to add to a tile of queries, and each counts those that come
-before it. They can be counted where those that come are neighbours, which `are_orderly` finds out: then the queries of a tile
-say between which keys its visitors lie, and keys say between which queries what they visit lies, and both say the same.
+In the sm_90 backward kernel, tiles of keys take turns to add to a tile of queries, and each counts the tiles before it. They
+can be counted if the visiting tiles are consecutive, which `are_orderly` checks: the keys that visit a tile of queries then lie
+between the bounds in the queries' hull, and the queries that a tile of keys visits between those in the keys' hull, and both
+describe the same visits.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from torch import Tensor
 __all__ = ["KEYS", "QUERIES", "are_orderly", "hulls_of"]
 
 QUERIES: Final = 64
-"""Queries that share a hull."""
+"""Queries per hull."""
 KEYS: Final = 128
-"""Keys that share one: those of a tile."""
+"""Keys per hull: those of a tile."""
 _STRIP: Final = 1 << 26
-"""How many pairs of tiles are looked at together."""
+"""The number of tile pairs compared at a time."""
 
 
 def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
-    """Return the hulls, int32 [Bm, Hm, cdiv(length, size), 4], of spans [Bm, Hm, length, 2] of `count` places."""
+    """Return the hulls, int32 [Bm, Hm, cdiv(length, size), 4], of spans [Bm, Hm, length, 2] over `count` positions."""
     missing = -spans.shape[2] % size
 
     def blocked(place: int, fill: int) -> Tensor:
         return torch.nn.functional.pad(spans[..., place], (0, missing), value=fill).unflatten(-1, (-1, size))
 
-    # what fills up the last hull is neither among those that see, nor keeps others from being all
+    # the padding of the last hull must not change its bounds
     bounds = (
         blocked(0, count).amin(-1),
         blocked(0, 0).amax(-1),
@@ -43,7 +44,7 @@ def hulls_of(spans: Tensor, count: int, size: int) -> Tensor:
 
 
 def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
-    """Return whether hulls of queries and hulls of keys tell the same visits, at tiles of 64 and of 128 queries.
+    """Return whether query hulls and key hulls describe the same visits, for tiles of 64 and of 128 queries.
 
     Args:
         by_query: int32 [Bm, Hm, hulls of `QUERIES`, 4], over keys.
@@ -57,7 +58,7 @@ def are_orderly(by_query: Tensor, by_key: Tensor) -> bool:
 
 
 def _agree(first: Tensor, end: Tensor, by_key: Tensor, step: int) -> bool:
-    """Compare visits of tiles of `step` queries, whose hulls over keys start at `first` and end at `end`."""
+    """Compare visits for tiles of `step` queries, whose hulls over keys start at `first` and end at `end`."""
     tiles = torch.arange(first.shape[-1], device=first.device)
     strip = max(1, _STRIP // first.numel())
     alike = torch.ones((), dtype=torch.bool, device=first.device)

@@ -1,7 +1,7 @@
-"""Masks whose rows and columns are intervals: what each query sees, and what each key is seen by, as two numbers.
+"""Masks whose rows and columns are intervals: the range of keys of each query, and the range of queries of each key.
 
-A table of *spans* is int32 [..., length, 2]: the first place that is seen, and the one behind the last. What sees nothing has
-the span (count, 0), so that neither of them widens what its neighbours see together.
+A table of *spans* is int32 [..., length, 2]: the first visible position and the exclusive end. An empty span is (count, 0), so
+that it does not widen a hull.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ABSENT, PARTIAL, FULL = range(3)
 
 
 class Spans(NamedTuple):
-    """An interval of keys for each query, and one of queries for each key; both tell the same mask."""
+    """The interval of keys of each query, and the interval of queries of each key; both describe the same mask."""
 
     rows: Tensor
     """Int32 [..., M, 2]: the keys that each query sees."""
@@ -26,12 +26,12 @@ class Spans(NamedTuple):
 
 
 def clip(first: Tensor, end: Tensor, count: int) -> Tensor:
-    """Make a table of spans of `count` places from bounds that may lie outside of them.
+    """Return spans over `count` positions, with bounds clipped to them.
 
     Args:
-        first: the first place, an integer tensor.
-        end: the one behind the last, of the same shape.
-        count: how many places there are.
+        first: the first position, an integer tensor.
+        end: the exclusive end, of the same shape.
+        count: the number of positions.
     """
     first, end = first.clamp(0, count), end.clamp(0, count)
     empty = first >= end
@@ -40,7 +40,7 @@ def clip(first: Tensor, end: Tensor, count: int) -> Tensor:
 
 
 def intersect(one: Spans, other: Spans) -> Spans:
-    """Return the spans of what both masks let through."""
+    """Return the spans of the intersection of two masks."""
     rows, cols = (
         clip(torch.maximum(a[..., 0], b[..., 0]), torch.minimum(a[..., 1], b[..., 1]), count)
         for a, b, count in (
@@ -52,23 +52,23 @@ def intersect(one: Spans, other: Spans) -> Spans:
 
 
 def band_of(rows: Tensor, kv_len: int) -> tuple[int, int] | None:
-    """Find the band that a table of rows is: query m sees the keys from m + left to m + right; None if it is none.
+    """Return the band of a table of rows, in which query m sees the keys from m + left to m + right; None if it is not a band.
 
     Args:
         rows: int32 [..., M, 2], not empty.
         kv_len: the number of keys.
 
     Returns:
-        left and right; -M and N where a bound hides nothing.
+        left and right; -M and N for a bound that masks nothing.
     """
     q_len = rows.shape[-2]
     places = torch.arange(q_len, device=rows.device)
     first, end = rows[..., 0].long(), rows[..., 1].long()
     some = first < end
-    # rows that end before the last key say where the right bound is, and those that start behind the first, the left one
+    # rows that end before the last key determine the right bound; rows that start after the first key, the left one
     rights = (end - 1 - places)[some & (end < kv_len)]
     lefts = (first - places)[some & (first > 0)]
-    # where nothing is seen, all of it lies beyond the keys: a band that is left behind, or one not yet reached
+    # an empty row lies entirely past the band's keys, on the left or the right
     right = int(rights[0]) if rights.numel() else kv_len
     left = int(lefts[0]) if lefts.numel() else -q_len
     if not rights.numel() and not bool(some.all()) and not lefts.numel():
@@ -79,7 +79,7 @@ def band_of(rows: Tensor, kv_len: int) -> tuple[int, int] | None:
 
 
 def block_states(spans: Spans, q_block: int, kv_block: int) -> Tensor:
-    """Say of each block whether nothing, some or all of it is seen; what lies past an end counts as not seen.
+    """Return the state of each block: absent, partial or full. Positions past an end count as masked.
 
     Args:
         spans: of one head: [M, 2] and [N, 2].
@@ -98,15 +98,15 @@ def block_states(spans: Spans, q_block: int, kv_block: int) -> Tensor:
 
 
 def _blocked(values: Tensor, block: int, fill: int) -> Tensor:
-    """Arrange [M] values as [blocks, block], the last block filled up."""
+    """Reshape [M] values to [blocks, block], the last block padded with `fill`."""
     missing = -values.shape[0] % block
     return torch.nn.functional.pad(values, (0, missing), value=fill).view(-1, block)
 
 
 def is_compact(states: Tensor) -> bool:
-    """Return whether in each row and each column of blocks those that are there are neighbours.
+    """Return whether the present blocks of each row and of each column are consecutive.
 
-    If so, a tile that visits all from the first to the last visits none in vain.
+    If so, a tile that walks from the first to the last block visits no absent one.
 
     Args:
         states: [..., block rows, block columns] of `block_states`.
@@ -116,6 +116,6 @@ def is_compact(states: Tensor) -> bool:
 
 
 def _is_one_piece(there: Tensor) -> bool:
-    """Return whether in each row what is there is there in one piece."""
+    """Return whether the True values of each row are consecutive."""
     starts = there[..., :1].sum(-1) + (there[..., 1:] & ~there[..., :-1]).sum(-1)
     return bool((starts <= 1).all())

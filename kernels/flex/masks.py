@@ -1,12 +1,12 @@
-"""Block masks: torch's own `BlockMask`, what makes one, and the tables that kernels read of it.
+"""Block masks: torch's own `BlockMask`, the function that makes one, and the tables that kernels read.
 
-``create_block_mask`` takes what torch's takes and returns torch's object: both libraries' ``flex_attention`` accept it. The
-tables of kernels (`nojit.kernels.flex.tables`) ride on the object as an attribute; a `BlockMask` that torch made gets
-them at its first use here, by `tables_of`.
+``create_block_mask`` has the arguments and result of torch's function, so both libraries' ``flex_attention`` accept the mask.
+The kernels' tables (`nojit.kernels.flex.tables`) are attached to it as an attribute. A `BlockMask` made by torch gets
+tables at its first use here, from `tables_of`.
 
-A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any will do: it is evaluated, in blocks, and stored as data.
-`Causal`, `Window`, `Prefix` and `Documents` are such functions, and know their intervals without being evaluated; so do
-those that ``and_masks`` makes of them.
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any such function works: it is evaluated block by block and
+stored as data. `Causal`, `Window`, `Prefix` and `Documents` provide their intervals without evaluation, as do their
+combinations with ``and_masks``.
 """
 
 # ruff: noqa: PLR0917 - torch's own order
@@ -49,10 +49,10 @@ __all__ = [
 DEFAULT_BLOCK: Final = 128
 NARROW_BLOCK: Final = 64
 _ENDLESS: Final = 1 << 30
-"""The block size of the mask that torch makes where there is none."""
+"""The block size of the mask that torch makes for ``block_mask=None``."""
 _NAME: Final = "_nojit_tables"
 MOST_REMEMBERED: Final = 256
-"""Kinds of calls that a mask remembers."""
+"""The number of cached calls per mask."""
 
 
 def create_block_mask(
@@ -68,30 +68,30 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """Make a block mask, as torch's function of this name does, without a dense mask of all queries and keys.
+    """Return a block mask, as torch's function of this name does, without a dense mask of all queries and keys.
 
     Args:
         mask_mod: whether a query sees a key; any function that torch's `vmap` takes, over numbers on `device`.
-        B: how many batches differ; None if all are alike.
-        H: how many query heads differ; None likewise.
+        B: the number of different batches; None if all are equal.
+        H: the number of different query heads; None if all are equal.
         Q_LEN: the number of queries, M.
         KV_LEN: the number of keys, N.
-        device: where it is used; the current accelerator by default.
-        BLOCK_SIZE: queries and keys of a block; kernels skip the blocks where nothing is seen. They know 64 and 128: for
-            another size tables are made of the larger of these that divides it, else of 64.
-        _compile: of no effect: the mask is the same, and never dense, whether or not torch compiles its function.
-        separate_full_blocks: list the blocks that are seen whole apart; else torch's lists have all as partial ones. Kernels'
-            tables are the same.
-        compute_dq_write_order: False; the order is that of a backend of torch's that is not used here.
-        dq_kv_order: of no meaning without.
+        device: the device of the mask; the current accelerator by default.
+        BLOCK_SIZE: queries and keys of a block; kernels skip fully masked blocks. Kernels support 64 and 128. For another size
+            the tables use the larger of these that divides it, else 64.
+        _compile: accepted and ignored: the mask is never dense.
+        separate_full_blocks: list full blocks apart from partial ones. If False, torch's lists have all blocks as partial; the
+            kernels' tables do not change.
+        compute_dq_write_order: must be False; only a backend of torch's uses that order.
+        dq_kv_order: accepted and ignored.
 
     Returns:
-        torch's `BlockMask`, with kernels' tables attached. It copies nothing at a later use on `device`.
+        torch's `BlockMask`, with kernels' tables attached. Later uses on `device` copy nothing.
 
     Raises:
-        ArgumentError: a type that does not fit.
-        ValueError: a size below 1; a function that knows its intervals, and not of all queries and keys.
-        NotImplementedError: `compute_dq_write_order` is asked for.
+        ArgumentError: a wrong type.
+        ValueError: a size below 1; a mask function with intervals that do not cover all queries and keys.
+        NotImplementedError: `compute_dq_write_order` is True.
     """
     flags = {"_compile": _compile, "separate_full_blocks": separate_full_blocks, "dq_kv_order": dq_kv_order}
     check_flags(**flags, compute_dq_write_order=compute_dq_write_order)
@@ -131,14 +131,14 @@ def _device_of(device: torch.device | str | None) -> torch.device:
 
 
 def table_block(q_block: int, kv_block: int) -> int:
-    """Return the block size of the tables for a mask of some block size."""
+    """Return the block size of the tables for a mask's block size."""
     return DEFAULT_BLOCK if q_block % DEFAULT_BLOCK == 0 == kv_block % DEFAULT_BLOCK else NARROW_BLOCK
 
 
 def _make(
     mask_mod: MaskMod, batches: int, heads: int, lengths: tuple[int, int], device: torch.device, sizes: tuple[int, int]
 ) -> tuple[MaskTables, Tensor]:
-    """Return the tables of a mask, and the states of blocks of `sizes`."""
+    """Return the tables of a mask, and the states of its blocks of `sizes`."""
     known = _known_spans(mask_mod, batches, lengths, device)
     if known is not None:
         states = torch.stack([block_states(Spans(*each), *sizes) for each in zip(*known, strict=True)])
@@ -154,7 +154,7 @@ def _make(
 
 
 def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], device: torch.device) -> Spans | None:
-    """Return the intervals of a mask that knows them: rows [Bm, M, 2] and columns [Bm, N, 2]."""
+    """Return the intervals of a mask that provides them: rows [Bm, M, 2] and columns [Bm, N, 2]; else None."""
     if not knows_intervals(mask_mod):
         return None
     found = []
@@ -168,14 +168,14 @@ def _known_spans(mask_mod: MaskMod, batches: int, lengths: tuple[int, int], devi
 
 
 def _check_spans(spans: Spans, lengths: tuple[int, int]) -> None:
-    """Require an interval of each query and of each key."""
+    """Require one interval per query and one per key."""
     for name, table, count in zip(Spans._fields, spans, lengths, strict=True):
         if table.shape != (count, 2):
             refuse_value(f"mask_mod.spans: {name}", f"intervals [{count}, 2]", tuple(table.shape))
 
 
 def _narrowed(spans: Spans) -> Spans:
-    """Keep one batch and one head of those that are all alike."""
+    """Keep one batch and one head if all are equal."""
     for dim in (0, 1):
         if all(torch.equal(each, each.narrow(dim, 0, 1).expand_as(each)) for each in spans):
             spans = Spans(*(each.narrow(dim, 0, 1) for each in spans))
@@ -183,7 +183,7 @@ def _narrowed(spans: Spans) -> Spans:
 
 
 def _tables(found: Evaluated, block: int) -> MaskTables:
-    """Choose the mode of an evaluated mask: intervals, unless tiles between the first and the last would be idle."""
+    """Choose the mode of an evaluated mask: intervals, unless walks over them would visit absent tiles."""
     if found.spans is not None and is_compact(found.states):
         return interval_tables(_narrowed(found.spans))
     return bitmap_tables(found.states, found.numbers, found.bits, block)
@@ -192,7 +192,7 @@ def _tables(found: Evaluated, block: int) -> MaskTables:
 def _block_mask(
     states: Tensor, mask_mod: MaskMod, lengths: tuple[int, int], sizes: tuple[int, int], separate: bool
 ) -> BlockMask:
-    """Make torch's object of the states of blocks; unless they are `separate`, full ones are listed as partial ones."""
+    """Return torch's object for block states; unless `separate`, full blocks are listed as partial ones."""
     kv, q = (_ordered(side == PARTIAL if separate else side > 0) for side in (states, states.transpose(2, 3)))
     full_kv, full_q = (
         _ordered(side == FULL) if separate else (None, None) for side in (states, states.transpose(2, 3))
@@ -213,14 +213,14 @@ def _block_mask(
 
 
 def _ordered(there: Tensor) -> tuple[Tensor, Tensor]:
-    """List the columns of each row that are there, in order, and after them the others: torch's format."""
+    """List the present columns of each row in order, then the absent ones: torch's format."""
     order = there.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
     return there.sum(-1).to(torch.int32), order.to(torch.int32).contiguous()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Attached:
-    """What rides on a mask; a copy of the mask, or one that was stored, has None in its place."""
+    """The attribute attached to a mask; copies and pickles of the mask have None instead."""
 
     mask_mod: MaskMod
     lists: tuple[Tensor | None, ...]
@@ -231,7 +231,7 @@ class _Attached:
         return type(None), ()
 
     def fits(self, mask: BlockMask) -> bool:
-        """Return whether the tables are still those of a mask's function and lists: a caller may give it others."""
+        """Return whether the tables still belong to a mask's function and lists, which a caller may replace."""
         return self.mask_mod is mask.mask_mod and all(map(operator.is_, self.lists, _lists(mask)))
 
 
@@ -250,24 +250,24 @@ def _attached(mask: BlockMask) -> _Attached | None:
 
 
 def hides_nothing(mask: BlockMask) -> bool:
-    """Return whether it is the mask that torch makes where there is none."""
+    """Return whether this is the mask that torch makes for ``block_mask=None``."""
     return bool(mask.BLOCK_SIZE == (_ENDLESS, _ENDLESS))
 
 
 def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.device) -> MaskTables:
-    """Return the tables of a block mask, made at its first use if torch made the mask.
+    """Return the tables of a block mask, computed at its first use if torch made the mask.
 
     Args:
-        mask: the mask, or None for one that hides nothing.
+        mask: the mask, or None for one that masks nothing.
         q_len: the number of queries of the call.
         kv_len: the number of its keys.
-        device: where its operands lie.
+        device: the device of its operands.
 
     Raises:
-        ArgumentError: `mask` is no block mask, or lies on another device.
+        ArgumentError: `mask` is not a block mask, or lies on another device.
         ValueError: it was made for other lengths.
         NotImplementedError: torch made it, and its first use is traced.
-        RuntimeError: it was sliced, which leaves it without its function (torch's own error).
+        RuntimeError: it was sliced and has lost its function (torch's own error).
     """
     if mask is None:
         return no_mask(q_len, kv_len, device)
@@ -292,19 +292,19 @@ def tables_of(mask: BlockMask | None, q_len: int, kv_len: int, device: torch.dev
 
 
 def known_tables(mask: BlockMask) -> MaskTables | None:
-    """Return the tables that a mask has already, if they are still those of its function and lists."""
+    """Return the tables already attached to a mask, if they still belong to its function and lists; else None."""
     own = _attached(mask)
     return None if own is None else own.tables
 
 
 def memo_of(mask: BlockMask) -> Memo | None:
-    """Return the memo of calls of ``flex_attention`` with a mask, if `known_tables` has its tables."""
+    """Return the memo of ``flex_attention`` calls with a mask; None unless `known_tables` has its tables."""
     own = _attached(mask)
     return None if own is None else own.memo
 
 
 def _tables_of_lists(mask: BlockMask) -> MaskTables:
-    """Evaluate a mask that torch made: full blocks are seen whole, and partial ones as its function says."""
+    """Evaluate a mask that torch made: full blocks as True, partial ones by its function."""
     if mask.kv_indices.dim() != 4:
         refuse_value("block_mask", "lists of [B, H, queries / block, keys / block]", tuple(mask.kv_indices.shape))
     states = _dense(mask.kv_num_blocks, mask.kv_indices)
@@ -324,6 +324,6 @@ def _tables_of_lists(mask: BlockMask) -> MaskTables:
 
 
 def _dense(counts: Tensor, indices: Tensor) -> Tensor:
-    """Return int8 of the shape of `indices`: 1 where a block is listed among the first `counts` of its row, else 0."""
+    """Return int8 of the shape of `indices`: 1 for blocks among the first `counts` of their row, else 0."""
     listed = torch.arange(indices.shape[-1], device=indices.device) < counts[..., None]
     return torch.zeros_like(indices, dtype=torch.int8).scatter_add_(-1, indices.long(), listed.to(torch.int8))

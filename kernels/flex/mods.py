@@ -1,20 +1,23 @@
-"""Score modifications: functions of scores that kernels were built with.
+"""Score modifications: functions of scores that kernels are built with.
 
-Each is one object: it names its ``@triton.jit`` function, which gives its derivative too (`nojit.kernels.flex.kernel_mods`),
-carries the tensors that the function captures, and is itself the same in torch: called as
-``mod(score, batch, head, q_idx, k_idx)`` it is a `score_mod` of torch's ``flex_attention``.
+A modification is one object. It names its ``@triton.jit`` function, which also computes the derivative
+(`nojit.kernels.flex.kernel_mods`), and holds the tensors that the function captures. Called as
+``mod(score, batch, head, q_idx, k_idx)`` it is an equivalent `score_mod` of torch's ``flex_attention``.
 
-All that come with the library, and chains of two of them, are one function of kernels, `LISTED`, which branches on their
-numbers: they cost no variants, but tiles of half the size. Without what looks each score up, a relative or a dense bias,
-they are `LIGHT`, for operands of 16 bits: the kernels for sm_90 have no other, and gradients are computed with it where that
-is enough; of these, the backward kernel for sm_90 has alibi alone and a cap alone too, as it has no registers to spare. A
-function of the user's own is built by one line of a manifest, in the axis ``SCORE_MOD`` of the kernels of flex
-attention, and named by `CustomMod`:
+Kernels have these functions:
+
+- `LISTED`: all modifications of the library and chains of two, selected by number at run time. They need no variants of their
+  own; their tiles are half the size.
+- `LIGHT`: alibi, a soft cap, or both, for 16-bit operands: all that look up no value per score. The sm_90 forward kernel has
+  only this one, and gradients use it where it suffices.
+- `TILTED` and `BOUNDED`, alibi alone and a cap alone: the sm_90 backward kernel has these too, as it has no registers to spare.
+- A user's own function: one line in a manifest builds it, in the axis ``SCORE_MOD`` of the kernels of flex attention;
+  `CustomMod` names it:
 
     SCORE_MOD = [{ none = true }, { function = "nojit.kernels.flex.kernel_mods:listed" }, { function = "mine.py:my_mod" }]
 
-What a function captures travels in two *slots*, each of them a table of fp32 and three numbers, and one dense *bias* of the
-queries' dtype; what a modification does not need is absent.
+A function captures up to two *slots*, each an fp32 table and three numbers, and one dense *bias* in the queries' dtype. Unused
+ones are absent.
 """
 
 from __future__ import annotations
@@ -48,51 +51,51 @@ __all__ = [
 LISTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:listed")
 """The function of all modifications of the library."""
 LIGHT: Final = FunctionRef("nojit.kernels.flex.kernel_mods:light")
-"""That of alibi, a soft cap and both, for operands of 16 bits."""
+"""The function of alibi, a soft cap and both, for 16-bit operands."""
 TILTED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:tilted")
 BOUNDED: Final = FunctionRef("nojit.kernels.flex.kernel_mods:bounded")
-"""That of a soft cap alone, likewise; and before it that of alibi alone."""
+"""The function of a soft cap alone, for 16-bit operands; `TILTED` is that of alibi alone."""
 ALIBI, RELATIVE, CAP, BIAS = range(1, 5)
-"""The number of each, as `kernel_mods.listed` knows it."""
+"""The number of each modification in `kernel_mods.listed`."""
 
 
 class Slot(NamedTuple):
-    """What one modification captures."""
+    """The values that one modification captures."""
 
     kind: int
-    """Which one it is; 0 where there is none, and in the slots of users' own functions."""
+    """Number of the modification; 0 for none, and in the slots of users' own functions."""
     table: Tensor | None = None
-    """Fp32, [H], [B, H], [H, L] or [B, H, L], the last stride of L being 1."""
+    """Fp32, [H], [B, H], [H, L] or [B, H, L], with a stride of 1 along L."""
     stride_batch: int = 0
-    """From one batch of the table to the next, in elements; 0 if all share it."""
+    """Stride of the table by batch, in elements; 0 if all batches share it."""
     stride_head: int = 0
-    """From one head to the next; 0 likewise."""
+    """Stride of the table by head, in elements; 0 if all heads share it."""
     value: float = 0.0
-    """A number that is multiplied with, divided by, or the like."""
+    """The modification's number, such as a cap."""
     reach: int = 0
-    """A number of places."""
+    """The largest distance, in positions."""
 
 
 NO_SLOT: Final = Slot(0)
 
 
 class ScoreMod(Protocol):
-    """What ``flex_attention`` takes for `score_mod`."""
+    """Interface of ``flex_attention``'s `score_mod`."""
 
     @property
     def function(self) -> FunctionRef:
-        """The function of kernels."""
+        """The kernels' function."""
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """What it captures."""
+        """The captured values."""
 
     @property
     def bias(self) -> Tensor | None:
-        """The dense bias that it captures, [B, H, M, N] with 1 for whatever is shared, in the queries' dtype."""
+        """The captured dense bias, [B, H, M, N] with 1 for shared dimensions, in the queries' dtype."""
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
 
 
 class _Listed:
@@ -143,17 +146,17 @@ class Alibi(_Listed):
         return Slot(ALIBI, self.slopes, by_batch, self.slopes.stride(-1))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         slope = self.slopes[head] if self.slopes.dim() == 1 else self.slopes[batch, head]
         return score + slope * (k_idx - q_idx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelativeBias(_Listed):
-    """``score + table[h, clamp(k_idx - q_idx, -R, R) + R]``, R being the greatest distance that is told apart."""
+    """``score + table[h, clamp(k_idx - q_idx, -R, R) + R]``, where R is the largest distance with its own value."""
 
     table: Tensor
-    """Fp32 [H, 2 R + 1] or [B, H, 2 R + 1]; H may be 1, if all heads share it."""
+    """Fp32 [H, 2 R + 1] or [B, H, 2 R + 1]; H may be 1 if all heads share it."""
 
     def __post_init__(self) -> None:
         _check_table("table", self.table, (2, 3))
@@ -165,14 +168,14 @@ class RelativeBias(_Listed):
 
     @property
     def slot(self) -> Slot:
-        """The table, and how far it reaches."""
+        """The table, and its largest distance."""
         table = self.table
         by_batch = 0 if table.dim() == 2 else table.stride(0)
         by_head = 0 if table.shape[-2] == 1 else table.stride(-2)
         return Slot(RELATIVE, table, by_batch, by_head, reach=table.shape[-1] // 2)
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         reach = self.table.shape[-1] // 2
         place = (k_idx - q_idx).clamp(-reach, reach) + reach
         head = torch.zeros_like(head) if self.table.shape[-2] == 1 else head
@@ -195,7 +198,7 @@ class SoftCap(_Listed):
         return Slot(CAP, value=float(self.cap))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:  # noqa: ARG002 - torch's signature
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         return self.cap * torch.tanh(score / self.cap)
 
 
@@ -204,7 +207,7 @@ class DenseBias(_Listed):
     """``score + values[b, h, q_idx, k_idx]``."""
 
     values: Tensor
-    """[B, H, M, N] in the queries' dtype, of any strides; a dimension of 1 is shared."""
+    """[B, H, M, N] in the queries' dtype, any strides; a dimension of 1 is shared."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.values, Tensor):
@@ -214,7 +217,7 @@ class DenseBias(_Listed):
 
     @property
     def slot(self) -> Slot:
-        """That there is a bias."""
+        """A slot that marks the presence of a bias."""
         return Slot(BIAS)
 
     @property
@@ -223,7 +226,7 @@ class DenseBias(_Listed):
         return self.values
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         places = (
             torch.zeros_like(place) if size == 1 else place
             for size, place in zip(self.values.shape, (batch, head, q_idx, k_idx), strict=True)
@@ -235,8 +238,8 @@ class DenseBias(_Listed):
 class Chain(_Listed):
     """``second(first(score))``, of two modifications of the library; not of two relative or two dense biases.
 
-    One of the user's own is a function that was built as it is: to chain it, have it call what it is chained with
-    (`nojit.kernels.flex.kernel_mods`), whose slot it is given.
+    A user's own function is compiled as it is. To chain it with one of the library's, call that function from it
+    (`nojit.kernels.flex.kernel_mods`) and pass on the slot.
     """
 
     first: ScoreMod
@@ -253,38 +256,38 @@ class Chain(_Listed):
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """What the first and the second capture."""
+        """The captured values of the first and of the second."""
         return self.first.slots[0], self.second.slots[0]
 
     @property
     def bias(self) -> Tensor | None:
-        """The dense bias of either."""
+        """The dense bias of either; None if neither has one."""
         return self.second.bias if self.first.bias is None else self.first.bias
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         return self.second(self.first(score, batch, head, q_idx, k_idx), batch, head, q_idx, k_idx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomMod:
-    """A user's own modification: a ``@triton.jit`` function that a manifest builds, and the same in torch.
+    """A user's own modification: a ``@triton.jit`` function that a manifest builds, and its equivalent in torch.
 
-    The function takes what `kernel_mods.listed` takes and returns the modified score and its derivative by the score. It
-    finds what it captures in the slots that it is given here. There are gradients of queries, keys and values, and none of
-    what it captures. Few queries of many keys are decoded, so it is to be built for both families.
+    The function has the parameters of `kernel_mods.listed` and returns the modified score and its derivative by the score. It
+    reads captured values from the slots given here. Queries, keys and values have gradients; captured tensors have none.
+    Calls with few queries and many keys go to flex decoding, so build the function for both families.
     """
 
     source: str
-    """``module:function`` or ``file.py:function``, as the manifest spells it."""
+    """``module:function`` or ``file.py:function``, as in the manifest."""
     twin: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-    """The same as a `score_mod` of torch."""
+    """The equivalent `score_mod` for torch."""
     slots: tuple[Slot, Slot] = (NO_SLOT, NO_SLOT)
-    """What it captures."""
+    """The captured values."""
     bias: Tensor | None = None
-    """A dense bias, as that of `DenseBias`."""
+    """A dense bias, as in `DenseBias`."""
     function: FunctionRef = field(init=False)
-    """The function of kernels."""
+    """The kernels' function."""
 
     def __post_init__(self) -> None:
         if ":" not in str(self.source):
@@ -294,19 +297,19 @@ class CustomMod:
         if [type(slot) for slot in self.slots] != [Slot, Slot]:
             refuse_type("slots", "a tuple of two Slots (NO_SLOT where there is none)", repr(self.slots))
         if self.bias is not None:
-            # of the same kind, and checked alike
+            # DenseBias checks it
             DenseBias(self.bias)
         slots = tuple(_checked(f"slots[{place}]", slot) for place, slot in enumerate(self.slots))
         object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "function", FunctionRef(self.source))
 
     def __call__(self, score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, k_idx: Tensor) -> Tensor:
-        """Modify a score, in torch."""
+        """Return the modified score; for torch."""
         return self.twin(score, batch, head, q_idx, k_idx)
 
 
 def _checked(argument: str, slot: Slot) -> Slot:
-    """Return a user's slot with its number as a float."""
+    """Return a user's slot with its value as a float."""
     if slot.table is not None:
         _check_table(f"{argument}.table", slot.table, (1, 2, 3))
     for name in ("stride_batch", "stride_head", "reach"):
@@ -315,14 +318,14 @@ def _checked(argument: str, slot: Slot) -> Slot:
 
 
 def lightest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function of the fewest registers that does, for operands of 16 bits, what another does."""
+    """Return the function with the fewest registers that is equivalent for 16-bit operands."""
     kinds = [slot.kind for slot in slots]
     needs_all = RELATIVE in kinds or BIAS in kinds or kinds == [CAP, CAP]
     return LIGHT if function == LISTED and not needs_all else function
 
 
 def plainest(function: FunctionRef | None, slots: tuple[Slot, Slot]) -> FunctionRef | None:
-    """Return the function that does no more than it has to, for operands of 16 bits, where such are built."""
+    """Return the function that does the least work and is equivalent for 16-bit operands, where such functions are built."""
     function = lightest(function, slots)
     kinds = [slot.kind for slot in slots if slot.kind]
     if function != LIGHT or len(kinds) != 1:

@@ -1,4 +1,4 @@
-"""Flex attention as it is called: its arguments checked, and calls remembered."""
+"""The operator `flex_attention`: validation of its arguments, and replay of cached calls."""
 
 # ruff: noqa: PLR0917 - a call has many arguments, and its checks pass them on
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["flex_attention"]
 
 _UNMASKED: Final = new_memo(operands=6, limit=1024)
-"""Calls without a block mask; others are remembered beside their mask's tables."""
+"""Memo of calls without a block mask; calls with one are cached in the mask's tables."""
 MAX_DECODED: Final = 16
-"""Of so few queries a head fills no tile of this kernel: they are decoded."""
+"""Up to this many queries fill no tile of this kernel: such calls go to flex decoding."""
 MAX_SHARED: Final = 128
-"""Fewer queries than this are one tile a head: they are decoded if there are few heads."""
+"""Fewer queries than this are one tile per head: such calls go to flex decoding if there are few heads."""
 FEW_PROGRAMS: Final = 128
-"""As many programs keep a device busy."""
+"""The number of programs that fills a device."""
 MIN_DECODED_KEYS: Final = 1024
-"""Fewer keys are not worth sharing out."""
+"""Fewer keys than this are not worth splitting."""
 
 
 def flex_attention(
@@ -53,51 +53,50 @@ def flex_attention(
     return_aux: AuxRequest | None = None,
     deterministic: bool = True,
 ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, AuxOutput]:
-    """Compute ``softmax(score_mod(query @ key^T * scale)) @ value`` over what a block mask lets through.
+    """Compute ``softmax(score_mod(query @ key^T * scale)) @ value`` under a block mask.
 
-    It is called as torch's function of this name is, and nothing is compiled.
+    The signature is that of torch's function of this name. Nothing is compiled at run time.
 
     Args:
-        query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Under autocast, operands
-            and a dense bias get its dtype, and so does the output.
+        query: [B, H, M, D], fp16, bf16 or fp32, D up to 256 (fp32: 128); any strides, the last 1. Autocast casts the operands
+            and a dense bias; the output then has autocast's dtype.
         key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head h
             reads head ``h // (H // Hkv)``.
-        value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] likewise, Dv up to 256 (fp32: 128).
-        score_mod: a modification of `nojit.kernels.flex.mods`; None leaves scores alone.
-        block_mask: of this module's ``create_block_mask`` or torch's; None hides nothing. A mask that torch made is
+        value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] for all batches, Dv up to 256 (fp32: 128).
+        score_mod: a modification of `nojit.kernels.flex.mods`; None leaves scores unchanged.
+        block_mask: from this module's ``create_block_mask`` or torch's; None masks nothing. A mask that torch made is
             evaluated at its first use here.
-        scale: what products are multiplied with before they are modified; ``1 / sqrt(D)`` if None.
-        enable_gqa: let key and value have fewer heads than query.
-        return_lse: return the log-sum-exp of each row of modified scores too.
-        kernel_options: a config to run the forward pass with, of those that are built: any of BLOCK_M, BLOCK_N, num_warps
-            and num_stages, as they are or behind ``fwd_``. The fastest known one is chosen without. Of torch's other
-            options, FORCE_USE_FLEX_ATTENTION and the BACKEND "TRITON" keep few queries from being decoded; those that only
-            tell torch's kernels how to be faster change nothing here; all others are refused.
-        return_aux: return what an ``AuxRequest`` asks for too: log-sums, in an ``AuxOutput``; not beside `return_lse`.
-        deterministic: give the same gradients, to the bit, each time. What a modification of the library captures has
-            gradients only without, as they are added up in any order.
+        scale: factor of the products, before the modification; ``1 / sqrt(D)`` if None.
+        enable_gqa: allow fewer heads in key and value than in query.
+        return_lse: also return the log-sum-exp of each row of modified scores.
+        kernel_options: a built config for the forward pass: any of BLOCK_M, BLOCK_N, num_warps and num_stages, with or without
+            the prefix ``fwd_``. By default the fastest known config runs. Of torch's other options, FORCE_USE_FLEX_ATTENTION
+            and the BACKEND "TRITON" keep calls with few queries from flex decoding; performance hints for torch's kernels
+            have no effect; all others are refused.
+        return_aux: also return the results that an ``AuxRequest`` names: log-sums, in an ``AuxOutput``. Excludes `return_lse`.
+        deterministic: return bit-identical gradients every time. Tensors that a modification of the library captures have
+            gradients only with False, since they are added up in any order.
 
     Returns:
-        The output [B, H, M, Dv] in the dtype of `query`, and, if asked, the natural-log sums, fp32 [B, H, M], or torch's
-        ``AuxOutput`` with them. A query that sees no key gives 0 and -inf. If Dv equals D, the output's dimensions lie in
-        memory in the order of those of query. Both are differentiable in query, key and value, once, and in what `score_mod` captures if not
+        The output [B, H, M, Dv] in the dtype of `query`, and, if requested, the natural-log sums, fp32 [B, H, M], or torch's
+        ``AuxOutput`` with them. A query that sees no key gives 0 and -inf. If Dv equals D, the output has the memory order
+        of query. Both are differentiable once, in query, key and value, and in captured tensors of `score_mod` if not
         `deterministic`.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit; a score modification that is a plain function.
-        ValueError: a shape, stride, length or word that does not fit.
-        NotImplementedError: what a modification captures requires a gradient that there is not; the largest scores are
-            asked for.
+        ArgumentError: a wrong type, dtype or device; a score modification that is a plain function.
+        ValueError: a wrong shape, stride, length or string.
+        NotImplementedError: a captured tensor requires a gradient that does not exist; `return_aux` requests the largest scores.
     """
     if return_aux is not None:
-        # torch has not always had these words
+        # older versions of torch lack AuxRequest
         from nojit.kernels.flex.results import check_request, with_aux  # noqa: PLC0415
 
         wants_lse = check_request(return_aux, return_lse)
         given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options
         return with_aux(flex_attention(*given, deterministic=deterministic))
     if deterministic is not True and deterministic is not False:
-        # whatever a call is remembered by, or decoded
+        # validate even calls that are replayed or decoded
         check_flags(deterministic=deterministic)  # type: ignore[unreachable] # a caller may not heed types
     if not torch.compiler.is_dynamo_compiling():
         known = _recall(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
@@ -105,7 +104,7 @@ def flex_attention(
             return known
     options, may_decode = check_torchs_options(kernel_options)
     if may_decode and _is_decoding(query, key, value, score_mod):
-        # that package takes masks and modifications from this one
+        # imported here, because that package imports masks and modifications from this one
         from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
 
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
@@ -133,10 +132,10 @@ def flex_attention(
 
 
 def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod | None = None) -> bool:
-    """Return whether so few queries meet so many keys that the keys are to be shared out among programs.
+    """Return whether the call has few queries and many keys, so that the keys are to be split among programs.
 
-    Decoding has no gradients, of what is captured neither. Where results must not depend on the batch, how many sequences and
-    heads there are does not count.
+    Flex decoding has no gradients, also not of captured tensors. Under batch invariance the numbers of sequences and heads are
+    ignored.
     """
     try:
         batch, heads, q_len, _ = query.shape
@@ -144,7 +143,7 @@ def _is_decoding(query: Tensor, key: Tensor, value: Tensor, score_mod: ScoreMod 
         operands = (query, key, value, *captured(modification_of(score_mod)))
         trained = may_differentiate(*operands)
     except (AttributeError, IndexError, ValueError):
-        # no tensors of four dimensions, or no modification: the checks say so
+        # wrong ranks or no modification: the checks report it
         return False
     if trained or kv_len < MIN_DECODED_KEYS:
         return False
@@ -159,7 +158,7 @@ def _words(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> tuple[object, ...]:
-    """Return what a call depends on beside tensors, as a memo takes it."""
+    """Return the non-tensor parameters of a call, as a memo's key has them."""
     options: tuple[object, ...] = (None,)
     if kernel_options is not None:
         options = (len(kernel_options), *(part for option in sorted(kernel_options.items()) for part in option))
@@ -177,7 +176,7 @@ def _recall(
     return_lse: bool,
     kernel_options: Mapping[str, Any] | None,
 ) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Make a call whose like was made before; None if there was none."""
+    """Replay a cached call; None if it is not cached."""
     memo = _UNMASKED
     if block_mask is not None:
         own = memo_of(block_mask) if isinstance(block_mask, BlockMask) else None
@@ -193,14 +192,14 @@ def _recall(
         mod = modification_of(score_mod)
         words = _words(mod, scale, enable_gqa, return_lse, kernel_options)
     except (AttributeError, TypeError):
-        # no modification, or no mapping: the checks say so
+        # no modification, or not a mapping: the checks report it
         return None
     known = memo(query, key, value, *captured(mod), source, *words)
     return known
 
 
 def _memo_of(block_mask: BlockMask | None) -> Memo | None:
-    """Return the memo of calls with a mask; None where its tables cannot outlive the call."""
+    """Return the memo of calls with a mask; None if its tables cannot outlive the call."""
     if block_mask is None or hides_nothing(block_mask):
         return _UNMASKED
     return memo_of(block_mask)
@@ -218,7 +217,7 @@ def _remember(
     return_lse: bool,
     words: tuple[object, ...],
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Attend to tensors that nothing but the kernel has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
     recording = Recording(query, key, value, *captured(mod))
     recording.constant(*tables.tensors)
     q, k, v, *tensors = recording.operands
@@ -235,7 +234,7 @@ def _remember(
 
 
 def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: bool) -> Modification:
-    """Take a modification apart that fits the operands."""
+    """Return the parts of a modification, checked against the operands."""
     mod = modification_of(check_mod(score_mod))
     if autocasts():
         mod = mod._replace(bias=lowered(mod.bias))
@@ -245,14 +244,14 @@ def _checked(score_mod: ScoreMod, query: Tensor, kv_len: int, deterministic: boo
 
 
 def _check_gradients_of(mod: Modification, score_mod: ScoreMod, deterministic: bool) -> None:
-    """Refuse gradients of what a modification captures, where there are none."""
+    """Refuse gradients of captured tensors that do not exist."""
     if not differentiates(*captured(mod)):
         return
     what = "score_mod: expected tensors that require no gradient"
     if isinstance(score_mod, CustomMod):
-        raise NotImplementedError(f"{what}, as only modifications of the library have those of what they capture")
+        raise NotImplementedError(f"{what}, as captured tensors have gradients only in modifications of the library")
     if deterministic:
-        raise NotImplementedError(f"{what}, or deterministic=False: what is captured gets them in any order")
+        raise NotImplementedError(f"{what}, or deterministic=False: their gradients are added up in any order")
 
 
 def _check_mask_sizes(tables: MaskTables, query: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Flex attention and its gradients as operators of torch: a call whose mask and modification are taken apart."""
+"""Flex attention and its gradients as operators of torch, with mask and modification passed as tensors and numbers."""
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
 
@@ -45,7 +45,7 @@ def _flex_attention(
     deterministic: bool,
     options: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
-    del deterministic  # the backward pass asks for it
+    del deterministic  # only the backward pass uses it
     out, lse = allocate_output(query, value)
     if out.numel():
         tables = rebuilt_tables(mode, sizes, (query_spans, query_blocks, key_spans, key_blocks, bits, visits))
@@ -104,7 +104,7 @@ def _backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tenso
     gradients = backward_op(dout, dlse, *ctx.saved_tensors, *ctx.words, wanted)
     given = [gradient if wants else None for gradient, wants in zip(gradients, wanted, strict=True)]
     if given[5] is not None:
-        # sums are fp32, and a bias has the dtype of the queries
+        # sums are fp32, but the gradient of a bias has the queries' dtype
         given[5] = given[5].to(ctx.saved_tensors[0].dtype)
     return (*given[:3], *(None,) * 6, *given[3:], *(None,) * 8)
 

@@ -1,7 +1,7 @@
-"""Mask functions that know their intervals, and what combines mask functions.
+"""Mask functions with known intervals, and functions that combine masks.
 
-A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``, as torch's are; these are functions too, that need not be
-evaluated to be known.
+A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``, as in torch. The masks here also provide their intervals, so
+that they need not be evaluated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Causal", "Documents", "Intervals", "Prefix", "Window", "and_masks", 
 
 @runtime_checkable
 class Intervals(Protocol):
-    """A mask function that knows its intervals."""
+    """A mask function that provides its intervals."""
 
     def __call__(self, b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         """Return whether a query sees a key."""
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return rows [M, 2] and columns [N, 2] of a batch, the same for every head; None if there are none."""
+        """Return rows [M, 2] and columns [N, 2] of a batch, equal for all heads; None if the mask is not intervals."""
 
 
 def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None:
@@ -39,9 +39,9 @@ def _check_integers(argument: str, value: Tensor, dims: tuple[int, int]) -> None
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Query m sees the keys from m + shift - left to m + shift + right; None is without end.
+    """Query m sees the keys from m + shift - left to m + shift + right; None means no bound.
 
-    With `shift` N - M the last query stands at the last key.
+    With `shift` N - M the last query is aligned with the last key.
     """
 
     left: int | None
@@ -75,7 +75,7 @@ class Window:
 
 
 class Causal(Window):
-    """Query m sees the keys up to m + shift: shift 0 for the top left corner, N - M for the bottom right one."""
+    """Query m sees the keys up to m + shift: shift 0 aligns the top left corner, N - M the bottom right one."""
 
     __slots__ = ()
 
@@ -85,10 +85,10 @@ class Causal(Window):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Query m sees the keys up to m, and those of the prefix: a language model whose prompt sees all of itself."""
+    """Query m sees the keys up to m, and all keys of the prefix: a language model with a bidirectional prompt."""
 
     lengths: Tensor
-    """Keys in the prefix, integers [B] or one."""
+    """Keys in the prefix, integers [B], or one integer for all batches."""
 
     def __post_init__(self) -> None:
         """Check the lengths."""
@@ -114,8 +114,8 @@ class Documents:
     """A query sees the keys of its own document: several sequences packed into one."""
 
     ids: Tensor
-    """The document of each position, integers [L] or [B, L], for queries and keys alike, L at least as many as there are of
-    either; neighbours if they are equal, or the mask is stored as bitmaps."""
+    """The document of each position, integers [L] or [B, L], for queries and keys alike; L is at least the number of each.
+        Positions of one document should be consecutive; otherwise the mask is stored as bitmaps."""
 
     def __post_init__(self) -> None:
         """Check the documents."""
@@ -128,10 +128,10 @@ class Documents:
         return self.ids[b, q_idx] == self.ids[b, kv_idx]
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Return the documents' ends, for queries and keys alike; None if one is in pieces.
+        """Return the documents' bounds, for queries and keys alike; None if a document is not consecutive.
 
         Raises:
-            ValueError: there are more queries or keys than documents were named for.
+            ValueError: there are more queries or keys than `ids`.
         """
         count = max(q_len, kv_len)
         if self.ids.shape[-1] < count:
@@ -156,7 +156,7 @@ class _And:
         return seen
 
     def spans(self, batch: int, q_len: int, kv_len: int, device: torch.device) -> Spans | None:
-        """Intersect what the masks let through; None if one has no intervals."""
+        """Return the intersection of the masks; None if one has no intervals."""
         found = [mask.spans(batch, q_len, kv_len, device) if knows_intervals(mask) else None for mask in self.masks]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
@@ -179,24 +179,24 @@ class _Or:
 
 
 def knows_intervals(mask: MaskMod) -> TypeGuard[Intervals]:
-    """Return whether a mask function can be asked for its intervals."""
+    """Return whether a mask function provides its intervals."""
     return isinstance(mask, Intervals)
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """Return the mask of what all of `mask_mods` let through; of none, everything.
+    """Return a mask that is True where all of `mask_mods` are; without arguments, everywhere.
 
     Raises:
-        ArgumentError: one cannot be called.
+        ArgumentError: an argument is not callable.
     """
     return _And(_checked(mask_mods))
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """Return the mask of what any of `mask_mods` lets through; of none, nothing.
+    """Return a mask that is True where any of `mask_mods` is; without arguments, nowhere.
 
     Raises:
-        ArgumentError: one cannot be called.
+        ArgumentError: an argument is not callable.
     """
     return _Or(_checked(mask_mods))
 

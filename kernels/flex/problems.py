@@ -1,4 +1,4 @@
-"""Calls of the kernels of flex attention to tune and measure."""
+"""Calls of flex attention kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ ROLES: Final[Mapping[str, Roles]] = {
 _MEASURED: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq")
 _FORWARD: Final = ("flex_attention_fwd", "flex_attention_fwd_sm90")
 _ROWS: Final = 512
-"""Queries that are looked at, at either end."""
+"""Queries that are compared, at either end."""
 _ERRORS: Final = {"forward": 2, "backward": 3}
-"""How many times torch's own error a result may have."""
+"""Allowed error, as a multiple of torch's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Shape:
 
     name: str
     mask: str
-    """One of `MASKS`, or a window of some other reach: ``window of 128``."""
+    """One of `MASKS`, or a window of another size: ``window of 128``."""
     batch: int
     heads: int
     kv_heads: int
@@ -69,7 +69,7 @@ class Shape:
         return _score_mod(self.mod, self.heads, "cpu")
 
     def flops(self) -> int:
-        """Multiplications and additions of both products of the forward pass, over what is seen."""
+        """Floating-point operations of both products of the forward pass, over visible pairs."""
         mask_mod = self.mask_mod
         seen = self.length**2
         if mask_mod is not None:
@@ -80,7 +80,7 @@ class Shape:
 
 
 def _documents(length: int, device: str) -> Documents:
-    """Pack documents of a quarter of the length, a half, and what is left."""
+    """Pack documents of a quarter, a half, and the rest of the length."""
     places = torch.arange(length, device=device)
     return Documents((places >= length // 4).int() + (places >= 3 * length // 4).int())
 
@@ -121,10 +121,10 @@ _LENGTHS: Final = (512, 1024, 2048, 4096, 8192)
 
 
 def _listed() -> tuple[Shape, ...]:
-    """List calls of every mask, at lengths and widths that differ."""
+    """List calls of every mask, with varied lengths and head dimensions."""
     shapes = []
     for place, mask in enumerate(MASKS):
-        # each length with both widths
+        # each length with both head dimensions
         for step in range(2 * len(_LENGTHS)):
             length = _LENGTHS[(place + step) % len(_LENGTHS)]
             dim = (128, 64)[(place + step) % 2]
@@ -136,7 +136,7 @@ def _listed() -> tuple[Shape, ...]:
 
 
 def _listed_narrow() -> Iterator[Shape]:
-    """List calls whose rows see few keys, as in models where most layers look back a few hundred tokens."""
+    """List calls with narrow windows, as in models where most layers look back a few hundred tokens."""
     for step, (reach, length) in enumerate(product((128, 384, 640), (1024, 4096, 8192))):
         heads, dim = (8, 32, 16)[step % 3], (128, 64)[step % 2]
         batch = 8192 // length
@@ -155,15 +155,15 @@ def _listed_modified() -> Iterator[Shape]:
             yield Shape(name, mask, batch, heads, heads // (4, 1)[step % 2], length, dim, mod)
 
 
-# those that tables tell apart only by sizes
+# tuning keys tell these apart only by sizes
 _MODES: Final = (("none", "causal", "window"), ("documents", "prefix"), ("dilated",))
 _FILLED: Final = 12
-"""Calls of each mode, with and without a modification, of each width."""
+"""The number of calls for each mode, with and without a modification, and each head dimension."""
 _MOST_FLOPS: Final = 3 * 10**11
 
 
 def _filled(listed: Sequence[Shape]) -> Iterator[Shape]:
-    """Draw calls of each class of meanings into the gaps between those that are listed."""
+    """Draw calls of each case into the gaps between listed ones."""
     numbers = draws("flex between", "tune")
 
     def draw(masks: Sequence[str], mods: Sequence[str], dim: int) -> Shape:
@@ -209,7 +209,7 @@ PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
 
 
 def _drawn(use: str) -> tuple[Shape, ...]:
-    """Draw shapes into the gaps between those that are listed."""
+    """Draw shapes into the gaps between listed ones."""
     plain = [shape for shape in _LISTED if shape.mod == "none"]
     numbers, more = draws("flex", use), draws("flex with modifications", use)
     modified = [shape for shape in _LISTED if shape.mod != "none"]
@@ -229,7 +229,7 @@ class FlexProblem:
 
     @property
     def name(self) -> str:
-        """What the shape is called."""
+        """The name of the shape."""
         return self.shape.name
 
     @property
@@ -243,7 +243,7 @@ class FlexProblem:
         return {name: getattr(self.shape, name) for name in Shape.__slots__ if name != "name"}
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and what of the results is looked at."""
+        """Return random operands, and the parts of the results to compare."""
         one, source = self.shape, generator(self.shape.name, device)
         counts = (one.heads, one.kv_heads, one.kv_heads, one.heads)
         q, k, v, dout = (
@@ -310,21 +310,21 @@ class FlexProblem:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """What becomes of scores."""
+    """The scale, mask and modification of scores."""
 
     mask_mod: MaskMod | None
     score_mod: Alibi | SoftCap | None
 
     @property
     def modification(self) -> Modification:
-        """The modification as kernels take it."""
+        """The modification in the form that kernels take."""
         return modification_of(self.score_mod)
 
     def weights(self, q: Tensor, k: Tensor, first: int = 0, head: int = 0) -> tuple[Tensor, Tensor, Tensor | float]:
-        """Weigh keys for queries [..., G, M, D], or [M, D], the first of which is number `first` and of head `head`.
+        """Return the softmax weights of queries [..., G, M, D], or [M, D], that start at index `first` and head `head`.
 
         Returns:
-            Fp32 weights, log-sums, and the derivative of the modification; each query sees a key.
+            Fp32 weights, log-sums, and the derivative of the modification; each query must see a key.
         """
         scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
         heads, queries, keys = (
@@ -343,13 +343,13 @@ class _Scores:
 
 
 def _rows(operands: list[Tensor], scores: _Scores, first: int, head: int) -> Tensor:
-    """Attend with some queries of one head, the first of which is number `first`, as precisely as their dtype allows."""
+    """Compute attention for some queries of one head, from index `first` on, as precisely as their dtype allows."""
     q, k, v = operands
     return scores.weights(q, k, first, head)[0].to(v.dtype) @ v
 
 
 def _gradients(given: list[Tensor], scores: _Scores, dtype: torch.dtype) -> tuple[Tensor, ...]:
-    """Differentiate one head of keys likewise; return dq, dk, dv, lse and delta."""
+    """Differentiate one head of keys as precisely as the dtype allows; return dq, dk, dv, lse and delta."""
     q, k, v, dout = (each.to(dtype) for each in given)
     scale = q.shape[-1] ** -0.5
     weights, lse, slope = scores.weights(q, k)
@@ -370,7 +370,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     shapes = PROBLEMS[use] if use in PROBLEMS else _drawn(use)

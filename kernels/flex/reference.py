@@ -1,4 +1,4 @@
-"""Flex attention in plain torch, scores and all, in the dtype of its operands: give it fp64 for a yardstick."""
+"""Flex attention in plain torch with dense scores, in the dtype of its operands: pass fp64 for a precise reference."""
 
 # ruff: noqa: PLR0917 - the operator's own order
 
@@ -16,7 +16,7 @@ ScoreFunction = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def seen(mask_mod: MaskMod, batch: int, heads: int, q_len: int, kv_len: int, device: torch.device | str) -> Tensor:
-    """Ask a mask function for every pair: bool [B, H, M, N]."""
+    """Evaluate a mask function for every pair: bool [B, H, M, N]."""
     result = mask_mod
     for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
         result = torch.vmap(result, in_dims=dims)
@@ -32,9 +32,9 @@ def flex_attention(
     mask_mod: MaskMod | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M] of the operator's arguments; differentiable.
+    """Return the output [B, H, M, Dv] and the log-sum-exp [B, H, M]; differentiable.
 
-    Keys and values may have fewer heads, and one batch for all; the mask is its function.
+    Arguments are those of the operator, with the mask as a function. Keys and values may have fewer heads, and one batch for all.
     """
     batch, heads, q_len, dim = query.shape
     kv_len, group = key.shape[2], heads // key.shape[1]
@@ -49,7 +49,7 @@ def flex_attention(
     if mask_mod is not None:
         visible = seen(mask_mod, batch, heads, q_len, kv_len, query.device)
         scores = scores.masked_fill(~visible, float("-inf"))
-    # a row that sees nothing has lse -inf and must give 0, not NaN, and so must its gradients
+    # a fully masked row has lse -inf; its output and gradients must be 0, not NaN
     blind = (scores == float("-inf")).all(-1)
     lse = torch.logsumexp(scores.masked_fill(blind[..., None], 0.0), dim=-1)
     weights = torch.exp(scores - lse[..., None])

@@ -1,4 +1,4 @@
-"""What torch's ``return_aux`` asks for, and the answer: words that torch has from 2.9 on."""
+"""Torch's ``return_aux``: the request and the result, which torch has from 2.9 on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["AuxOutput", "AuxRequest", "check_request", "with_aux"]
 
 
 def check_request(return_aux: object, return_lse: object) -> bool:
-    """Return whether log-sums are asked for.
+    """Return whether log-sums are requested.
 
     Raises:
-        ArgumentError: it is no request.
-        ValueError: `return_lse` asks too, in another way.
-        NotImplementedError: it asks for the largest scores.
+        ArgumentError: not an ``AuxRequest``.
+        ValueError: `return_lse` is also True.
+        NotImplementedError: it requests the largest scores.
     """
     if not isinstance(return_aux, AuxRequest):
         refuse_type("return_aux", "an AuxRequest", type(return_aux).__name__)
@@ -30,6 +30,6 @@ def check_request(return_aux: object, return_lse: object) -> bool:
 
 
 def with_aux(result: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, AuxOutput]:
-    """Arrange the output, and log-sums if there are any, as torch does."""
+    """Return the output, and the log-sums if given, in torch's structure."""
     out, lse = result if isinstance(result, tuple) else (result, None)
     return out, AuxOutput(lse=lse)

@@ -1,26 +1,26 @@
-"""Masks as kernels read them.
+"""Masks in the form that kernels read.
 
 `MaskTables` holds one mask in one of three *modes*:
 
-``"band"``      query m sees the keys from m + `left` to m + `right`: no mask, causal of any alignment, sliding windows. No
-                table is read.
-``"interval"``  each query sees the keys of one interval, and each key is seen by one of queries: documents, prefixes. `spans`
-                of a `Side` has their first place and the one behind the last, int32 [Bm, Hm, length, 2]; what is empty has
-                (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`), by query of each 64 queries, int32 [Bm, Hm,
-                cdiv(M, 64), 4], and by key of each 128 keys, int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
-``"bitmap"``    anything else, as blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
-                a block row starts in `blocks`, how many full blocks stand there first, and how many blocks there are.
-                `blocks` is int32 [entries, 2]: the block column, and the number of its bitmap (-1 if it is full). `bits` is
-                int32 [bitmaps, block, block / 32]: bit ``n % 32`` of the word ``n // 32`` of row m says whether query m of the
-                block sees its key n. Whatever is past the end of queries or keys is not seen, so a full block has neither.
+``"band"``      query m sees the keys from m + `left` to m + `right`: no mask, causal of any alignment, sliding windows. It
+                has no tables.
+``"interval"``  each query sees one interval of keys, and each key is seen by one interval of queries: documents, prefixes.
+                `spans` of a `Side` has the first position and the exclusive end, int32 [Bm, Hm, length, 2]; an empty one is
+                (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`): by query for each 64 queries, int32 [Bm, Hm,
+                cdiv(M, 64), 4]; by key for each 128 keys, int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
+``"bitmap"``    any other mask, in blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list of
+                a block row starts in `blocks`, its number of full blocks, which come first, and its number of blocks.
+                `blocks` is int32 [entries, 2]: the block column, and the index of its bitmap (-1 if it is full). `bits` is
+                int32 [bitmaps, block, block / 32]: bit ``n % 32`` of the word ``n // 32`` of row m tells whether query m of the
+                block sees its key n. Positions past the end of queries or keys are masked, so a full block has none.
 
-A table has two sides: `by_query` lists what queries see, for the forward pass and the gradient of queries, and `by_key` what
-sees keys, for the gradients of keys and values; there rows and columns are swapped, but bitmaps are the same, with queries in
-rows. Bm and Hm are 1, if all batches or heads are alike, or the number of them. Equal bitmaps are stored once.
+A table has two sides: `by_query` lists the keys of queries, for the forward pass and the gradient of queries. `by_key` lists
+the queries of keys, for the gradients of keys and values; it swaps rows and columns but shares the bitmaps, whose rows are
+queries. Bm and Hm are the numbers of batches and heads, or 1 if all are equal. Equal bitmaps are stored once.
 
-Tiles of keys that take turns to visit tiles of queries, in blocks of 128, read `visits`, int32 [entries, 3]: the lists of
-`by_key` once more, each in the order of its queries: the block row, the number of its bitmap (-1 if it is full), and how many
-blocks of keys before this one are in that row. Bitmaps of visits have keys in rows; in `bits` they stand behind all others.
+Tiles of keys that take turns to visit tiles of queries, in blocks of 128, read `visits`, int32 [entries, 3]. It repeats the
+lists of `by_key`, each in the order of its queries: the block row, the index of its bitmap (-1 if it is full), and the number
+of key blocks before this one in that row. Bitmaps of visits have keys as rows; in `bits` they follow all others.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ __all__ = [
 
 MODES: Final = ("band", "interval", "bitmap")
 WORD: Final = 32
-"""Keys in a word of a bitmap."""
+"""Keys per word of a bitmap."""
 _UNREAD: Final[dict[torch.device, Tensor]] = {}
 WIDE: Final = 128
 """The larger block size."""
 
 
 class Side(NamedTuple):
-    """What is seen, from one side."""
+    """The tables of one side: queries or keys."""
 
     spans: Tensor
     blocks: Tensor
@@ -66,7 +66,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaskTables:
-    """A mask on one device, as the module says."""
+    """A mask on one device, as the module's docstring describes."""
 
     mode: str
     """One of `MODES`."""
@@ -74,11 +74,11 @@ class MaskTables:
     """The bounds of a band; 0 in other modes."""
     right: int
     block: int
-    """Rows and columns of a block of bitmaps, 64 or 128; in other modes 128, and of no meaning."""
+    """Rows and columns of a block of bitmaps, 64 or 128; 128 and unused in other modes."""
     batches: int
-    """Bm: 1, or how many batches differ."""
+    """Bm: the number of different batches; 1 if all are equal."""
     heads: int
-    """Hm: 1, or how many heads differ."""
+    """Hm: the number of different heads; 1 if all are equal."""
     by_query: Side
     by_key: Side
     bits: Tensor
@@ -86,24 +86,24 @@ class MaskTables:
 
     @property
     def is_wide(self) -> bool:
-        """Whether tiles of 128 queries and 128 keys can be cut from its blocks."""
+        """Whether its blocks can be cut into tiles of 128 queries and 128 keys."""
         return self.mode != "bitmap" or self.block == WIDE
 
     @property
     def is_orderly(self) -> bool:
-        """Whether tiles of keys can take turns to visit a tile of queries: all but intervals without hulls by key do."""
+        """Whether tiles of keys can take turns to visit a tile of queries: always, except for intervals without hulls by key."""
         return self.is_wide and (self.mode != "interval" or self.by_key.blocks.dim() > 1)
 
     @property
     def of_turns(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What such tiles read: spans by key, and either hulls by key and by query, or visits and bitmaps."""
+        """The tables of such visits: spans by key, and either hulls by key and by query, or visits and bitmaps."""
         if self.mode == "bitmap":
             return self.by_key.spans, self.visits, self.bits
         return *self.by_key, self.by_query.blocks
 
     @property
     def sizes(self) -> list[int]:
-        """What else there is to a mask: bounds, block, batches and heads."""
+        """The mask's numbers: bounds, block, batches and heads."""
         return [self.left, self.right, self.block, self.batches, self.heads]
 
     @property
@@ -113,7 +113,7 @@ class MaskTables:
 
 
 def no_mask(q_len: int, kv_len: int, device: torch.device) -> MaskTables:
-    """Return the mask that hides nothing."""
+    """Return the mask that masks nothing."""
     return band_tables(-q_len, kv_len, device)
 
 
@@ -125,7 +125,7 @@ def band_tables(left: int, right: int, device: torch.device) -> MaskTables:
 
 
 def _unread(device: torch.device) -> Tensor:
-    """Return a tensor that stands for tables which nobody reads; one for each device."""
+    """Return a placeholder for tables that no kernel reads; one per device."""
     if torch.compiler.is_compiling() or has_modes():
         return nothing(torch.int32, device)
     if device not in _UNREAD:
@@ -135,7 +135,7 @@ def _unread(device: torch.device) -> Tensor:
 
 
 def interval_tables(spans: Spans) -> MaskTables:
-    """Return the tables of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2], or of the band that they are."""
+    """Return the tables of intervals, [Bm, Hm, M, 2] and [Bm, Hm, N, 2]; of a band, if they form one."""
     rows, cols = spans
     band = band_of(rows, cols.shape[2])
     if band is not None:
@@ -150,11 +150,11 @@ def interval_tables(spans: Spans) -> MaskTables:
 
 
 def bitmap_tables(states: Tensor, numbers: Tensor, bits: Tensor, block: int) -> MaskTables:
-    """Return the tables of blocks.
+    """Return the tables of a bitmap mask.
 
     Args:
         states: int8 [Bm, Hm, block rows, block columns]: 0 absent, 1 partial, 2 full.
-        numbers: integers of the same shape: the bitmap of each partial block.
+        numbers: integers of the same shape: the index of each partial block's bitmap.
         bits: int32 [bitmaps, block, block / 32].
         block: rows and columns of a block, 64 or 128.
     """
@@ -176,7 +176,7 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
     fulls, alls = full.sum(-1), (states > 0).sum(-1)
     starts = alls.flatten().cumsum(0).view_as(alls) - alls
     spans = torch.stack([starts, fulls, alls], -1).to(torch.int32).contiguous()
-    # full ones count twice, so that stable sorting puts them first, each kind in the order of columns
+    # full blocks rank higher; a stable sort keeps the order of columns within each state
     order = (2 * full.to(torch.int8) + partial.to(torch.int8)).argsort(dim=-1, descending=True, stable=True)
     listed = torch.arange(states.shape[-1], device=states.device) < alls[..., None]
     blocks = torch.stack([order, numbers.gather(-1, order)], -1)[listed].to(torch.int32).contiguous()
@@ -184,7 +184,7 @@ def _side(states: Tensor, numbers: Tensor) -> Side:
 
 
 def _visits(states: Tensor, numbers: Tensor) -> Tensor:
-    """List the blocks of each column in the order of rows, and how many there are before them in their row."""
+    """List the blocks of each column in the order of rows, with the number of blocks before each in its row."""
     listed = (states > 0).transpose(2, 3)
     rows = torch.arange(states.shape[2], device=states.device).expand_as(listed)
     visits = [each[listed] for each in (rows, numbers.transpose(2, 3), listed.cumsum(2) - 1)]
@@ -193,7 +193,7 @@ def _visits(states: Tensor, numbers: Tensor) -> Tensor:
 
 
 def rebuilt_tables(mode: str, sizes: Sequence[int], tensors: Sequence[Tensor]) -> MaskTables:
-    """Put together what `MaskTables.mode`, `sizes` and `tensors` took apart."""
+    """Return the tables that `MaskTables.mode`, `sizes` and `tensors` took apart."""
     left, right, block, batches, heads = sizes
     query_spans, query_blocks, key_spans, key_blocks, bits, visits = tensors
     sides = Side(query_spans, query_blocks), Side(key_spans, key_blocks)
@@ -208,9 +208,9 @@ def packed(seen: Tensor) -> Tensor:
 
 
 def transposed(bits: Tensor) -> Tensor:
-    """Swap rows and columns of bitmaps, int32 [bitmaps, block, block / 32].
+    """Transpose bitmaps, int32 [bitmaps, block, block / 32].
 
-    Squares of 32 by 32 change places, and in each, as in Warren's Hacker's Delight (7-3), halves of halves.
+    Squares of 32 by 32 bits are swapped, and each is transposed by recursive halving (Warren, Hacker's Delight, 7-3).
     """
     squares = bits.unflatten(1, (-1, WORD)).permute(0, 3, 2, 1).contiguous()
     half = WORD // 2

@@ -1,6 +1,6 @@
-"""Pointwise operators, and the generator that makes one of an expression: its kernels, their manifest, the operator.
+"""Pointwise operators, and the generator that turns an expression into kernels, their manifest and an operator.
 
-``nojit.kernels.pointwise.op`` lists those that ship; `load_operators` and `define` make others.
+``nojit.kernels.pointwise.op`` has the operators that ship; `load_operators` and `define` make others.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Writes the kernels and the manifest of a file of pointwise operators.
+"""Generate the kernels and the manifest of a file of pointwise operators.
 
     python -m nojit.kernels.pointwise SPECS [--out FOLDER]
 
-writes ``<stem>_kernels.py`` and ``<stem>.toml`` beside one another, for ``nojit build``. Without SPECS it writes those that
-ship, of this checkout.
+writes ``<stem>_kernels.py`` and ``<stem>.toml`` into FOLDER, for ``nojit build``. Without SPECS it rewrites this checkout's own
+kernels and manifest.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _CHECKOUT = _HERE.parents[1]
 
 
 def generate(specs: Path) -> dict[str, str]:
-    """Return the text of each file that comes of a file of specs, by name.
+    """Return the text of each file generated from a file of specs, by name.
 
     Raises:
-        ManifestError: the specs do not fit.
-        OSError: they cannot be read.
+        ManifestError: a spec is invalid.
+        OSError: the file cannot be read.
     """
     file = read_specs(specs)
     module = f"{specs.stem}_kernels.py"
@@ -37,7 +37,7 @@ def generate(specs: Path) -> dict[str, str]:
 
 
 def generate_own() -> dict[Path, str]:
-    """Return the text of the kernels and the manifest that ship, by path."""
+    """Return the text of the library's own kernels and manifest, by path."""
     specs = _HERE / "operators.toml"
     file = read_specs(specs)
     origin = f"kernels/pointwise/{specs.name}"
@@ -49,7 +49,7 @@ def generate_own() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write the files that the command line asks for; exits 1 if that cannot be done."""
+    """Write the files for the command line; exit 1 on an error."""
     parser = argparse.ArgumentParser(
         "python -m nojit.kernels.pointwise",
         description=__doc__,
@@ -59,9 +59,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(), metavar="FOLDER")
     given = parser.parse_args()
     if given.specs is None and not (_CHECKOUT / "pyproject.toml").is_file():
-        parser.error("expected SPECS: those that ship are written anew in a checkout only")
+        parser.error("expected SPECS: only a checkout can rewrite its own kernels without it")
     if given.specs is not None and (given.out / f"{given.specs.stem}.toml").resolve() == given.specs.resolve():
-        parser.error("expected another folder than that of the specs: the manifest has their name")
+        parser.error("expected --out to be another folder: the manifest would overwrite the specs, which have its name")
     try:
         files = generate_own() if given.specs is None else _placed(given.specs, given.out)
         for path, text in files.items():
@@ -73,14 +73,14 @@ def main() -> None:
 
 
 def _placed(specs: Path, folder: Path) -> dict[Path, str]:
-    """Return the text of what comes of a file of specs, by path; the folder is made."""
+    """Return the text of each file generated from a file of specs, by path; create the folder."""
     files = generate(specs)
     folder.mkdir(parents=True, exist_ok=True)
     return {folder / name: text for name, text in files.items()}
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in place as a whole, or not at all."""
+    """Write a file atomically."""
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:
         made = Path(beside, path.name)
         made.write_text(text, encoding="utf-8")

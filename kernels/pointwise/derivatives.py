@@ -1,9 +1,9 @@
-"""Differentiates programs, backwards from the result: each step is visited once, and shares what the forward steps found.
+"""Differentiation of programs, in reverse mode: each step is visited once, and forward steps are shared.
 
-At a tie of ``maximum`` or ``minimum`` each side gets half, and ``relu`` and ``abs`` are flat at 0, as torch has it.
+As in torch, a tie of ``maximum`` or ``minimum`` gives each side half, and ``relu`` and ``abs`` have gradient 0 at 0.
 """
 
-# ruff: noqa: ARG001, ARG005 - every rule is told of operand and result, whichever it needs
+# ruff: noqa: ARG001, ARG005 - all rules have one signature, used or not
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def gradients(program: Program) -> Program:
     """Return the program of the gradients of all inputs, in their order, over ``grad`` and the inputs.
 
     Args:
-        program: of one result, none of whose inputs is called ``grad``.
+        program: has one result, and no input called ``grad``.
 
     Raises:
-        ValueError: there would be too many steps.
+        ValueError: the gradients have too many steps.
     """
     builder = Builder()
     grad = builder.add("input", value="grad")
@@ -64,7 +64,7 @@ def _mul(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 
 
 def _div(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
-    # grad / y may be infinite where the gradient of y is not, so it is no factor of that
+    # grad / y may overflow where the gradient of y does not, so it is not reused as a factor
     part = builder.apply("div", place, step.args[1])
     return builder.apply("div", grad, step.args[1]), builder.apply("neg", builder.product(grad, part))
 
@@ -92,7 +92,7 @@ def _where(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int 
     test, bound, value = step.args
     asked = builder.steps[test]
     if asked.op in _OPPOSITES and asked.args == (value, bound):
-        # a value that a bound replaces, as clamp is spelled: NaN is on neither side, and torch's clamp is flat there
+        # clamp is spelled with such a bound: NaN is on neither side, and torch's clamp has gradient 0 there
         kept = builder.add("where", builder.add(_OPPOSITES[asked.op], value, bound), grad, zero)
     else:
         kept = builder.add("where", test, zero, grad)
@@ -108,12 +108,12 @@ def _abs(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | 
 def _relu(builder: Builder, grad: int, step: Step, place: int) -> Sequence[int | None]:
     if builder.number_at(grad) == 0:
         return (grad,)
-    # a step of its own, whose derivative is 0: a where has none
+    # a step of its own with derivative 0; a where would have none
     return (builder.add("relu_grad", step.args[0], grad),)
 
 
 def _slope(rule: Callable[[Builder, int, int], int]) -> _Rule:
-    """Make a rule of a function of one operand out of its derivative, by builder, operand and result."""
+    """Return the rule of a unary function, from its derivative by builder, operand and result."""
     return lambda builder, grad, step, place: (builder.product(grad, rule(builder, step.args[0], place)),)
 
 
@@ -146,7 +146,7 @@ def _gelu(builder: Builder, x: int, y: int) -> int:
 def _gelu_tanh(builder: Builder, x: int, y: int) -> int:
     """Differentiate ``x * sigmoid(u)`` with u = 2 sqrt(2 / pi) (x + 0.044715 x^3).
 
-    ``1 - sigmoid(u)`` is multiplied by what is far larger than 1, so it must not lose digits where sigmoid(u) is nearly 1.
+    ``1 - sigmoid(u)`` is multiplied by a large factor, so it must keep its digits where sigmoid(u) is nearly 1.
     """
     scale, square = 2 * math.sqrt(2 / math.pi), builder.product(x, x)
     inner = builder.total(builder.number(scale), builder.product(builder.number(scale * 0.044715), square))

@@ -1,4 +1,4 @@
-"""Computes programs by torch's own operators: what kernels are held to, and gradients of gradients."""
+"""Evaluation of programs with torch's own operators: the reference for kernels, and second derivatives."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
 }
 _TENSORS_ONLY: Final = FUNCTIONS.keys() - {"abs", "where"}
-"""Operations of torch that take no numbers."""
+"""Functions of torch that refuse numbers."""
 
 
 def wide(value: Tensor) -> Tensor:
-    """Return what a kernel computes in: fp32 of 16-bit floats, else the tensor itself."""
+    """Return a tensor in the kernels' compute type: fp32 for 16-bit floats, else unchanged."""
     return value.float() if value.dtype in {torch.float16, torch.bfloat16} else value
 
 
@@ -59,7 +59,7 @@ def evaluate(program: Program, operands: Mapping[str, Tensor | float]) -> tuple[
     """Compute all results in the types of the operands; a result that depends on no operand is a number.
 
     Args:
-        program: what to compute.
+        program: the program to evaluate.
         operands: the inputs, which may broadcast, and scalars, by name.
     """
     like = next(value for value in operands.values() if isinstance(value, Tensor))
@@ -75,7 +75,7 @@ def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float]
     if step.op == "number":
         return step.value
     if step.op == "where":
-        # of numbers alone a comparison is a bool
+        # a comparison of two numbers is a bool, not a tensor
         return torch.where(*args) if isinstance(args[0], Tensor) else args[1 if args[0] else 2]
     if step.op in _TENSORS_ONLY or (step.op == "div" and not any(isinstance(arg, Tensor) for arg in args)):
         args = [arg if isinstance(arg, Tensor) else torch.as_tensor(arg, device=like.device) for arg in args]
@@ -84,6 +84,6 @@ def _compute(step: Step, args: list[Any], operands: Mapping[str, Tensor | float]
 
 @lru_cache(maxsize=256)
 def chosen(program: Program, needed: tuple[bool, ...]) -> Program:
-    """Keep the results that are needed."""
+    """Return the program without the results that are not needed."""
     results = tuple(place for place, need in zip(program.results, needed, strict=True) if need)
     return Program(program.inputs, program.scalars, program.steps, results).pruned()

@@ -1,7 +1,7 @@
-"""Pointwise kernels. Generated from kernels/pointwise/operators.toml by `python -m nojit.kernels.pointwise`: change that instead.
+"""Pointwise kernels. Generated from kernels/pointwise/operators.toml by `python -m nojit.kernels.pointwise`: edit that instead.
 
-Each operator has a flat kernel over `n` elements that all operands have in one order, `TILES` tiles of `BLOCK` in a
-program, and one over rectangles of `BY` x `BX` elements. `nojit.kernels.pointwise.kernel_parts` says what both mean.
+Each operator has a flat kernel over `n` elements that all operands store in the same order, with `TILES` tiles of `BLOCK` per
+program, and a rectangle kernel with tiles of `BY` x `BX`. `nojit.kernels.pointwise.kernel_parts` describes both.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"

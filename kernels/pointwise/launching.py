@@ -1,4 +1,4 @@
-"""Launches the kernels of one part of an operator over whatever tensors of one dtype and device."""
+"""Launches of the kernels of one part of an operator, over tensors of one dtype and device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Launcher"]
 
 
 class Launcher:
-    """One operator, or its gradients."""
+    """Launcher of one operator, or of its gradients."""
 
     def __init__(self, spec: OperatorSpec, part: Part) -> None:
         self.flat = part.kernel
@@ -29,7 +29,7 @@ class Launcher:
     def launch_flat(
         self, tensors: Sequence[Tensor], n: int, word: str, scalars: Sequence[float], caller: Caller = DIRECT
     ) -> None:
-        """Launch over `n` elements that all tensors have in one order; results come last."""
+        """Launch over `n` elements that all tensors store in the same order; results come last."""
         if n:
             caller.launch(self.flat, *tensors, n, *scalars, **self._named[word])
 
@@ -41,7 +41,7 @@ class Launcher:
         scalars: Sequence[float],
         caller: Caller = DIRECT,
     ) -> None:
-        """Launch over operands that broadcast to the one shape of the results."""
+        """Launch over operands that broadcast to the common shape of the results."""
         shape = outs[0].shape
         if not outs[0].numel():
             return
@@ -56,9 +56,9 @@ class Launcher:
             caller.launch(self.rectangles, *tensors, *tiles.numbers, *scalars, KINDS=kinds, **self._named[word])
 
     def _kinds(self, tensors: Sequence[Tensor], tiles: Rectangles) -> str:
-        """Find the most special of the kinds that are built and that the tensors keep."""
+        """Return the most special built kinds that the tensors satisfy."""
         kinds = tiles.kinds[: len(self._rows)]
-        # several results lie alike, or are written as whatever
+        # several results share one layout, or use the general kind
         if tiles.kinds == self._all_rows:
             return self._rows
         aligned = kinds in self._others and set(tiles.kinds[len(self._rows) - 1 :]) == {"r"}
@@ -74,7 +74,7 @@ class Launcher:
         scalars: Sequence[float],
         caller: Caller,
     ) -> None:
-        """Serve what steps through memory in more than four ways: copies do not."""
+        """Launch over contiguous copies of tensors with more than four distinct dimensions in memory."""
         spread = [caller.make(Tensor.expand, operand, outs[0].shape) for operand in operands]
         copies = [caller.make(Tensor.contiguous, operand) for operand in spread]
         results = [caller.make(torch.empty_like, out, memory_format=torch.contiguous_format) for out in outs]

@@ -1,4 +1,4 @@
-"""Writes the manifest of operators: types, meanings, hints and configs of their kernels."""
+"""The manifest of pointwise operators: types, cases, hints and configs of their kernels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def write_manifest(file: SpecFile, source: str, origin: str) -> str:
 
     Args:
         file: the specs.
-        source: where the kernels are: a module, or a file relative to the manifest.
-        origin: the file of specs, to be named in the first line.
+        source: the kernels' location: a module, or a file relative to the manifest.
+        origin: the file of specs, to name in the first line.
     """
     head = f"# Generated from {origin} by `python -m nojit.kernels.pointwise`: change that instead.\nschema = 1\n"
     bundle = "\n".join(["[bundle]", *(f"{_key(key)} = {_toml(value)}" for key, value in file.bundle.items()), ""])
@@ -43,14 +43,14 @@ def write_manifest(file: SpecFile, source: str, origin: str) -> str:
 
 
 def kinds_of(spec: OperatorSpec, part: Part) -> tuple[str, ...]:
-    """List the kinds of rectangles that a part is built for, the most general last; the last letter is that of outputs."""
+    """List the kinds of rectangles that a part is built for, the most general last; each kind's last letter is that of outputs."""
     count = len(part.inputs)
     more = spec.kinds if part.outputs == ("out",) else ()
     return ("r" * (count + 1), *(f"{kinds}r" for kinds in more), "s" * (count + 1))
 
 
 def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Write the kernel over memory that all operands have in one order."""
+    """Return the manifest entry of the flat kernel."""
     forward = part.outputs == ("out",)
     axis = len(spec.index) > 1 and forward
     pointers = [f"{name}_ptr" for name in part.tensors]
@@ -69,7 +69,7 @@ def _flat(spec: OperatorSpec, part: Part, source: str) -> str:
 
 
 def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
-    """Write what is tried: what is measured of bf16 holds for fp16, and of 32-bit sizes for 64-bit ones."""
+    """Yield the tuning space: fp16 reuses the measurements of bf16, and 64-bit sizes those of 32-bit ones."""
     alike, rules = [], []
     if {"fp16", "bf16"} <= set(spec.dtypes):
         alike.append('dtype = [["fp16", "bf16"]]')
@@ -84,7 +84,7 @@ def _tuning(spec: OperatorSpec, *, axis: bool) -> Iterator[str]:
 
 
 def _rectangles(spec: OperatorSpec, part: Part, source: str) -> str:
-    """Write the kernel over rectangles: rows with and without alignment, other kinds with it, anything without."""
+    """Return the manifest entry of the rectangle kernel: rows with and without alignment, other kinds with it, general without."""
     pointers = {f"{name}_ptr": "*{dtype}" for name in part.tensors}
     sizes = dict.fromkeys(
         ["nx", "ny", "n0", "n1", *(f"{name}_s{way}" for name in part.tensors for way in "10yx")], "i64"
@@ -109,7 +109,7 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
     rows, *others, whatever = kinds_of(spec, part)
     aligned = _aligned(part, rows)
     narrow = f"nx <= {_NARROW} and {aligned}"
-    # of many tensors a thread takes half as many elements, or its registers would spill
+    # with many tensors a thread takes half as many elements, or its registers would spill
     warps = 8 if len(part.tensors) > _FEW_TENSORS else 4
     yield {"BY": 32, "BX": _NARROW, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": narrow}
     yield {"BY": 4, "BX": 512, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": aligned}
@@ -121,7 +121,7 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
 
 
 def _aligned(part: Part, kinds: str) -> str:
-    """Say that whole vectors of each operand can be read: along x of rows, along y of columns that lie side by side."""
+    """Return the condition for vector loads of each operand: along x for rows, along y for adjacent columns."""
     letters = dict(zip(part.inputs, kinds, strict=False)) | dict.fromkeys(part.outputs, kinds[-1])
     facts = ["nx % 16 == 0"] + (["ny % 16 == 0"] if "t" in kinds else [])
     for name, letter in letters.items():
@@ -148,5 +148,5 @@ def _key(key: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Write a value; TOML's basic strings take all that JSON's do."""
+    """Return a value as TOML, whose basic strings include all JSON strings."""
     return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -1,9 +1,8 @@
-"""The pointwise operators that ship: see `nojit.kernels.pointwise.operator` for what all of them do.
+"""The library's pointwise operators; see `nojit.kernels.pointwise.operator` for their common rules.
 
-Inputs broadcast, may have any strides, and are converted to a common dtype as torch's promotion has it; results are
-fp16, bf16 or fp32, computed in fp32 and rounded once. Each is differentiable, and takes `out`, where gradients are not.
-All raise `ArgumentError` for a wrong type, dtype or device, and `ValueError` for a shape, layout or word that does not
-fit.
+Inputs broadcast, may have any strides, and are converted to a common dtype by torch's promotion rules. Results are fp16,
+bf16 or fp32, computed in fp32 and rounded once. All operators are differentiable. With `out` they have no gradients. All
+raise `ArgumentError` for a wrong type, dtype or device, and `ValueError` for a wrong shape, layout or string.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def vector_add(
 
 
 add = vector_add
-"""The name that torch has for it."""
+"""Torch's name for it."""
 
 
 def sub(
@@ -76,19 +75,19 @@ def sub(
 
 
 def _scaled(plain: Operator, left: Tensor, right: Tensor, alpha: float, *, sign: int, out: Tensor | None) -> Tensor:
-    """Add `sign` times `alpha` times the right operand; `plain` does so for an alpha of 1."""
+    """Return `left` plus `sign` times `alpha` times `right`; for an alpha of 1, by `plain`."""
     if isinstance(alpha, bool):
         refuse_type("alpha", "a number that is no bool, as no result is", alpha)
     factor = check_number("alpha", alpha)
     check_tensors(input=left, other=right)
-    # results of ints alone would be ints: refused as without alpha
+    # the result of ints alone would be ints: refused with any alpha
     if factor == 1 or not (left.is_floating_point() or right.is_floating_point()):
         return plain.call((left, right), out=out)
     return _ADD_SCALED.call((left, right), scalars=(sign * factor,), out=out)
 
 
 def mul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Multiply two tensors."""
+    """Return ``input * other``."""
     return _MUL.call((input, other), out=out)
 
 
@@ -99,10 +98,10 @@ def div(
     rounding_mode: str | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Divide by `other`; of ints the result is a float.
+    """Return ``input / other``; for ints the result is a float.
 
-    `rounding_mode` rounds quotients to whole numbers: ``"trunc"`` towards 0, ``"floor"`` down as Python's ``//``. Neither takes
-    ints alone, of which results would be ints.
+    `rounding_mode` rounds quotients to integers: ``"trunc"`` towards 0, ``"floor"`` down as Python's ``//``. Both refuse ints
+    alone, since the result would be ints.
     """
     if rounding_mode is None:
         return _DIV.call((input, other), "none", out=out)
@@ -114,27 +113,27 @@ def div(
 
 
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Replace what is less than 0 by 0."""
+    """Return ``max(input, 0)``; NaN stays."""
     return _RELU.call((input,), out=out)
 
 
 def gelu(input: Tensor, approximate: str = "none", *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply the Gaussian error linear unit ``x * Phi(x)``: through erf (``"none"``), or in its form by tanh (``"tanh"``)."""
+    """Return ``x * Phi(x)``, the Gaussian error linear unit: through erf (``"none"``), or its tanh form (``"tanh"``)."""
     return _GELU.call((input,), approximate, out=out)
 
 
 def silu(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply the sigmoid linear unit ``x * sigmoid(x)``."""
+    """Return ``x * sigmoid(x)``, the sigmoid linear unit."""
     return _SILU.call((input,), out=out)
 
 
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply the logistic function."""
+    """Return the logistic function ``1 / (1 + exp(-x))``."""
     return _SIGMOID.call((input,), out=out)
 
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply the hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return _TANH.call((input,), out=out)
 
 
@@ -144,32 +143,32 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - 
 
 
 def swiglu(gate: Tensor, up: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Multiply ``silu(gate)`` by `up` (Shazeer 2020, https://arxiv.org/abs/2002.05202, without its matmuls)."""
+    """Return ``silu(gate) * up`` (Shazeer 2020, https://arxiv.org/abs/2002.05202, without its matmuls)."""
     return _SWIGLU.call((gate, up), out=out)
 
 
 def geglu(gate: Tensor, up: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Multiply ``gelu(gate)`` by `up`."""
+    """Return ``gelu(gate) * up``."""
     return _GEGLU.call((gate, up), out=out)
 
 
 def reglu(gate: Tensor, up: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Multiply ``relu(gate)`` by `up`."""
+    """Return ``relu(gate) * up``."""
     return _REGLU.call((gate, up), out=out)
 
 
 def add_relu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply ReLU to a sum."""
+    """Return ``relu(input + residual)``."""
     return _ADD_RELU.call((input, residual), out=out)
 
 
 def add_silu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply SiLU to a sum."""
+    """Return ``silu(input + residual)``."""
     return _ADD_SILU.call((input, residual), out=out)
 
 
 def add_gelu(input: Tensor, residual: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's name
-    """Apply GELU, through erf, to a sum."""
+    """Return ``gelu(input + residual)``, through erf."""
     return _ADD_GELU.call((input, residual), out=out)
 
 
@@ -180,7 +179,7 @@ def clamp(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Limit to `min` and `max`, which are numbers; None, for one of them, is no limit."""
+    """Limit `input` to the numbers `min` and `max`; None means no limit, and at most one may be None."""
     if min is None is max:
         refuse_value("min", "a number, or one for max", "neither")
     for name, bound in (("min", min), ("max", max)):
@@ -209,7 +208,7 @@ def lerp(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Go from `input` to `end` by the share `weight`."""
+    """Return ``input + weight * (end - input)``."""
     if isinstance(weight, Tensor):
         return _LERP.call((input, end, weight), out=out)
     return _LERP_NUMBER.call((input, end), scalars=(weight,), out=out)

@@ -1,4 +1,4 @@
-"""What operators ask of their operands, and make for them: how they lie, their dtype, room for results."""
+"""Layout, dtype and overlap checks of operands, and allocation of results."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def alike(first: Tensor, tensors: Sequence[Tensor]) -> bool:
 
 
 def apart(out: Tensor, tensors: Sequence[Tensor]) -> bool:
-    """Return whether each tensor, like `out` in all, is the same memory or none of it."""
+    """Return whether each tensor, of the layout of `out`, is the same memory as `out` or disjoint from it."""
     start, size = out.data_ptr(), out.numel() * out.element_size()
     distances = [abs(tensor.data_ptr() - start) for tensor in tensors]
     return all(distance == 0 or distance >= size for distance in distances)
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors are the same elements in one order."""
+    """Return whether two tensors are views of the same elements in the same order."""
     return (one.data_ptr(), one.stride(), one.shape) == (other.data_ptr(), other.stride(), other.shape)
 
 
 def converted(tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> list[Tensor]:
-    """Convert those of another dtype."""
+    """Convert the tensors of another dtype."""
     return [tensor if tensor.dtype == dtype else caller.make(Tensor.to, tensor, dtype) for tensor in tensors]
 
 
 def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dtype, caller: Caller = DIRECT) -> Tensor:
-    """Make room for a result, laid out as the first operand of its shape."""
+    """Allocate a result, with the layout of the first operand of its shape."""
     shape = broadcast(names, tensors)
     for tensor in tensors:
         if tensor.shape == shape:
@@ -57,7 +57,7 @@ def result_like(names: Sequence[str], tensors: Sequence[Tensor], dtype: torch.dt
 
 
 def fitted(value: Any, shape: Sequence[int], dtype: torch.dtype, grad: Tensor) -> Tensor:
-    """Sum a gradient over what was broadcast, in the shape and dtype of what it is the gradient of."""
+    """Sum the gradient `value` over broadcast dimensions, and return it in `shape` and `dtype`."""
     found = value if isinstance(value, Tensor) else torch.full_like(grad, value)
     if found.shape != grad.shape:
         found = found.expand(grad.shape)

@@ -1,4 +1,4 @@
-"""A spec as an operator for torch: promotion, broadcasting, any strides, ``out=``, gradients, tracing."""
+"""A spec as an operator of torch: promotion, broadcasting, any strides, ``out=``, gradients, tracing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ OTHERS: Final = frozenset({
     "flash_attention_backward", "flex_attention", "flex_attention_backward", "flex_decoding", "mm_plus_mm", "rms_norm",
     "scaled_mm", "uint4x2_mixed_mm",
 })  # fmt: skip
-"""The library's operators that are not pointwise: torch has one namespace for all."""
+"""The library's other operators, whose names are taken: torch has one namespace for all."""
 MOST_REMEMBERED: Final = 4096
-"""Kinds of calls of one operator: a server that batches sequences of any length meets thousands."""
+"""The number of cached calls per operator: a server that batches sequences of any length meets thousands."""
 
 
 class Operator:
     """A pointwise operator, registered with torch as ``nojit::<name>``.
 
-    Called with its inputs by position or name, and by name with its scalars, its choice and ``out``. Inputs of different
-    dtypes are converted to the common one first, as torch's promotion has it.
+    Call it with its inputs by position or name, and with scalars, choice and ``out`` by name. Inputs of different dtypes are
+    first converted to a common dtype by torch's promotion rules.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -68,11 +68,11 @@ class Operator:
         self._register()
 
     def __call__(self, *operands: Tensor, out: Tensor | None = None, **named: Any) -> Tensor:
-        """Compute the operator.
+        """Compute the result.
 
         Raises:
-            ArgumentError: an argument of a wrong type, dtype or device, one too many or one that is missing.
-            ValueError: a shape, a word or an `out` that does not fit.
+            ArgumentError: a wrong type, dtype or device, or an extra or missing argument.
+            ValueError: a wrong shape, string or `out`.
         """
         spec = self.spec
         values = dict(zip(spec.inputs, operands, strict=False))
@@ -86,7 +86,7 @@ class Operator:
     def call(
         self, tensors: Sequence[Tensor], word: str = "", scalars: Sequence[float] = (), out: Tensor | None = None
     ) -> Tensor:
-        """Compute the operator of arguments in the spec's order."""
+        """Compute the result for arguments in the spec's order."""
         if not torch.compiler.is_dynamo_compiling():
             known: Tensor | None = self._memo(*tensors, out, library.CURRENT.source, word, *scalars)
             if known is not None:
@@ -97,13 +97,13 @@ class Operator:
         if scalars:
             scalars = [check_number(name, value) for name, value in zip(self.spec.scalars, scalars, strict=True)]
             self._refuse_ints(tensors, words[1:])
-        # asked in any case: it refuses tangents. What it lets through are tensors on a device that kernels run on, or None
+        # always called: it refuses tangents. The tensors that pass are None or on a device that kernels run on
         if is_plain(*tensors, out) and None is not tensors[0]:
             return self._remember(words, tensors, word, scalars, out)
         return self._dispatch(tensors, word, scalars, out)
 
     def _refuse_ints(self, tensors: Sequence[Tensor], scalars: Sequence[object]) -> None:
-        """Refuse what torch computes in ints: of ints alone, by what ints have, too. An infinite scalar stands for none."""
+        """Refuse calls that torch computes in ints: only ints, and an operation that ints have. An infinite scalar counts as float."""
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         whole = all(isinstance(value, int) or value in (-math.inf, math.inf) for value in scalars)
         if whole and not self._floats_of_ints and not any(tensor.is_floating_point() for tensor in tensors):
@@ -111,7 +111,7 @@ class Operator:
             refuse_type(self.spec.inputs[0], what, tensors[0].dtype)
 
     def _dispatch(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float], out: Tensor | None) -> Tensor:
-        """Go through torch's dispatcher, as what is traced or differentiated has to."""
+        """Call through torch's dispatcher, for tracing and gradients."""
         check_tensors(**dict(zip(self.spec.inputs, tensors, strict=True)))
         rest = (*((word,) if self._words else ()), *scalars)
         if out is None:
@@ -131,7 +131,7 @@ class Operator:
         scalars: Sequence[float],
         out: Tensor | None,
     ) -> Tensor:
-        """Compute what nothing but the kernels has to see, and remember how; `words` are those that were given."""
+        """Compute the result without torch's dispatcher, and cache the call under `words`, its original arguments."""
 
         def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
             if target is None:
@@ -140,13 +140,13 @@ class Operator:
             return target
 
         def lasts(result: Tensor) -> bool:
-            # what ints become depends on torch's default dtype, which may change
+            # a conversion of ints depends on torch's default dtype, which may change
             return any(tensor.dtype == result.dtype for tensor in tensors)
 
         return made_and_remembered(self._memo, tensors, out, words, make, lasts=lasts)
 
     def _run(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> Tensor:
-        """Compute on a device."""
+        """Compute the result on a device."""
         first = tensors[0]
         if first.dtype in self._dtypes and alike(first, tensors):
             out = torch.empty_like(first)
@@ -162,7 +162,7 @@ class Operator:
         scalars: Sequence[float],
         caller: Caller = DIRECT,
     ) -> Tensor:
-        """Compute over operands that were checked."""
+        """Compute the result for validated operands."""
         out = result_like(self.spec.inputs, tensors, dtype, caller)
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
         return out
@@ -192,7 +192,7 @@ class Operator:
                 check_apart("out", out, name, tensor)
 
     def _check_fit(self, tensors: Sequence[Tensor], out: Tensor, dtype: torch.dtype) -> None:
-        """Require what is written to to be of the result's kind."""
+        """Require an output with the result's shape, dtype and device."""
         shape = broadcast(self.spec.inputs, tensors)
         if out.dtype != dtype or out.device != tensors[0].device:
             refuse_type("out", f"{dtype} on {tensors[0].device} as the result has", f"{out.dtype} on {out.device}")
@@ -208,7 +208,7 @@ class Operator:
         return self._check_kinds(tensors)
 
     def _check_kinds(self, tensors: Sequence[Tensor]) -> torch.dtype:
-        """Require tensors of one device, and of dtypes that a kernel is built for; return their common one."""
+        """Require tensors of one device and of built dtypes; return their common dtype."""
         names = self.spec.inputs
         for name, tensor in zip(names[1:], tensors[1:], strict=True):
             check_like_device(name, tensor, names[0], tensors[0])
@@ -219,7 +219,7 @@ class Operator:
         return dtype
 
     def _run_backward(self, tensors: Sequence[Tensor], word: str, scalars: Sequence[float]) -> tuple[Tensor, ...]:
-        """Compute the gradients of all inputs, over tensors as the derivative names them."""
+        """Compute the gradients of all inputs, from the tensors that the derivative names."""
         assert self._backward is not None  # noqa: S101 - registered only with one
         dtype = promote(tensors, floats=False)
         shape_like = result_like(self._slope.inputs, tensors, dtype)
@@ -243,9 +243,9 @@ class Operator:
     def _gradients(
         self, grad: Tensor, tensors: Sequence[Tensor | None], word: str, scalars: Sequence[float]
     ) -> Sequence[Tensor]:
-        """Compute all gradients by their kernel."""
+        """Compute all gradients with their kernel."""
         if 0 in grad.stride():
-            # of a sum, say: no kernel is built for results whose gradient repeats
+            # an expanded gradient, for example of a sum: no kernel is built for repeated results
             grad = grad.contiguous()
         named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
         numbers = dict(zip(self.spec.scalars, scalars, strict=True))
@@ -261,7 +261,7 @@ class Operator:
         scalars: Sequence[float],
         needed: Sequence[bool],
     ) -> Sequence[Any]:
-        """Compute the gradients that are needed by torch's operators, which can be differentiated in turn."""
+        """Compute the needed gradients with torch's operators, which are differentiable in turn."""
         named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
         values = {name: wide(tensor) for name, tensor in named.items() if tensor is not None}
         values |= dict(zip(self.spec.scalars, scalars, strict=True))
@@ -308,13 +308,13 @@ class Operator:
         self._backward_op = getattr(torch.ops.nojit, name).default
 
     def _split(self, given: Sequence[Any], count: int = 0) -> tuple[Sequence[Tensor], str, Sequence[float]]:
-        """Part flat arguments into tensors, word and scalars."""
+        """Split flat arguments into tensors, choice and scalars."""
         count = count or len(self.spec.inputs)
         words = 1 if self._words else 0
         return given[:count], given[count] if words else "", given[count + words :]
 
     def _checked(self, given: Sequence[Any]) -> tuple[Sequence[Tensor], str, Sequence[float]]:
-        """Part flat arguments, of which torch's dispatcher says only that they are tensors and numbers."""
+        """Split flat arguments and check them: torch's dispatcher checks only that they are tensors and numbers."""
         split = self._split(given)
         for name, tensor in zip(self.spec.inputs, split[0], strict=True):
             check_tensor(name, tensor)
@@ -332,7 +332,7 @@ class Operator:
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG002 - torch's signature
         tensors, word, scalars = self._split(inputs)
         needed = ctx.needs_input_grad[: len(tensors)]
-        # the kernel of gradients computes all of them
+        # the gradient kernel always computes all gradients
         program = self._slope if self._backward is not None else chosen(self.spec.derivatives[word], tuple(needed))
         reads = [name in program.inputs for name in self.spec.inputs]
         ctx.save_for_backward(*(tensor if read else None for tensor, read in zip(tensors, reads, strict=True)))
@@ -340,12 +340,12 @@ class Operator:
 
 
 def define(spec: OperatorSpec) -> Operator:
-    """Register an operator with torch, once.
+    """Register an operator with torch; registering an equal spec again returns the same operator.
 
     Raises:
-        ValueError: another one has its name, of the library's too.
+        ValueError: another operator has its name.
     """
-    # the library's come first: who takes one of their names is told so, and not who imports them later
+    # the library's operators register first, so that a clash is reported here, not at a later import
     from nojit.kernels.pointwise import op  # noqa: F401, PLC0415 - which defines operators itself
 
     if spec.name in OTHERS:
@@ -366,9 +366,9 @@ def load_operators(path: Path | str) -> Mapping[str, Operator]:
     """Register the operators of a file of specs; return them by name.
 
     Raises:
-        ManifestError: the specs do not fit.
-        OSError: they cannot be read.
-        ValueError: another operator has the name of one.
+        ManifestError: a spec is invalid.
+        OSError: the file cannot be read.
+        ValueError: another operator has one of the names.
     """
     return {spec.name: define(spec) for spec in read_specs(Path(path)).operators}
 

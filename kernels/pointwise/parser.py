@@ -1,4 +1,4 @@
-"""Reads pointwise expressions: a tokenizer and a descent through their grammar. Nothing is ever evaluated as Python.
+"""Parser of pointwise expressions: a tokenizer and recursive descent. No text is ever evaluated as Python.
 
 - comparison: ``sum ("<" | "<=" | ">" | ">=" | "==" | "!=") sum``, as the first argument of ``where``
 - sum: ``product (("+" | "-") product)*``
@@ -21,12 +21,12 @@ from nojit.runtime.expr_ops import ExpressionError
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "RESERVED", "check_name", "parse", "parse_gradients"]
 
 MAX_LENGTH: Final = 4096
-"""Characters of an expression."""
+"""Maximum number of characters of an expression."""
 MAX_DEPTH: Final = 64
-"""Calls, parentheses and signs within one another."""
+"""Maximum nesting of calls, parentheses and signs."""
 MAX_INPUTS: Final = 8
 RESERVED: Final = frozenset({"grad", "out", "true", "false", "none", *keyword.kwlist, *FUNCTIONS})
-"""Names that no input has: those of the generated kernels, of Python and of functions."""
+"""Names that no input may have: those of generated kernels, of Python and of functions."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}", re.ASCII)
 _TOKEN: Final = re.compile(
@@ -47,10 +47,10 @@ class _Token(NamedTuple):
 
 
 def check_name(name: object, what: str, reserved: Collection[str] = RESERVED) -> None:
-    """Refuse a name that generated code could not hold.
+    """Check a name for use in generated code.
 
     Raises:
-        ValueError: it is no plain lower-case name of at most 31 characters, or a reserved one.
+        ValueError: not a lower-case identifier of at most 31 characters, or a reserved name.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"expected a name for {what}, of a-z, 0-9 and _ and at most 31 characters, got {name!r}")
@@ -59,16 +59,16 @@ def check_name(name: object, what: str, reserved: Collection[str] = RESERVED) ->
 
 
 def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> Program:
-    """Read an expression.
+    """Parse an expression.
 
     Args:
         text: the expression.
-        inputs: the names of its operands, all of which it must use.
-        scalars: the names of its numbers, likewise.
+        inputs: the names of its operands; it must use all of them.
+        scalars: the names of its numbers; it must use all of them.
 
     Raises:
-        ExpressionError: `text` is no expression over these, or too long, deep or large.
-        ValueError: a name that cannot be one.
+        ExpressionError: `text` is not an expression over these names, or is too long, deep or large.
+        ValueError: an invalid name.
     """
     for name in (*inputs, *scalars):
         check_name(name, "an input or scalar")
@@ -82,15 +82,15 @@ def parse(text: object, inputs: Sequence[str], scalars: Sequence[str] = ()) -> P
     for name in (*inputs, *scalars):
         if name not in {*program.inputs, *program.scalars}:
             raise ExpressionError(f"expected a use of {name!r}", text)
-    # order as declared, not as first read
+    # keep the declared order, not the order of first use
     return Program(tuple(inputs), tuple(scalars), program.steps, program.results)
 
 
 def parse_gradients(texts: Sequence[str], inputs: Sequence[str], scalars: Sequence[str] = ()) -> Program:
-    """Read the gradients of all inputs, in their order: expressions over ``grad``, inputs and scalars.
+    """Parse the gradients of all inputs, in their order: expressions over ``grad``, inputs and scalars.
 
     Raises:
-        ExpressionError: likewise.
+        ExpressionError: a text is not an expression over these names, or is too long, deep or large.
     """
     names = dict.fromkeys(("grad", *inputs), "input") | dict.fromkeys(scalars, "scalar")
     builder = Builder()
@@ -99,7 +99,7 @@ def parse_gradients(texts: Sequence[str], inputs: Sequence[str], scalars: Sequen
 
 
 class _Reader:
-    """One reading of one text, one token ahead."""
+    """A parser of one text, with one token of look-ahead."""
 
     def __init__(self, text: str, names: dict[str, str], builder: Builder) -> None:
         self.text = text
@@ -217,7 +217,7 @@ class _Reader:
         return self._apply(token.column, token.text, *args)
 
     def _clamp(self, token: _Token, value: int, low: int, high: int) -> int:
-        """Spell it by comparisons, so that a value on an edge keeps its gradient, as torch's does."""
+        """Return clamp as comparisons, so that a value on a bound keeps its gradient, as in torch."""
         if self.builder.number_at(value) is not None:
             raise self._error("expected an operand to clamp, got a number", token.column)
         raised = self.builder.add("where", self.builder.add("lt", value, low), low, value)

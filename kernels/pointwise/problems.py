@@ -1,4 +1,4 @@
-"""Shapes to test, tune and measure pointwise operators with."""
+"""Shapes for tests, tuning and benchmarks of pointwise operators."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ PROBLEMS: Final = {
         Problem("past 2^31 elements", ((1 << 31) + 1024,)),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+"""Sets by use: `test` is small enough for an interpreter, `bars` has the shapes with promised speed.
 
-Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all sizes.
+`tune` lists coarse steps first: a tuner that runs out of time has seen all sizes.
 """
 
-# one or two of as many operands: what holds for them holds for others
+# one or two operators for each number of tensors; the others behave the same
 _TENSORS: Final = {"vector_add": 3, "gelu": 2, "silu": 2, "swiglu": 3, "addcmul": 4}
 _FLOPS: Final = {"vector_add": 1, "gelu": 12, "silu": 6, "swiglu": 7, "addcmul": 3}
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-# what is held out: so many tokens of such widths
+# widths of held-out shapes, multiplied by random token counts
 _WIDTHS: Final = (1024, 2560, 3072, 5120, 6144, 9216, 11008, 13824, 18432, 27648)
 _HELD_OUT: Final = 12
 _MOST: Final = 1 << 29
@@ -101,26 +101,26 @@ class PointwiseProblem:
     dtype: str
     shape: tuple[int, ...]
     approximate: str = ""
-    """Of gelu."""
+    """The choice of gelu."""
 
     @property
     def shape_class(self) -> str:
-        """Where the time goes: into the launch, the L2, or memory."""
+        """The bottleneck: launch, L2, or memory."""
         total = self.n * _TENSORS[self.kernel] * _DTYPES[self.dtype].itemsize
         return "launch" if total < 1 << 20 else "cache" if total < 48 << 20 else "memory"
 
     @property
     def n(self) -> int:
-        """Elements of each operand."""
+        """The number of elements of each operand."""
         return math.prod(self.shape)
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """The number of elements, and the operator's own words."""
+        """The number of elements, and the operator's choice."""
         return {"n": self.n} | ({"approximate": self.approximate} if self.approximate else {})
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the result in fp32."""
+        """Return random operands, and the expected result in fp32."""
         dtype = _DTYPES[self.dtype]
         source = generator(self.name, device)
         count = _TENSORS[self.kernel] - 1
@@ -141,7 +141,7 @@ class PointwiseProblem:
 
 
 def _expected(kernel: str, operands: list[Tensor], words: tuple[str, ...]) -> Tensor:
-    """Compute the result in fp32, in the operands' own dtype where it is that: a tenth of the memory of fp64."""
+    """Compute the result in fp32, for fp32 operands in place of fp64: a tenth of the memory."""
     function = getattr(reference, kernel)
     result: Tensor = function(*(operand.float() for operand in operands), *words)
     return result
@@ -151,7 +151,7 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(
@@ -159,13 +159,13 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
         for kernel in _TENSORS
         for place, problem in enumerate(_drawn(use, kernel) if use in DRAWN else PROBLEMS[use])
         for word in (("none", "tanh") if kernel == "gelu" else ("",))
-        # memory decides, so that twice as many elements of half the bytes say nearly the same
+        # bound by memory: twice the elements at half the bytes measure nearly the same
         for dtype in (("bf16", "fp32") if place % 2 == 0 else ("bf16",))
     )
 
 
 def _drawn(use: str, kernel: str) -> tuple[Problem, ...]:
-    """Draw shapes that are not tuned for, the sizes evenly over all magnitudes."""
+    """Draw shapes outside the tuned ones, with sizes uniform on a logarithmic scale."""
     rng = draws(f"pointwise/{kernel}", use)
     known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
     found: dict[int, Problem] = {}

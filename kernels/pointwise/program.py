@@ -1,8 +1,8 @@
-"""What an expression computes, step by step: each step once, each after those that it reads.
+"""Programs: an expression as a list of distinct steps, each after the steps that it reads.
 
-An expression is read into a `Program` (`nojit.kernels.pointwise.parser`), differentiated as one
-(`nojit.kernels.pointwise.derivatives`), written out as a kernel (`nojit.kernels.pointwise.source`) and computed by torch
-(`nojit.kernels.pointwise.evaluation`). Everything here is pure, and needs the standard library alone.
+The parser (`nojit.kernels.pointwise.parser`) turns an expression into a `Program`. It is differentiated by
+`nojit.kernels.pointwise.derivatives`, written as a kernel by `nojit.kernels.pointwise.source` and evaluated with torch by
+`nojit.kernels.pointwise.evaluation`. This module is pure and needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["COMPARISONS", "FUNCTIONS", "MAX_STEPS", "Builder", "Function", "Numb
 
 Number = int | float
 MAX_STEPS: Final = 512
-"""Steps of a program: more would need more registers than a thread has."""
+"""Maximum number of steps of a program: more would need more registers than a thread has."""
 COMPARISONS: Final[Mapping[str, str]] = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 
 
@@ -26,9 +26,9 @@ class Function:
 
     arity: int
     floats: bool = True
-    """Whether a call with ints gives a float."""
+    """Whether the result for ints is a float."""
     of_numbers: Callable[..., Number] | None = None
-    """Computes it while the expression is read; None if it takes operands only."""
+    """Evaluates it on numbers at parse time; None if it takes operands only."""
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -54,7 +54,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "trunc_divide": Function(2, of_numbers=lambda x, y: float(math.trunc(x / y))),
     "where": Function(3, floats=False),
 }
-"""By name; ``where`` takes a comparison first, and ``clamp`` is read as two of it."""
+"""Functions by name. ``where`` takes a comparison first; ``clamp`` is parsed as two of them."""
 
 _ARITHMETIC: Final[Mapping[str, Callable[..., Number]]] = {
     "add": lambda x, y: x + y,
@@ -70,7 +70,7 @@ class Step:
     """One operation over earlier steps."""
 
     op: str
-    """``input``, ``scalar``, ``number``, one of arithmetic, a comparison or a function."""
+    """``input``, ``scalar``, ``number``, an arithmetic operation, a comparison or a function."""
     args: tuple[int, ...] = ()
     """The steps that it reads."""
     value: str | Number | None = None
@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The steps of one or several results over the same inputs."""
+    """The steps of one or more results over the same inputs."""
 
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
@@ -88,16 +88,16 @@ class Program:
 
     @property
     def floats(self) -> bool:
-        """Whether the results are floats for whatever inputs, as in a division."""
+        """Whether the results are floats for all inputs, as for a division."""
         return any(_floats(step) for step in self.steps)
 
     @property
     def floats_of_ints(self) -> bool:
-        """Whether they are floats, too, if all inputs and all scalars are ints."""
+        """Whether the results are floats even if all inputs and scalars are ints."""
         return any(_floats(step) for step in self.steps if step.op != "scalar")
 
     def pruned(self) -> Program:
-        """Leave out the steps that no result needs, and the inputs and scalars that none reads."""
+        """Return the program without steps that no result needs, and without unused inputs and scalars."""
         needed = set(self.results)
         for place in range(len(self.steps) - 1, -1, -1):
             if place in needed:
@@ -127,18 +127,18 @@ def _floats(step: Step) -> bool:
 
 @dataclass(slots=True)
 class Builder:
-    """Adds steps to a program: the same operation over the same steps is one step, and numbers are computed at once."""
+    """Builder of a program: equal operations become one step, and operations on numbers are evaluated at once."""
 
     steps: list[Step] = field(default_factory=list)
     _known: dict[tuple[object, ...], int] = field(default_factory=dict)
 
     def add(self, op: str, *args: int, value: str | Number | None = None) -> int:
-        """Add a step, or find it; return its place.
+        """Add a step, or find an equal one; return its index.
 
         Raises:
-            ValueError: it would be one step too many.
+            ValueError: the program has too many steps.
         """
-        # 1 and 1.0 are equal, and so are 0.0 and -0.0, but not the same number
+        # 1 and 1.0 compare equal, as do 0.0 and -0.0, but are different numbers
         key = (op, args, repr(value))
         if key not in self._known:
             if len(self.steps) >= MAX_STEPS:
@@ -152,15 +152,15 @@ class Builder:
         return self.add("number", value=value)
 
     def number_at(self, place: int) -> Number | None:
-        """Return the number that a step is, if it is one."""
+        """Return the number of a step that is one; else None."""
         step = self.steps[place]
         return step.value if step.op == "number" and not isinstance(step.value, str) else None
 
     def apply(self, op: str, *args: int) -> int:
-        """Add an operation; of numbers alone, compute it.
+        """Add an operation; evaluate it if all arguments are numbers.
 
         Raises:
-            ValueError: of numbers that the operation is not defined for, or that it takes none of.
+            ValueError: the operation is undefined for these numbers, or takes no numbers.
         """
         numbers = [self.number_at(arg) for arg in args]
         given = [number for number in numbers if number is not None]
@@ -179,7 +179,7 @@ class Builder:
         return self.number(found)
 
     def product(self, *factors: int) -> int:
-        """Multiply, leaving out what multiplies by one; nothing is read of what is multiplied by zero."""
+        """Add a product without factors of one; a factor of zero makes the product zero."""
         numbers = [self.number_at(factor) for factor in factors]
         if 0 in numbers:
             return self.number(0)
@@ -190,7 +190,7 @@ class Builder:
         return found
 
     def total(self, *terms: int) -> int:
-        """Add up, leaving out zeros."""
+        """Add a sum without terms that are zero."""
         left = [term for term in terms if self.number_at(term) != 0]
         found = left[0] if left else self.number(0)
         for term in left[1:]:

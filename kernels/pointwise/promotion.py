@@ -1,4 +1,4 @@
-"""What dtype and shape a pointwise result has: as torch's operators have it."""
+"""Dtype and shape of pointwise results, by torch's rules."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ DTYPES: Final[Mapping[str, torch.dtype]] = {
     "i32": torch.int32,
     "i64": torch.int64,
 }
-"""By Triton's names."""
+"""Dtypes by Triton's names."""
 
 
 def promote(tensors: Sequence[Tensor], *, floats: bool) -> torch.dtype:
-    """Return the dtype that all operands are converted to, which the result has.
+    """Return the common dtype: operands are converted to it, and results have it.
 
-    Tensors without dimensions count where they are of a higher kind than those with: an fp32 one does not make fp16 wider.
+    A tensor without dimensions counts only if its category is higher than that of the others: an fp32 one does not widen fp16.
 
     Args:
         tensors: the operands.
-        floats: whether the result is a float of whatever operands; of ints it then has torch's default dtype.
+        floats: whether the result is always a float; for ints it then has torch's default dtype.
     """
     first = tensors[0].dtype
     if all(tensor.dtype == first for tensor in tensors):
@@ -58,7 +58,7 @@ def broadcast(names: Sequence[str], tensors: Sequence[Tensor]) -> torch.Size:
     """Return the shape that all operands broadcast to.
 
     Raises:
-        ValueError: they do not.
+        ValueError: the shapes do not broadcast.
     """
     shape = tensors[0].shape
     for name, tensor in zip(names[1:], tensors[1:], strict=True):

@@ -1,6 +1,6 @@
-"""Pointwise operators in plain torch, in the dtype of their operands: give them fp64 for a yardstick.
+"""Pointwise operators in plain torch, in the dtype of their operands: pass fp64 for a precise reference.
 
-Written by hand, unlike `nojit.kernels.pointwise.evaluation`, which computes any operator from its expression.
+These are written by hand; `nojit.kernels.pointwise.evaluation` computes any operator from its expression.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ __all__ = ["addcmul", "gelu", "silu", "swiglu", "vector_add"]
 
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1.0) -> Tensor:  # noqa: A002 - the operator's name
-    """Add a product."""
+    """Return ``input + value * tensor1 * tensor2``."""
     return input + value * tensor1 * tensor2
 
 
 def vector_add(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002 - the operator's name
-    """Add two tensors."""
+    """Return ``input + other``."""
     return input + other
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - the operator's name
-    """Apply GELU (Hendrycks and Gimpel 2016, section 2), exactly or in its tanh form."""
+    """Return GELU (Hendrycks and Gimpel 2016, section 2), exactly or in its tanh form."""
     if approximate == "tanh":
         inner = (2.0 / torch.pi) ** 0.5 * (input + 0.044715 * input**3)
         return 0.5 * input * (1.0 + torch.tanh(inner))
@@ -30,10 +30,10 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:  # noqa: A002 - th
 
 
 def silu(input: Tensor) -> Tensor:  # noqa: A002 - the operator's name
-    """Apply SiLU."""
+    """Return ``x * sigmoid(x)``."""
     return input * torch.sigmoid(input)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
-    """Multiply SiLU of the gate by `up`."""
+    """Return ``silu(gate) * up``."""
     return silu(gate) * up

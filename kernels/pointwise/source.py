@@ -1,8 +1,8 @@
-"""Writes operators out as Triton kernels: readable source, one statement for each step.
+"""Generator of Triton kernels: readable source, one statement per step.
 
-An operator has a flat kernel, one over rectangles, and if it asks for them the same two for its gradients. All share
-`kernel_parts`. Names come from checked specs only, and numbers from their values: no text of a spec gets into code, except
-a checked expression into the line that says what a kernel writes.
+An operator has a flat kernel and a rectangle kernel, and the same two for its gradients if requested. All use
+`kernel_parts`. Generated code contains only checked names and formatted numbers; the checked expression appears only in
+the docstring of its kernel.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nojit.kernels.pointwise.spec import OperatorSpec
 
 __all__ = ["Part", "parts", "write_source"]
 
-_HEADER: Final = '''"""Pointwise kernels. Generated from {origin} by `python -m nojit.kernels.pointwise`: change that instead.
+_HEADER: Final = '''"""Pointwise kernels. Generated from {origin} by `python -m nojit.kernels.pointwise`: edit that instead.
 
-Each operator has a flat kernel over `n` elements that all operands have in one order, `TILES` tiles of `BLOCK` in a
-program, and one over rectangles of `BY` x `BX` elements. `nojit.kernels.pointwise.kernel_parts` says what both mean.
+Each operator has a flat kernel over `n` elements that all operands store in the same order, with `TILES` tiles of `BLOCK` per
+program, and a rectangle kernel with tiles of `BY` x `BX`. `nojit.kernels.pointwise.kernel_parts` describes both.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -60,23 +60,23 @@ _OPERATIONS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one pair of kernels computes: an operator, or its gradients."""
+    """The kernels of one computation: an operator, or its gradients."""
 
     kernel: str
-    """The name of the flat one in manifests."""
+    """The flat kernel's name in manifests."""
     function: str
-    """The stem of the functions' names."""
+    """The stem of the function names."""
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
     outputs: tuple[str, ...]
     programs: Mapping[str, Program]
     choice: str
     says: str
-    """What they write, in words."""
+    """The results, for the docstring."""
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """All pointers, as kernels take them."""
+        """All pointer params, in the kernels' order."""
         return (*self.inputs, *self.outputs)
 
     @property
@@ -86,7 +86,7 @@ class Part:
 
 
 def parts(spec: OperatorSpec) -> tuple[Part, ...]:
-    """List what is built of an operator."""
+    """List the parts that are built for an operator."""
     texts = [" ".join(text.split()) for text in spec.texts.values()]
     forward = Part(
         spec.name, f"{spec.name}_fwd", spec.inputs, spec.scalars, ("out",), spec.programs, spec.choice,
@@ -105,7 +105,7 @@ def parts(spec: OperatorSpec) -> tuple[Part, ...]:
 
 
 def write_source(specs: Sequence[OperatorSpec], origin: str) -> str:
-    """Return a module with all kernels of some operators, formatted as this repository's code is."""
+    """Return a module with the kernels of some operators, in this repository's format."""
     functions = [text for spec in specs for part in parts(spec) for text in (_flat(part), _rectangles(part))]
     return "\n\n".join([_HEADER.format(origin=origin), *functions])
 
@@ -148,7 +148,7 @@ def _rectangles(part: Part) -> str:
 
 
 def _call(function: str, args: Sequence[str]) -> list[str]:
-    """Write a call on one line, or if it is too long as the formatter breaks it."""
+    """Return a call on one line, or broken as the formatter would if it is too long."""
     line = f"{function}({', '.join(args)})"
     return [line] if len(line) <= 116 else [f"{function}(", f"    {', '.join(args)}", ")"]
 
@@ -177,7 +177,7 @@ def _computation(part: Part) -> list[str]:
 
 
 def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
-    """Write the steps, and name the results."""
+    """Return the statements of the steps, with the results named."""
     values: list[str] = []
     lines = []
     results = {place: f"result_{number}" for number, place in reversed(list(enumerate(program.results)))}
@@ -190,14 +190,14 @@ def _steps(program: Program, inputs: Sequence[str]) -> list[str]:
         lines.append(f"{values[-1]} = {operation.format(*(values[arg] for arg in step.args))}")
     for number, place in enumerate(program.results):
         if values[place] != f"result_{number}":
-            # a number has to have the shape of tiles
+            # a number is broadcast to the tile's shape
             plain = program.steps[place].op in {"number", "scalar"}
             lines.append(f"result_{number} = {f'in_{inputs[0]} * 0 + ' if plain else ''}{values[place]}")
     return lines
 
 
 def _operation(step: Step, program: Program) -> str:
-    """Tell divisions apart by where a number stands: what rounds right takes tensors only."""
+    """Return the operation's name; divisions by or of a number have their own, since correctly rounded ones take tensors only."""
     if step.op not in {"div", *_ROUNDED}:
         return step.op
     above, below = (program.steps[arg].op == "number" for arg in step.args)

@@ -1,4 +1,4 @@
-"""Specs of pointwise operators, as a TOML file or `specify` says them, read and checked."""
+"""Specs of pointwise operators: read from a TOML file or passed to `specify`, and checked."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ FLOATING: Final = ("fp16", "bf16", "fp32", "fp64")
 INTEGRAL: Final = ("i8", "i16", "i32", "i64")
 _USUAL: Final = ("fp16", "bf16", "fp32")
 _KINDS: Final = "rct"
-# of names that an operator's own variants and kernels have
+# suffixes of the operator's own variants and kernels
 _ENDINGS: Final = ("_out", "_bwd", "_rectangles")
-# a choice is a constexpr of the kernels beside these
+# constexprs of the kernels, which a choice must not shadow
 _CONSTEXPRS: Final = ("kinds", "by", "bx", "block", "tiles", "stream", "exact")
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """One operator: what it computes, and which kernels are built for it."""
+    """One operator: its expressions, and the kernels to build for it."""
 
     name: str
     inputs: tuple[str, ...]
     scalars: tuple[str, ...]
-    """Numbers, which a call passes by name."""
+    """Names of numbers, which a call passes by name."""
     choice: str
-    """The word by which a call chooses among several programs; empty if there is one."""
+    """The argument that selects among several programs; empty if there is one program."""
     programs: Mapping[str, Program]
-    """By the word's values, or by the empty string."""
+    """Programs by value of the choice, or by the empty string."""
     texts: Mapping[str, str]
-    """The expressions, likewise."""
+    """Expressions, by the same keys."""
     derivatives: Mapping[str, Program]
-    """The gradients of all inputs over ``grad`` and what they need of the inputs, likewise."""
+    """Programs of the gradients of all inputs, over ``grad`` and the needed inputs, by the same keys."""
     dtypes: tuple[str, ...]
-    """In Triton's spelling."""
+    """Dtypes to build, in Triton's spelling."""
     gradient: bool
     """Whether gradients have a kernel of their own; otherwise torch computes them."""
     kinds: tuple[str, ...]
-    """What else than rows is built for rectangles: a letter for each input (see `kernel_parts.rectangle_pointers`)."""
+    """Kinds of rectangles to build besides rows: a letter for each input (see `kernel_parts.rectangle_pointers`)."""
     index: tuple[str, ...]
-    """The types that the flat kernel takes its size in."""
+    """The types of the flat kernel's size."""
     core: str
-    """Which variants of the flat kernel the profile ``core`` keeps."""
+    """Condition for variants of the flat kernel in the profile ``core``."""
     core_tiles: str
-    """Which of the kernel over rectangles it keeps."""
+    """Condition for variants of the rectangle kernel in the profile ``core``."""
     tuned: bool
     """Whether the flat kernel has a tuning space."""
 
@@ -71,7 +71,7 @@ class SpecFile:
     """A file of specs."""
 
     bundle: Mapping[str, Any]
-    """The manifest's table of that name."""
+    """The manifest's table ``bundle``."""
     operators: tuple[OperatorSpec, ...]
 
 
@@ -91,25 +91,25 @@ def specify(
     core_tiles: str = "false",
     tuned: bool = False,
 ) -> OperatorSpec:
-    """Check an operator and read its expressions.
+    """Return the spec of an operator; check its values and parse its expressions.
 
     Args:
-        name: of the operator and its kernels.
-        inputs: of its tensors.
-        expression: what it computes; with `choice` one for each word.
+        name: the name of the operator and its kernels.
+        inputs: the names of its tensors.
+        expression: the formula; with `choice`, one for each value of the choice.
         scalars: names of numbers.
-        choice: the argument that chooses among expressions.
-        derivative: the gradient of each input, over ``grad``, inputs and scalars, instead of the one that is derived.
-        dtypes: what to build for, in Triton's spelling.
-        gradient: build a kernel for the gradients.
-        kinds: what to build for rectangles besides rows, a letter for each input: "rc" for a row and a column, say.
+        choice: the argument that selects among expressions.
+        derivative: the gradient of each input, over ``grad``, inputs and scalars; replaces the derived one.
+        dtypes: the dtypes to build, in Triton's spelling.
+        gradient: whether to build a kernel for the gradients.
+        kinds: rectangles to build besides rows, a letter for each input: for example "rc" for a row and a column.
         index: the types of the flat kernel's size.
-        core: which variants of the flat kernel are in the profile ``core``.
-        core_tiles: which of that over rectangles are.
-        tuned: give the flat kernel a tuning space.
+        core: the variants of the flat kernel that belong to the profile ``core``.
+        core_tiles: the variants of the rectangle kernel that belong to the profile ``core``.
+        tuned: whether the flat kernel has a tuning space.
 
     Raises:
-        ValueError: anything that does not fit; `ExpressionError` for an expression.
+        ValueError: an invalid value; `ExpressionError` for an expression.
     """
     check_name(name, "an operator", keyword.kwlist)
     if name.endswith(_ENDINGS):
@@ -167,7 +167,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "derivative": dict,
     "expression": (str, dict),
 }
-"""What else than text a key takes."""
+"""The types of keys whose value is not text."""
 _INDICES: Final = ("i32", "i64")
 _BUNDLE_KEYS: Final = ("name", "version", "archs")
 
@@ -176,7 +176,7 @@ def read_specs(path: Path) -> SpecFile:
     """Read a file of specs.
 
     Raises:
-        ManifestError: no TOML, or anything in it that does not fit, with its place.
+        ManifestError: invalid TOML or an invalid value, with its location.
         OSError: the file cannot be read.
     """
     try:
@@ -198,7 +198,7 @@ def read_specs(path: Path) -> SpecFile:
 
 
 def _check_bundle(bundle: Any, where: str) -> None:
-    """Refuse what no manifest can have; how names are spelled is for whoever reads it."""
+    """Check the ``bundle`` table's types; the manifest's reader checks the spelling of names."""
     _check_keys(bundle, _BUNDLE_KEYS, where)
     for key in _BUNDLE_KEYS:
         if key not in bundle:
