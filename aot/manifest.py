@@ -1,6 +1,6 @@
-"""TOML manifests to typed ones. Each mistake names file, line, column, key path, what was expected, what was found.
+"""Read TOML manifests into typed ones. Each mistake names file, line, column, key path, the expected and the found value.
 
-A manifest says what to build and nothing of how it is packed. Its reference, ``docs/manifest.md``, and the JSON schema
+A manifest lists what to build; packing is not its subject. Its reference, ``docs/manifest.md``, and the JSON schema
 that editors use (`nojit.aot.schema`) come from the types below.
 """
 
@@ -59,7 +59,7 @@ _SPELLINGS = {
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
     _SOURCE: EXPECTED,
 }
-"""What each pattern asks for, for messages."""
+"""Description of each pattern, for messages."""
 
 Name = Annotated[str, Meta(pattern=_NAME)]
 Leaf = Annotated[str, Meta(pattern=_LEAF)]
@@ -67,7 +67,7 @@ Expression = Annotated[str, Meta(min_length=1)]
 
 
 class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The bundle that the kernels go into. Manifests that name one bundle merge; they must agree on the rest."""
+    """The bundle that the kernels go into. Manifests with the same bundle name merge; they must agree on version and architectures."""
 
     name: Annotated[str, Meta(pattern=_BUNDLE_NAME, description="Name of the bundle and of its files.")]
     version: Annotated[str, Meta(pattern=_VERSION, description="Version of the bundle.")]
@@ -77,75 +77,75 @@ class BundleSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class DerivedSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A derived constexpr that is not boolean: the values it can take must be named."""
+    """A derived constexpr that is not boolean must list its values."""
 
     expr: Annotated[Expression, Meta(description="Evaluated at each call, over params, constexprs and `arch`.")]
     values: Annotated[
-        list[int], Meta(min_length=1, description="The values to build; another value at a call matches no variant.")
+        list[int], Meta(min_length=1, description="The values to build. Another value at a call matches no variant.")
     ]
 
 
 class ExcludeSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Variants not to build."""
 
-    when: Annotated[Expression, Meta(description="True for the variants to leave out.")]
+    when: Annotated[Expression, Meta(description="True for the variants to remove.")]
 
 
 HINT_SETS_MAX = 32
-"""Sets that the hints of one table come to, unless it allows more."""
+"""Default limit on the sets of one table of partial hints."""
 
 
 class PartialHintsSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A set of hints that is built with some of them missing, too: a call runs the variant with the most that hold for it."""
+    """A set of hints, and its subsets: a call runs the variant with the most hints that hold for it."""
 
     hints: Annotated[
-        dict[Leaf, Literal[1, 16]], Meta(min_length=1, description="The whole set, as an entry of `hints` has it.")
+        dict[Leaf, Literal[1, 16]], Meta(min_length=1, description="The whole set, written as an entry of `hints`.")
     ]
     missing: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="How many of the hints may be missing at once; unset: all but one."),
+        Meta(description="How many hints may be missing at once. Unset: all except one."),
     ] = None
-    at_most: Annotated[int, Meta(ge=1, le=4096, description="How many sets it may come to; more is an error.")] = (
+    at_most: Annotated[int, Meta(ge=1, le=4096, description="Limit on the number of sets; more is an error.")] = (
         HINT_SETS_MAX
     )
 
 
 class PointSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One kind of call to build for. An entry that lists points builds these, and not the product of its matrix."""
+    """One case to build. A kernel that lists points builds only these, not the product of its matrix."""
 
     values: Annotated[
         dict[Name, Any],
         Meta(
-            description="The value of each axis that has more than one; of a derived constexpr the only value to build, where that is known."
+            description="The value of each axis that has more than one. May also fix derived constexprs to one value."
         ),
     ] = {}
     types: Annotated[
         dict[Name, str],
         Meta(
-            description="Types of params, in place of those in `params`: `none` for one that is None. An optional param that is not named is there."
+            description="Types that replace those in `params`; `none` for None. An optional param that is omitted here is given."
         ),
     ] = {}
     hints: Annotated[
-        dict[Leaf, Literal[1, 16]], Meta(description="The specialization to build, as an entry of `hints`.")
+        dict[Leaf, Literal[1, 16]], Meta(description="One set of hints, written as an entry of `hints`.")
     ] = {}
     missing: Annotated[
-        int, Meta(ge=0, description="Build it also with up to so many of the hints missing, as `partial_hints` does.")
+        int, Meta(ge=0, description="Also build subsets with up to this many hints missing, as `partial_hints` does.")
     ] = 0
     config: Annotated[
         dict[str, Any],
-        Meta(description="Constexprs and options: of `configs`, only those that have them are built for the point."),
+        Meta(description="Constexprs and options. Only the `configs` that have them are built for the point."),
     ] = {}
     archs: Annotated[list[str], Meta(description="Only for these architectures.")] = []
     aligned_only: Annotated[
         str,
         Meta(
-            description="Why nothing is built for calls of this kind that the hints, or the values of derived constexprs, do not hold for: such a call is an error, unless another point serves it."
+            description="The reason to build no variant for calls that violate the hints or the values of derived constexprs. Such a call is an error, unless another point serves it."
         ),
     ] = ""
 
 
 class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the best config depends on, and which configs are tried to find it."""
+    """The problem key that selects a config, and the configs to try."""
 
     key: Annotated[
         list[Expression],
@@ -154,118 +154,120 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     bucket: Annotated[
         Literal["quarter_pow2", "sixteenth_pow2", "pow2", "exact"],
         Meta(
-            description="How key values are rounded: to the nearest of 4 steps from one power of two to the next, up to one of 16 such steps, up to a power of two, or not."
+            description="Rounding of the key's values: `quarter_pow2` to the nearest of 4 steps between powers of two, `sixteenth_pow2` up to one of 16 steps, `pow2` up to a power of two, `exact` none."
         ),
     ] = "quarter_pow2"
     names: Annotated[
         list[Name],
-        Meta(max_length=8, description="What `terms` call the key's numbers, in order; without it there are no terms."),
+        Meta(max_length=8, description="Names of the key's values in `terms`, in order. `terms` needs them."),
     ] = []
     terms: Annotated[
         list[Expression],
         Meta(
             max_length=16,
-            description="What the time of a config is a sum of, beside a constant, each times a factor that `nojit tune select` fits: over `names`, constexprs, and `multiprocessors`, how many the device has.",
+            description="Cost model of a config: its time is a constant plus each term times a factor that `nojit tune select` fits. Terms use `names`, constexprs and `multiprocessors`, the device's count.",
         ),
     ] = []
-    when: Annotated[Expression, Meta(description="Which variants a tuning bundle holds: a rule as `core`.")] = "true"
+    when: Annotated[Expression, Meta(description="Rule for the variants of a tuning bundle, as `core`.")] = "true"
     alike: Annotated[
         dict[Name, Annotated[list[Annotated[list[Any], Meta(min_length=2)]], Meta(min_length=1)]],
-        Meta(description="Of an axis, groups of values whose measurements stand for one another."),
+        Meta(description="For an axis, groups of values: a measurement of one holds for the others."),
     ] = {}
     apart: Annotated[
         list[Name],
         Meta(
-            description="Axes each of whose values, or groups of `alike` ones, has configs of its own: as many as others share."
+            description="Axes whose values, or groups of `alike` values, each keep their own configs: as many as the other axes share."
         ),
     ] = []
     unaligned: Annotated[
         Literal["tuned", "by_hand"],
         Meta(
-            description="What serves calls that no hint holds for: the tuned config that is most often best, or the manifest's own configs, where what is best with hints spills without."
+            description="Configs for calls without hints: `tuned` is the tuned config that is most often best, `by_hand` the manifest's configs, for kernels whose best config spills without hints."
         ),
     ] = "tuned"
     max_spill_bytes: Annotated[
-        int, Meta(ge=0, description="Leave configs out of a tuning bundle that spill more bytes of a thread than this.")
+        int, Meta(ge=0, description="Skip configs in a tuning bundle that spill more bytes per thread.")
     ] = 0
     space: Annotated[
         list[dict[str, Any]],
-        Meta(
-            description="Configs to try: as `configs`, with a list of values wherever there are several; every product is one."
-        ),
+        Meta(description="Configs to try: written as `configs`, with lists of values. Every product is one config."),
     ] = []
 
 
 class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One kernel and the variants of it to build."""
+    """One kernel and its variants."""
 
-    name: Annotated[Name, Meta(description="What callers ask for: `bundle.kernel(name)`.")]
+    name: Annotated[Name, Meta(description="The name that callers use: `bundle.kernel(name)`.")]
     source: Annotated[
         str,
         Meta(
             pattern=_SOURCE,
-            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest; for what has no name of its own an expression, `package.module:kernels[2]` or `package.module:make_kernel('gelu', 4)`.",
+            description="`package.module:function`, or `path/to/file.py:function` relative to the manifest. A function without a name is an expression: `package.module:kernels[2]` or `package.module:make_kernel('gelu', 4)`.",
         ),
     ]
     params: Annotated[
         dict[Name, str],
         Meta(
-            description="Type of every param that is not a constexpr, in Triton's spelling; `{axis}` takes a value of the matrix, a `?` after it also builds for None."
+            description="Type of every param that is not a constexpr, in Triton's spelling. `{axis}` takes a value of the matrix; a final `?` also builds for None."
         ),
     ] = {}
     grid: Annotated[
         list[Expression],
-        Meta(max_length=3, description="One expression per grid dimension; without it, every call gives its grid."),
+        Meta(max_length=3, description="One expression per grid dimension. Without it, every call passes a grid."),
     ] = []
     matrix: Annotated[
         dict[Name, Annotated[list[Any], Meta(min_length=1)]],
         Meta(
-            description="What a call can mean: each axis and its values. An axis named in a type spells types; any other is a constexpr of the kernel."
+            description="The cases to build: each axis and its values. An axis named in a type spells types; any other is a constexpr of the kernel."
         ),
     ] = {}
     hints: Annotated[
         list[Annotated[dict[Leaf, Literal[1, 16]], Meta(min_length=1)]],
         Meta(
-            description='Sets of specializations to build beside the hint-free variant: `16` divisible by 16, `1` equal to 1. A member of a tuple is `"x.0"`.'
+            description='Sets of hints to build in addition to the variant without hints: `16` divisible by 16, `1` equal to 1. A member of a tuple is `"x.0"`.'
         ),
     ] = []
-    partial_hints: Annotated[list[PartialHintsSpec], Meta(description="Sets of hints that hold one by one.")] = []
+    partial_hints: Annotated[
+        list[PartialHintsSpec], Meta(description="Sets of hints to build with their subsets.")
+    ] = []
     derived: Annotated[
         dict[Name, str | DerivedSpec],
-        Meta(description="Constexprs that follow from the call and the chosen config, as expressions."),
+        Meta(description="Constexprs that are computed from the call and the selected config, as expressions."),
     ] = {}
     configs: Annotated[
         list[dict[str, Any]],
         Meta(
             min_length=1,
-            description="Ways to run the kernel, in order of preference: constexprs and compiler options, with `archs`, `when` (a rule at build time) and `requires` (a rule at each call).",
+            description="Tunable constexprs and compiler options, in order of preference, with `archs`, `when` (a rule at build time) and `requires` (a rule at each call).",
         ),
     ] = msgspec.field(default_factory=lambda: [{}])
     options: Annotated[
-        dict[str, Any], Meta(description="Compiler options that hold for every config, such as `enable_fp_fusion`.")
+        dict[str, Any], Meta(description="Compiler options of every config, such as `enable_fp_fusion`.")
     ] = {}
     exclude: Annotated[list[ExcludeSpec], Meta(description="Variants not to build.")] = []
     point: Annotated[
-        list[PointSpec], Meta(description="The kinds of call to build for, in place of the product of the matrix.")
+        list[PointSpec], Meta(description="The cases to build, instead of the product of the matrix.")
     ] = []
-    core: Annotated[Expression, Meta(description="Which variants belong to the `core` profile.")] = "true"
+    core: Annotated[Expression, Meta(description="Rule for the variants of the profile `core`.")] = "true"
     aligned_only: Annotated[
         str,
-        Meta(description="Why no variant without hints and `requires` is built; without a reason that is an error."),
+        Meta(
+            description="The reason to build no variant without hints and `requires`. Without a reason, a missing one is an error."
+        ),
     ] = ""
     ignores: Annotated[
         list[Annotated[str, Meta(pattern=_EFFECT)]],
         Meta(
-            description="What decorators of the source would do at a launch of Triton's, by name, and need not be done: without a name here it is an error."
+            description="Effects of decorators on Triton's launches that calls do not need, by name. An effect that is not named is an error."
         ),
     ] = []
     batch: Annotated[
         list[Name],
         Meta(
-            description="Int params that grow with the batch, such as how many rows there are: with `NOJIT_BATCH_INVARIANT=1` no config is chosen by them."
+            description="Int params that grow with the batch, such as the number of rows. With `NOJIT_BATCH_INVARIANT=1` they select no config."
         ),
     ] = []
-    tuning: Annotated[TuningSpec | None, Meta(description="How configs are tried, and looked up once tuned.")] = None
+    tuning: Annotated[TuningSpec | None, Meta(description="The problem key, and the configs to try.")] = None
 
     @property
     def has_space(self) -> bool:
@@ -282,7 +284,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def struct_schema() -> dict[str, Any]:
-    """Return the JSON schema that the types below come to; `nojit.aot.schema` adds what is checked besides."""
+    """Return the JSON schema of the types above; `nojit.aot.schema` adds the other checks."""
     schema = msgspec.json.schema(Manifest)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "nojit manifest", **schema}
 
@@ -331,7 +333,7 @@ class ReadKernel:
     sound: bool
     """Whether no mistake was found in it."""
     listable: bool
-    """Whether its variants can be listed: mistakes are in keys alone that others do not ask for, and these are left out."""
+    """Whether its variants can be listed: only keys that no other key depends on have mistakes, and these are removed."""
 
     @property
     def key(self) -> str:
@@ -341,17 +343,17 @@ class ReadKernel:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is right of one manifest."""
+    """The correct parts of one manifest."""
 
     text: ManifestText
     bundle: BundleSpec | None
     """None if it has a mistake."""
     kernels: tuple[ReadKernel, ...]
-    """Those that have the form of one."""
+    """Entries that have the form of a kernel."""
 
 
 def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
-    """Read what is right of a manifest, and collect what is wrong; None for what is no TOML."""
+    """Read the correct parts of a manifest and collect its mistakes; None if it is not TOML."""
     data: dict[str, Any] | None = None
     with mistakes.caught():
         text, data = _toml(path)
@@ -359,7 +361,7 @@ def read_manifest(path: Path, mistakes: Mistakes) -> Reading | None:
 
 
 def bundle_of(path: Path) -> str:
-    """Return the name of the bundle that a manifest is of; empty for what is no manifest."""
+    """Return the name of a manifest's bundle; empty if the file is not a manifest."""
     try:
         name = _toml(path)[1]["bundle"]["name"]
     except (ManifestError, LookupError, TypeError):
@@ -402,7 +404,7 @@ _APART: Final = {"grid", "hints", "partial_hints", "core", "exclude", "batch", "
 
 
 def _read_kernel(entry: object, number: int, found: Mistakes) -> ReadKernel | None:
-    """Check an entry whose structure was checked, what is right of it too where its mistakes lie apart."""
+    """Check an entry of checked structure; if its mistakes are in independent keys, check the rest too."""
     place = f"$.kernel[{number}]"
     _check_settings(entry, place, found)
     spec = _converted(_without(entry, found.keys_within(place)), KernelSpec, place, found)

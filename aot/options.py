@@ -1,6 +1,6 @@
 """The compiler options that a manifest can set.
 
-Every one is passed to Triton, never left out: `nojit.runtime.options` has what it is where a manifest does not set it.
+The build passes every option to Triton; `nojit.runtime.options` has the defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Option:
     default: int | bool | str | None
     kind: type
     about: str
-    """What it does, for people."""
+    """Its effect, for documentation."""
     values: tuple[int | str, ...] = ()
     """The values it can take; empty if any of its kind goes."""
     optional: bool = False
@@ -50,47 +50,49 @@ def option_value(raw: Any) -> Value:
 
 
 OPTIONS: dict[str, Option] = {
-    "num_warps": Option(BUILT_WITH["num_warps"], int, "Warps of a block.", (1, 2, 4, 8, 16, 32)),
+    "num_warps": Option(BUILT_WITH["num_warps"], int, "Warps per block.", (1, 2, 4, 8, 16, 32)),
     "num_stages": Option(BUILT_WITH["num_stages"], int, "Stages of software pipelining.", tuple(range(1, 17))),
-    "num_ctas": Option(BUILT_WITH["num_ctas"], int, "CTAs of a cluster.", (1, 2, 4, 8, 16)),
-    "maxnreg": Option(BUILT_WITH["maxnreg"], int, "Most registers of a thread.", tuple(range(8, 256)), optional=True),
+    "num_ctas": Option(BUILT_WITH["num_ctas"], int, "CTAs per cluster.", (1, 2, 4, 8, 16)),
+    "maxnreg": Option(
+        BUILT_WITH["maxnreg"], int, "Limit on registers per thread.", tuple(range(8, 256)), optional=True
+    ),
     "enable_fp_fusion": Option(BUILT_WITH["enable_fp_fusion"], bool, "Fuse multiplications and additions."),
-    "enable_reflect_ftz": Option(BUILT_WITH["enable_reflect_ftz"], bool, "Let libdevice take denormals for zero."),
+    "enable_reflect_ftz": Option(BUILT_WITH["enable_reflect_ftz"], bool, "Let libdevice flush denormals to zero."),
     "default_dot_input_precision": Option(
         BUILT_WITH["default_dot_input_precision"],
         str,
-        "How `tl.dot` multiplies fp32 where the kernel does not say.",
+        "Precision of `tl.dot` on fp32 unless the kernel sets it.",
         ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
     ),
     "launch_pdl": Option(BUILT_WITH["launch_pdl"], bool, "Programmatic dependent launch."),
-    "launch_cooperative_grid": Option(BUILT_WITH["launch_cooperative_grid"], bool, "Launch as a cooperative grid."),
+    "launch_cooperative_grid": Option(BUILT_WITH["launch_cooperative_grid"], bool, "Cooperative launch."),
     "clc": Option(BUILT_WITH["clc"], bool, "Cluster launch control; from `sm_100` up, Triton 3.9."),
     "sched4reg": Option(BUILT_WITH["sched4reg"], bool, "Schedule instructions for fewer registers; Triton 3.9."),
     "min_shared_mem": Option(
         BUILT_WITH["min_shared_mem"],
         int,
-        "Least shared memory of a block in bytes, to keep other blocks off a multiprocessor; Triton 3.9.",
+        "Minimum shared memory per block in bytes, to lower the occupancy; Triton 3.9.",
         optional=True,
     ),
     "ptx_version": Option(
         BUILT_WITH["ptx_version"],
         int,
-        "Version of PTX: 85 for 8.5. Unset: what ptxas takes.",
+        "Version of PTX: 85 for 8.5. Unset: the newest that ptxas accepts.",
         tuple(range(70, 100)),
         optional=True,
     ),
-    "ptx_options": Option(BUILT_WITH["ptx_options"], str, "More options for ptxas.", optional=True),
+    "ptx_options": Option(BUILT_WITH["ptx_options"], str, "Additional options for ptxas.", optional=True),
     "extern_libs": Option(
         BUILT_WITH["extern_libs"],
         dict,
-        "Libraries of LLVM bitcode to link, by name, relative to the manifest; `libdevice` replaces Triton's.",
+        "LLVM bitcode libraries to link, by name; paths are relative to the manifest. `libdevice` replaces Triton's.",
         optional=True,
     ),
-    "sanitize_overflow": Option(BUILT_WITH["sanitize_overflow"], bool, "Check integer overflow where `debug` is on."),
+    "sanitize_overflow": Option(BUILT_WITH["sanitize_overflow"], bool, "Check integer overflow if `debug` is on."),
     "debug": Option(
         BUILT_WITH["debug"],
         bool,
-        "Compile device assertions in. Unset: what `@triton.jit(debug=...)` says.",
+        "Compile device assertions in. Unset: as `@triton.jit(debug=...)`.",
         optional=True,
     ),
 }

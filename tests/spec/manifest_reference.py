@@ -84,7 +84,7 @@ def _options() -> str:
         "### Options",
         "",
         f"In a config or in `[kernel.options]`. {_listed(TUNABLE)} tell configs apart at a call, and so does",
-        "any other that the kernel's entry sets, `launch_pdl=True` say; `extern_libs` does not.",
+        "any other that the kernel's entry sets, such as `launch_pdl=True`; `extern_libs` does not.",
         "",
         "| option | values | default | meaning |",
         "|---|---|---|---|",
@@ -106,18 +106,20 @@ def _values(option: Option) -> str:
 def _types() -> str:
     return (
         "### Types\n\n"
-        f"Scalars: {_listed((*types.BOOLS, *types.INTS, *types.FLOATS))}; and `{types.NONE}`, for a param that is always "
-        f"None. Pointers: `*`, or `*k` for constants, before one of {_listed(types.ELEMENTS)}. Tuples: types in "
-        "parentheses, with commas; `name:` may stand before each. Tensor descriptors: `tensordesc<fp16[64,64]>`, with any "
-        f"of those but `i1` and `u1`, and a block of 1 to {types.RANK_MAX} powers of two; for Gluon a layout may follow. "
-        "Constants: `=` before an int, `true`, `false`, a float, text in quotes, `dtype:NAME` or `function:SOURCE`.\n"
+        "| type | spelling |\n|---|---|\n"
+        f"| scalar | {_listed((*types.BOOLS, *types.INTS, *types.FLOATS))}; `{types.NONE}` for a param that is always None |\n"
+        f"| pointer | `*`, or `*k` for constants, before one of {_listed(types.ELEMENTS)} |\n"
+        "| tuple | types in parentheses, with commas; each may have a `name:` |\n"
+        f"| tensor descriptor | `tensordesc<fp16[64,64]>`, with any pointer element except `i1` and `u1`, and a block of 1 to "
+        f"{types.RANK_MAX} powers of two; for Gluon a layout may follow |\n"
+        "| constant | `=` before an int, `true`, `false`, a float, quoted text, `dtype:NAME` or `function:SOURCE` |\n"
     )
 
 
 def _archs() -> str:
     return (
-        f"### Architectures\n\n{_listed(ARCHS)}, and whatever else the ptxas of your Triton assembles. It is asked, and a build "
-        "for one that it lacks is an error which lists those that it has.\n"
+        f"### Architectures\n\n{_listed(ARCHS)}, and any other that the ptxas of your Triton supports. The build asks ptxas; an "
+        "error for an unsupported architecture lists the supported ones.\n"
     )
 
 

@@ -103,7 +103,7 @@ def test_the_page_counts_the_variants_of_its_manifest() -> None:
     path = ROOT / block.words[0].removeprefix("file=")
     manifest = load_manifest(path)
     assert [len(expand_kernel(manifest.kernel[0], arch, "").variants) for arch in manifest.bundle.archs] == [4, 4]
-    assert "it comes to four variants" in PAGE.read_text(encoding="utf-8")
+    assert "makes four variants for each architecture" in PAGE.read_text(encoding="utf-8")
 
 
 def test_every_option_is_explained() -> None:
