@@ -14,7 +14,7 @@ from nojit.aot.bench.cold_start import WAYS, ColdStartBench
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
 from nojit.aot.bench.run import bench_cold_start, bench_launch, save
-from nojit.aot.cli.console import Arch, Output, output_options
+from nojit.aot.cli.console import PLACE, Arch, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 
 __all__ = ["command"]
@@ -48,14 +48,12 @@ def _spelled(numbers: Sequence[int]) -> str:
 def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
     """Give a command the options that all measurements have."""
     options = (
-        click.option("--bundle", "place", type=click.Path(path_type=Path), help="Folder of `nojit bench bundles`."),
+        click.option("--bundle", "place", type=PLACE, help="Folder of `nojit bench bundles`."),
         click.option(
             "--against", multiple=True, type=click.Choice(rivals), metavar="NAME", help="Only these; repeatable."
         ),
         click.option("--rounds", type=click.IntRange(1), default=rounds, help=f"Rounds; default {rounds}."),
-        click.option(
-            "--out", "folder", type=click.Path(path_type=Path), help="Folder to write JSON and chart (SVG) to."
-        ),
+        click.option("--out", "folder", type=PLACE, help="Folder to write JSON and chart (SVG) to."),
     )
 
     def add(function: F) -> F:
@@ -141,7 +139,7 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
     metavar="N,N",
     help="Cold starts of so many; default 1,50.",
 )
-@click.option("--out", "folder", type=click.Path(path_type=Path), required=True, help="Folder of the bundles.")
+@click.option("--out", "folder", type=PLACE, required=True, help="Folder of the bundles.")
 @output_options
 def make_bundles(out: Output, arch: str, counts: tuple[int, ...], folder: Path) -> None:
     """Build the kernels that the others measure, for a machine that has no Triton: its --bundle."""

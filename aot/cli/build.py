@@ -24,7 +24,7 @@ from nojit.aot.cli.build_report import (
     tell_of_kept,
     warn_of_absent,
 )
-from nojit.aot.cli.console import Arch, Number, Output, output_options
+from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.progress import CountedPool, Counts, View, follow_build
 from nojit.aot.counting import MAX_VARIANTS
@@ -82,7 +82,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 
 @click.command("build")
-@click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("places", metavar="[MANIFEST|DIR]...", nargs=-1, type=PLACE)
 @click.option("--arch", "archs", multiple=True, type=Arch(), metavar="ARCH", help="Build for this; repeatable.")
 @click.option(
     "--profile",
@@ -101,7 +101,7 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option(
     "--out",
     "folder",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Folder of the bundles; default artifacts, with --tuning artifacts/tuning.",
 )
 @click.option("-j", "--jobs", type=click.IntRange(1), help="How many compile at once; default: every CPU.")
@@ -138,8 +138,8 @@ def _cuda(_context: click.Context, _option: click.Parameter, text: str | None) -
 @click.option(
     "--min-driver", metavar="CUDA", callback=_cuda, help="Build what a driver for this CUDA version, say 12.4, loads."
 )
-@click.option("--ptxas", type=click.Path(path_type=Path), help="Assemble with this one instead of Triton's.")
-@click.option("--cache-dir", type=click.Path(path_type=Path), help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
+@click.option("--ptxas", type=PLACE, help="Assemble with this one instead of Triton's.")
+@click.option("--cache-dir", type=PLACE, help="Cache of compiled variants; or NOJIT_CACHE_DIR.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options, size
+from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.superseded import Leftover, find_leftovers, remove
 
 __all__ = ["command"]
@@ -19,7 +19,7 @@ _BELOW = ("tuning", "debug")
 
 
 @click.command("clean")
-@click.argument("folders", metavar="[DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("folders", metavar="[DIR]...", nargs=-1, type=PLACE)
 @click.option("-n", "--dry-run", is_flag=True, help="List what would be deleted; delete nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
 @output_options

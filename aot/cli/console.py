@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP_OPTIONS",
     "JSON_SCHEMA",
+    "PLACE",
     "Arch",
     "Number",
     "Output",
@@ -55,6 +57,10 @@ _OPTIONS: Final = ("as_json", "quiet", "verbose")
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+PLACE: Final = click.Path(path_type=Path, readable=False)
+"""A file or folder; what opens it says why it cannot, click would call it wrong usage."""
 
 
 class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2, and not before

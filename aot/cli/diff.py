@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from nojit.aot.cli.console import Output, counted, driver_version, output_options, size
+from nojit.aot.cli.console import PLACE, Output, counted, driver_version, output_options, size
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
 from nojit.aot.inspection import VariantFacts, config_words, open_bundle
@@ -26,8 +26,8 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 @click.command("diff")
-@click.argument("before", metavar="A", type=click.Path(path_type=Path))
-@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@click.argument("before", metavar="A", type=PLACE)
+@click.argument("after", metavar="B", type=PLACE)
 @click.option("--exit-code", is_flag=True, help="Exit 1 if they differ.")
 @output_options
 def command(out: Output, before: Path, after: Path, exit_code: bool) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options, size
+from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.inspection import VariantFacts, open_bundle, variant_facts
 from nojit.aot.pack import write_file
 from nojit.runtime.bundle import BundleFile
@@ -27,10 +27,10 @@ class _File:
 
 
 @click.command("extract")
-@click.argument("path", metavar="BUNDLE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="BUNDLE", type=PLACE)
 @click.option("--kernel", required=True, metavar="K", help="The kernel.")
 @click.option("--variant", metavar="ID", help="One variant only: its id, as `nojit inspect` shows it.")
-@click.option("--out", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
+@click.option("--out", "folder", required=True, type=PLACE, help="Folder to write to.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name

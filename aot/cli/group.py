@@ -101,8 +101,16 @@ class _Commands(LazyGroup):
             package = missing if alone else f"'nojit[{_EXTRAS[missing]}]'"
             return _fail(words, error, f"expected {missing} to be installed: pip install {package}")
         except (NojitError, OSError) as error:
-            return _fail(words, error, told(error), exit_code(error))
+            return _fail(words, error, _message(error), exit_code(error))
         return code or 0
+
+
+def _message(error: Exception) -> str:
+    """Say what the system refused where nobody has said so in words."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return told(error)
+    what = "expected to write the output" if error.filename is None else "expected a file or folder to use"
+    return f"{what}, got {told(error)}"
 
 
 def exit_code(error: Exception) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from nojit.aot.cli.console import Output, counted, driver_version, number_range, output_options, size
+from nojit.aot.cli.console import PLACE, Output, counted, driver_version, number_range, output_options, size
 from nojit.aot.inspection import (
     BundleFacts,
     KernelFacts,
@@ -31,7 +31,7 @@ __all__ = ["command"]
 
 
 @click.command("inspect")
-@click.argument("path", metavar="BUNDLE|DIR|WHEEL|NAME", type=click.Path(path_type=Path))
+@click.argument("path", metavar="BUNDLE|DIR|WHEEL|NAME", type=PLACE)
 @click.option("--kernel", metavar="K", help="Show this kernel and each of its variants.")
 @output_options
 def command(out: Output, path: Path, kernel: str | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, output_options
+from nojit.aot.cli.console import PLACE, Output, output_options
 from nojit.aot.inspection import open_bundle
 from nojit.aot.places import find_bundles
 from nojit.aot.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
@@ -24,9 +24,9 @@ _TOLD = 4
 
 
 @click.command("sign")
-@click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--key", "key_path", type=click.Path(path_type=Path), help="Private Ed25519 key in PEM.")
-@click.option("--new-key", "new_key", type=click.Path(path_type=Path), help="Make a key there first; also PATH.pub.")
+@click.argument("places", metavar="BUNDLE|DIR...", nargs=-1, type=PLACE)
+@click.option("--key", "key_path", type=PLACE, help="Private Ed25519 key in PEM.")
+@click.option("--new-key", "new_key", type=PLACE, help="Make a key there first; also PATH.pub.")
 @click.option(
     "--expires", default="", metavar="DATE", help="Day or moment in UTC from which on it does not count: 2027-01-01."
 )

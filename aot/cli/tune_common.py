@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from nojit.aot.cli.console import Number, Output
+from nojit.aot.cli.console import PLACE, Number, Output
 from nojit.aot.tune.database import Database, open_database
 from nojit.aot.tune.evidence import Evidence, collect
 from nojit.aot.tune.rules import TuningRules
@@ -40,7 +40,7 @@ SHARE = Number(0, 1)
 
 def database_argument(function: F) -> F:
     """Give a command the file of measurements."""
-    return click.argument("database", metavar="DB", type=click.Path(path_type=Path))(function)
+    return click.argument("database", metavar="DB", type=PLACE)(function)
 
 
 def kernel_option(function: F) -> F:
@@ -51,7 +51,7 @@ def kernel_option(function: F) -> F:
 def manifests_option(function: F) -> F:
     """Give a command the manifests that say which measurements stand for one another."""
     words = "Folder of manifests, for `alike` and `bucket`; default manifests/ if it has any."
-    return click.option("--manifests", type=click.Path(path_type=Path), help=words)(function)
+    return click.option("--manifests", type=PLACE, help=words)(function)
 
 
 def loss_option(about: str) -> Callable[[F], F]:
@@ -68,12 +68,12 @@ def configs_option(about: str) -> Callable[[F], F]:
 def out_option(function: F) -> F:
     """Give a command the folder that it writes tuned tables to."""
     words = f"Folder of the tuned tables; default {TUNED}."
-    return click.option("--out", "folder", type=click.Path(path_type=Path), default=TUNED, help=words)(function)
+    return click.option("--out", "folder", type=PLACE, default=TUNED, help=words)(function)
 
 
 def tables_option(about: str) -> Callable[[F], F]:
     """Give a command tuned tables to read."""
-    return click.option("--tables", "tables", type=click.Path(path_type=Path), metavar="PATH", help=about)
+    return click.option("--tables", "tables", type=PLACE, metavar="PATH", help=about)
 
 
 def read_tables(place: Path) -> list[TunedTable]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_common import (
     PERCENT,
@@ -66,7 +66,7 @@ class _Repeat:
     "--repeat",
     "again",
     metavar="DB2",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Compare what DB and DB2 select, by the times of DB, instead of tables with the best.",
 )
 @click.option(

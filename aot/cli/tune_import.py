@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Arch, Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.tune_common import configs_option, loss_option, out_option
 from nojit.aot.tune.adopt import Wanted, adopt
 from nojit.aot.tune.importers import ForeignFile, read_foreign
@@ -41,7 +41,7 @@ def _expressions(context: click.Context, param: click.Parameter, values: tuple[s
 
 
 @click.command("import")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PLACE)
 @click.option("--kernel", required=True, help="The kernel that they are for.")
 @click.option(
     "--key",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.tune_common import (
     TUNED,
     configs_option,
@@ -34,11 +34,11 @@ __all__ = ["command"]
 
 @click.command("report")
 @database_argument
-@click.option("--out", "place", type=click.Path(path_type=Path), required=True, help="The page to write.")
+@click.option("--out", "place", type=PLACE, required=True, help="The page to write.")
 @click.option(
     "--markdown",
     "page",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE",
     help="Also put the tables into this page, between its marks; rows there of other kernels stay.",
 )

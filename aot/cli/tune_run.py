@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from nojit.aot.cli.console import Output, counted, duration, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.group import EXIT_FAILED
 from nojit.aot.cli.tune_progress import follow_tuning
 from nojit.aot.tune.database import Database, open_database
@@ -37,7 +37,7 @@ def _seconds(context: click.Context, param: click.Parameter, value: str | None) 
 
 
 @click.command("run")
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", type=PLACE)
 @click.option(
     "--problems",
     multiple=True,
@@ -48,7 +48,7 @@ def _seconds(context: click.Context, param: click.Parameter, value: str | None) 
 @click.option(
     "--out",
     "database",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     required=True,
     help="Database of measurements; made or added to.",
 )

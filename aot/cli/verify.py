@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from nojit.aot.cli.console import Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, output_options
 from nojit.aot.cli.group import exit_code
 from nojit.aot.places import Place, bundles_at
 from nojit.aot.signed import read_only_key, verify_signed
@@ -31,21 +31,19 @@ _TOLD = 8
 
 
 @click.command("verify")
-@click.argument("places", metavar="BUNDLE|DIR|WHEEL|NAME...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--key", type=click.Path(path_type=Path), help="Public key in PEM that must have signed them.")
-@click.option("--trusted-keys", "keys", type=click.Path(path_type=Path), help="File of keys, one of which must have.")
+@click.argument("places", metavar="BUNDLE|DIR|WHEEL|NAME...", nargs=-1, required=True, type=PLACE)
+@click.option("--key", type=PLACE, help="Public key in PEM that must have signed them.")
+@click.option("--trusted-keys", "keys", type=PLACE, help="File of keys, one of which must have.")
 @click.option("--rebuild", is_flag=True, help="Build each again from its sources, and compare the bytes.")
 @click.option(
     "--sources",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="With --rebuild: root of the checkout; default the current folder.",
 )
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: how many compile at once; default: every CPU."
 )
-@click.option(
-    "--ptxas", type=click.Path(path_type=Path), help="With --rebuild: assemble with this one, as the build did."
-)
+@click.option("--ptxas", type=PLACE, help="With --rebuild: assemble with this one, as the build did.")
 @output_options
 def command(  # noqa: PLR0917 - click passes each by name
     out: Output,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from nojit.aot.cli.console import Number, Output, counted, output_options, size
+from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
 from nojit.aot.cli.sign import warn_of_changes
 from nojit.aot.pack import write_file
 from nojit.aot.places import find_bundles
@@ -35,10 +35,8 @@ _TOLD = 4
 
 
 @click.command("wheel")
-@click.argument("places", metavar="[BUNDLE|DIR]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--out", "folder", type=click.Path(path_type=Path), default=_DIST, help="Folder of the wheels; default dist."
-)
+@click.argument("places", metavar="[BUNDLE|DIR]...", nargs=-1, type=PLACE)
+@click.option("--out", "folder", type=PLACE, default=_DIST, help="Folder of the wheels; default dist.")
 @click.option(
     "--layout",
     type=click.Choice(["providers", "variants"]),
@@ -55,9 +53,7 @@ _TOLD = 4
     help="Refuse larger wheels; default 100.",
 )
 @click.option("--license", "license_", default="", metavar="SPDX", help="Licence of the kernels, such as Apache-2.0.")
-@click.option(
-    "--license-file", "license_files", multiple=True, type=click.Path(path_type=Path), help="Its text; repeatable."
-)
+@click.option("--license-file", "license_files", multiple=True, type=PLACE, help="Its text; repeatable.")
 @click.option("--url", "urls", multiple=True, metavar="LABEL=URL", help="Where to read on; repeatable.")
 @click.option(
     "--runtime", default="", metavar="REQ", help="Requirement that brings the runtime; default: this nojit or later."

@@ -266,7 +266,7 @@ def test_full_disk_behind_standard_output(bundle: Path, flags: list[str]) -> Non
             check=False,
         )
     assert result.returncode == 1
-    assert "No space left" in result.stderr
+    assert "expected to write the output, got No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
 
 

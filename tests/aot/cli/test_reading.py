@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -556,3 +557,21 @@ def test_archs_come_in_the_order_of_their_numbers(run: Run, tmp_path: Path, monk
     with pytest.raises(NoMatchingVariantError, match="bundle has sm_80, sm_90a, sm_100a, sm_120a; device is sm_75"):
         add.explain(1, arch="sm_75")
     assert "sm_80, sm_90a, sm_100a, sm_120a" in repr(add)
+
+
+@pytest.mark.parametrize(
+    "words", [("inspect",), ("verify",), ("diff", "."), ("extract", "--kernel", "scale"), ("build",)]
+)
+def test_what_opens_a_file_says_why_it_cannot(
+    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """It is no wrong usage, which click takes it for."""
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.R_OK)
+    assert run(*words, bundle).exit_code != 2
+
+
+def test_what_the_system_refuses_is_told_with_what_was_expected(run: Run, tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 300)
+    assert (
+        run("inspect", long).stderr == f"error: expected a file or folder to use, got File name too long - at {long}\n"
+    )
