@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(wildcard runtime/_core/*.c runtime/_core/*.h)
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-kernels test-rooms test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
+.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-python test-debug lint format types bench sanitize wheels clean
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -30,7 +30,7 @@ wheels: build $(VENV)/.test ## nojit's own wheel and sdist, and wheels of the bu
 
 test: $(VENV)/.test bytecode ## everything that needs no GPU
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-kernels test-rooms
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-kernels test-other
 
 # where Python is told to write no bytecode, each of the many processes that tests start would compile the sources anew
 bytecode: $(VENV)/.test
@@ -39,7 +39,7 @@ bytecode: $(VENV)/.test
 test-kernels: $(VENV)/.test bytecode ## operators and kernels on small shapes: the longest half
 	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/kernels tests/kernels
 
-test-rooms: $(VENV)/.test bytecode ## all other tests
+test-other: $(VENV)/.test bytecode ## all other tests
 	$(BIN)/python -m pytest -m "not gpu" --ignore tests/aot/test_compile_manifests.py --ignore tests/kernels
 
 test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile

@@ -29,7 +29,7 @@ def test_the_bars_are_the_codes() -> None:
     assert set(limits.values()) == {1.25, 1.5, 1 / 4}
     assert {limit for _, _, limit in bars._STARTS} == {1.15}
     said = {figure: bar for figure, bar, _ in rows(PAGE, "bars")}
-    assert said["one launch, 4 arguments, each of nojit's ways, relative to the C loop"] == "1.25"
+    assert said["one launch, 4 arguments, each of nojit's call forms, relative to the C loop"] == "1.25"
     assert said["one launch, 12 arguments and keywords, relative to the C loop"] == "1.5"
     assert said["one launch, relative to Triton's JIT"] == "1/4"
     assert said["process start to the end of a first kernel, relative to `ctypes`"] == "1.15"
