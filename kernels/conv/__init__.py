@@ -1,4 +1,4 @@
-"""Convolutions of two and three dimensions: ``conv2d`` and ``conv3d``, with torch's arguments."""
+"""Convolutions in two and three dimensions: ``conv2d`` and ``conv3d``, with torch's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arguments of convolutions must be."""
+"""Validation of convolution arguments."""
 
 # ruff: noqa: PLR0917 - the gradient of a convolution has as many facts
 
@@ -37,7 +37,7 @@ def window_of(
     padding: Padding,
     dilation: int | Sequence[int],
 ) -> Window:
-    """Read the arguments of torch's convolutions; padding ``"same"`` pads one more behind than before where it has to."""
+    """Return the window for the arguments of torch's convolutions; ``"same"`` pads an odd total with one more at the end."""
     steps, apart = _ints("stride", stride, dims, 1), _ints("dilation", dilation, dims, 1)
     if not isinstance(padding, str):
         sides = _ints("padding", padding, dims, 0)
@@ -54,7 +54,7 @@ def window_of(
 
 
 def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...]:
-    """Return one int a dimension, of a single one or of as many."""
+    """Return one int per dimension, from a single int or a sequence."""
     given: list[Any] = list(value) if isinstance(value, (tuple, list)) else [value]
     for each in given:
         check_int(argument, each)
@@ -67,7 +67,7 @@ def _ints(argument: str, value: object, dims: int, least: int) -> tuple[int, ...
 
 
 def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> None:
-    """Require operands whose dtypes, devices and channels fit."""
+    """Require operands whose dtypes, devices and channels match."""
     check_tensor("input", x)
     check_dtype("input", x)
     check_like("weight", weight, "input", x)
@@ -90,7 +90,7 @@ def check_operands(dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, gr
 def check_grad(
     grad: Tensor, other: tuple[str, Tensor], shape: Sequence[int], taps: Sequence[int], window: Window, groups: int
 ) -> None:
-    """Require the gradient of an output: `shape` and `taps` are those of an input and of a weight."""
+    """Require the gradient of an output; `shape` and `taps` are the shapes of the input and of the weight."""
     name, value = other
     check_tensor("grad", grad)
     check_dtype("grad", grad)
@@ -102,10 +102,10 @@ def check_grad(
 
 
 def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
-    """Return the positions of the output.
+    """Return the output's size in each spatial dimension.
 
     Raises:
-        ValueError: there is none, as the weight is larger than its padded input, or has no tap.
+        ValueError: the weight is larger than its padded input, or has no tap.
     """
     taps = weight.shape[2:]
     if any(count < 1 for count in taps):
@@ -118,14 +118,14 @@ def sizes_of(x: Tensor, weight: Tensor, window: Window) -> tuple[int, ...]:
 
 
 def word_of(allow_tf32: bool | None) -> str:
-    """Return what operators take for an argument of torch's kind: ``"ieee"``, ``"tf32"``, or ``"switch"`` for None."""
+    """Return the operators' string for torch's argument: ``"ieee"``, ``"tf32"``, or ``"switch"`` for None."""
     if allow_tf32 is not None and not isinstance(allow_tf32, bool):
         refuse_type("allow_tf32", "a bool or None", type(allow_tf32).__name__)
     return "switch" if allow_tf32 is None else "tf32" if allow_tf32 else "ieee"
 
 
 def precision(dtype: torch.dtype, word: str) -> str:
-    """Say how numbers of a type are multiplied: as a word says, or as torch's switch for convolutions does at this moment."""
+    """Return the precision of products: from the operators' string, or from torch's current switch for convolutions."""
     if dtype != torch.float32:
         return "ieee"
     if word != "switch":

@@ -1,4 +1,4 @@
-"""Launches of convolutions over pointers, of any strides, and of convolutions that are products of matrices."""
+"""Launches of convolutions on pointer kernels, for any strides, and of convolutions that are matrix products."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -22,22 +22,23 @@ from torch import Tensor
 __all__ = ["Sum", "launch", "launch_merge", "launch_product", "launch_weight_grad", "parts_of"]
 
 TILE: Final = 128
-"""The sides of tiles that work is reckoned in."""
+"""The tile side assumed when work is counted."""
 LEAST_DEPTH: Final = 512
-"""The least depth of a part: a shallower one costs more to write and to add than it saves."""
+"""The least depth of a part (split-K): a shallower one costs more to write and add than it saves."""
 MOST: Final = 32
 COST: Final = 600
-"""What it costs to write and to read a part's sums, in steps of the depth: those that a device multiplies in that time."""
+"""The cost of writing and reading a part's sums, in depth steps that a device multiplies in that time."""
 ENOUGH: Final = 0.9
-"""The share of the best that fewer parts must reach to be preferred."""
+"""The share of the best gain that fewer parts must reach to be preferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
     """A sum over taps and channels: ``out[n, g, o, p] = bias[g, o] + sum of x[n, g, c, ...] * w[g, o, c, tap]``.
 
-    `sweep` says where. The tensors are x [batch, groups * c_len, ...], out [batch, groups * n_len, ...] and w, whose first two
-    dimensions are [groups * n_len, c_len], or, `turned`, [groups * c_len, n_len].
+    `sweep` maps output positions to input positions. The tensors are x [batch, groups * c_len, ...],
+    out [batch, groups * n_len, ...] and w, whose first two dimensions are [groups * n_len, c_len], or, if `turned`,
+    [groups * c_len, n_len].
     """
 
     sweep: Sweep
@@ -50,29 +51,29 @@ class Sum:
 
     @property
     def positions(self) -> int:
-        """How many positions the result has, over the whole batch."""
+        """The number of output positions, over the whole batch."""
         return self.batch * math.prod(self.sweep.out)
 
     @property
     def depth(self) -> int:
-        """How much each element of the result sums up."""
+        """The number of products in each output element."""
         return self.c_len * math.prod(self.sweep.taps)
 
     def weight_strides(self, w: Tensor) -> tuple[int, ...]:
-        """Return the strides of a group, of both kinds of channels and of taps."""
+        """Return the strides by group, output channel, input channel and tap."""
         outer, inner, *taps = strides_of(w)
         if self.turned:
             return (outer * self.c_len, inner, outer, *taps)
         return (outer * self.n_len, outer, inner, *taps)
 
     def part(self, first: tuple[int, ...], sizes: tuple[int, ...]) -> Sum:
-        """Return the same for some of the batch and of the positions."""
+        """Return the sum restricted to a part of the batch and of the positions."""
         own = self.sweep.part((first[1], first[2], first[3]), (sizes[1], sizes[2], sizes[3]))
         return replace(self, batch=sizes[0], sweep=own)
 
 
 def parts_of(tiles: int, depth: int, device_processors: int) -> int:
-    """Choose into how many parts a depth is cut: those that keep most of a device busy, for what they cost."""
+    """Choose the number of parts for split-K: the fewest that keep a device nearly as busy as possible, net of their cost."""
     if not tiles:
         return 1
 
@@ -91,18 +92,18 @@ def _tiles(groups: int, rows: int, cols: int) -> int:
 
 
 def _unused(recording: Recording, value: Tensor) -> Tensor:
-    """Make what stands where no partial sums are wanted; all calls of a kind share it."""
+    """Return a placeholder for absent partial sums; all calls with one key share it."""
     unused = nothing(torch.float32, value.device)
     recording.constant(unused)
     return unused
 
 
 def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum; `out` is all that it writes, or every so many-th position of a tensor."""
+    """Launch a sum; `out` is the tensor that it writes, or a strided view of one."""
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
     cuttable = one.groups == 1 and one.positions <= sweeps.LIMIT and pixel is not None
-    # a sum of parts rounds differently
+    # split-K rounds differently
     if cuttable and not library.is_batch_invariant():
         splits = parts_of(_tiles(1, one.positions, one.n_len), one.depth, processors(x))
     if splits == 1:
@@ -123,7 +124,7 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
 
 
 def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
-    """View a part of the batch and of the positions, all channels."""
+    """Return a view of a part of the batch and of the positions, with all channels."""
     skip = 1 if value.dim() == PADDED_DIM + 2 else 0
     starts = (first[0], 0, *first[1 + skip :])
     lengths = (sizes[0], value.shape[1], *sizes[1 + skip :])
@@ -167,7 +168,7 @@ def launch_merge(
     sizes: tuple[int, int, int, int, int],
     strides: tuple[int, int, int],
 ) -> None:
-    """Add up parts in order, and the bias; `sizes` are batch, rows, columns, parts and the columns of a part."""
+    """Add up the parts in order, and the bias; `sizes` are batch, rows, columns, parts and the columns of a part."""
     added = out if bias is None else bias
     recording.launch(
         "bmm_merge", partial, out, added, *sizes, 0, 1.0, float(bias is not None), 0, 0, added.stride(0), *strides
@@ -175,7 +176,7 @@ def launch_merge(
 
 
 def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
-    """Launch a sum as a product of matrices, if it is one that the products' kernels serve; say whether it was."""
+    """Launch a sum as a matrix product, if the product kernels can run it; return whether they do."""
     if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
         return False
     sizes = (one.batch, *one.sweep.out)
@@ -195,28 +196,28 @@ def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: T
 
 
 class _Rows(NamedTuple):
-    """The positions of a tensor as the rows of matrices whose columns are channels."""
+    """The positions of a tensor as rows of matrices whose columns are channels."""
 
     apart: int | None
-    """How far rows lie from one another; None where that differs."""
+    """Stride between rows; None if it is not constant."""
     whole: bool
-    """Whether the rows of a whole batch do."""
+    """Whether the stride also holds across the whole batch."""
 
     @staticmethod
     def of(value: Tensor, sizes: tuple[int, ...]) -> _Rows:
-        """Read the strides of a tensor with so many positions, the batch first."""
+        """Return the rows of a tensor with the given sizes, batch first."""
         outer, _, *inner = strides_of(value)
         apart = merged(sizes, (outer, *inner))
         return _Rows(merged(sizes[1:], inner), False) if apart is None else _Rows(apart, True)
 
     def matrices(self, value: Tensor, shape: tuple[int, int, int]) -> Tensor:
-        """View a tensor as so many matrices."""
+        """Return a view of a tensor as matrices."""
         outer, channel, *_ = value.stride()
         return value.as_strided(shape, (outer, self.apart or 0, channel))
 
 
 def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """Launch the gradient of a weight: of the sum that `one` says, by the gradient of its result, over dense rows."""
+    """Launch the gradient of the weight of `one`, from the gradient of its result, over dense rows."""
     across = one.depth
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
     splits = 1

@@ -1,4 +1,4 @@
-"""How operands of convolutions lie in memory: strides of five dimensions, matrices, and results by channels or by planes."""
+"""Memory layouts of convolution operands: five-dimensional strides, matrices, and channels-last or contiguous results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def is_by_channels(value: Tensor) -> bool:
-    """Return whether strides are those of torch's channels_last, gaps allowed: the channels of a position lie together.
+    """Return whether strides are channels-last, gaps allowed: the channels of a position are adjacent.
 
-    Where that cannot be told from the other way, by planes, it is no, as torch's own rule has it.
+    False if strides fit both layouts, as in torch's own rule.
     """
     strides, least = value.stride(), 0
     if strides[1] == 0:
@@ -32,33 +32,33 @@ def is_by_channels(value: Tensor) -> bool:
 
 
 def by_channels(*operands: Tensor) -> bool:
-    """Return whether what is computed of operands is stored by channels, as any of them is."""
+    """Return whether the result is channels-last: True if any operand is."""
     return any(map(is_by_channels, operands))
 
 
 def formatted(channels: bool, dims: int) -> torch.memory_format:
-    """Return what torch calls a result by channels, or by planes."""
+    """Return torch's memory format: channels-last if `channels`, else contiguous."""
     return FORMATS[dims] if channels else torch.contiguous_format
 
 
 def new_like(value: Tensor, shape: Sequence[int], channels: bool) -> Tensor:
-    """Make a tensor of a dtype and device, with nothing in it, by channels or by planes."""
+    """Return an uninitialized tensor of a given dtype and device, channels-last or contiguous."""
     return torch.empty(shape, dtype=value.dtype, device=value.device, memory_format=formatted(channels, len(shape)))
 
 
 def positions_of(value: Tensor) -> tuple[int, int, int]:
-    """Return how many positions a tensor has in each of three dimensions."""
+    """Return a tensor's size in each of three spatial dimensions."""
     return three(value.shape[2:], 1)
 
 
 def strides_of(value: Tensor) -> tuple[int, int, int, int, int]:
-    """Return the strides of five dimensions; 0 where there is only one position."""
+    """Return the strides of five dimensions; 0 for spatial dimensions that images lack."""
     outer, channel, *rest = value.stride()
     return (outer, channel, *three(rest, 0))
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Return the stride of the one dimension that several are, as seen in order; None where they are not one."""
+    """Return the stride of one dimension that merges several, outermost first; None if they do not merge."""
     known = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1]
     for (_, outer), (size, inner) in pairwise(known):
         if outer != size * inner:
@@ -67,6 +67,6 @@ def merged(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
 
 
 def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Sequence[int]) -> Tensor:
-    """View some of a tensor: in each dimension from a first index on, so many, so far apart."""
+    """Return a view of a tensor: in each dimension a first index, a count and a step."""
     spans: list[Any] = [slice(f, f + (n - 1) * a + 1, a) for f, n, a in zip(first, sizes, apart, strict=True)]
     return value[tuple(spans)]

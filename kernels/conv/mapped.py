@@ -1,4 +1,4 @@
-"""Launches of convolutions over tensor maps: which calls they serve, how operands are described, which boxes are copied."""
+"""Launches of convolutions over TMA descriptors: the calls they serve, the descriptors, and the boxes to copy."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -22,51 +22,51 @@ from torch import Tensor
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
 
 PANEL_BYTES: Final = 128
-"""The width of what the kernels store at once."""
+"""Width of a single store, in bytes."""
 ROWS: Final = 64
-"""The positions of a box, and the channels that are copied of each."""
+"""Positions per box, and channels copied per position."""
 TILE: Final = 128
 REACH: Final = 256
-"""How many elements of a dimension a copy reaches over at most."""
+"""The most elements of a dimension that a copy can span."""
 STEP: Final = 8
-"""How far apart a copy takes them at most."""
+"""The largest step between copied elements."""
 USED: Final = 0.6
-"""The least share of the channels that are copied which there must be; kernels over pointers waste fewer."""
+"""The least share of copied channels that must exist; pointer kernels waste fewer."""
 SHARED_TAPS: Final = 3
-"""How high weights are whose taps share what is copied."""
+"""The height of weights whose taps share copied rows."""
 STRIP: Final = 2
-"""How many boxes of such a tile lie one below the other."""
+"""Boxes stacked vertically in a tile of such a sum."""
 NARROW: Final = 128
-"""Up to how many channels of the result sharing them is faster."""
+"""Sharing is faster up to this many result channels."""
 WASTE: Final = 1.15
-"""And up to how many times the positions that other boxes have."""
+"""Sharing is faster up to this multiple of the positions in other boxes."""
 
 Four = tuple[int, int, int, int]
 MapsRun = Callable[[Tensor], bool]
-"""Says whether kernels over maps run where a tensor is."""
+"""Function that returns whether kernels over maps run on a tensor's device."""
 
 
 class Boxes(NamedTuple):
-    """How positions are cut into boxes: batch, depth, height and width."""
+    """Boxes of positions: counts and sizes in batch, depth, height and width."""
 
     counts: Four
     sizes: Four
 
     @property
     def rows(self) -> int:
-        """How many rows of products they are, those behind the edges included."""
+        """The number of product rows, including those past the edges."""
         return math.prod(self.counts) * ROWS
 
 
 @lru_cache(maxsize=1024)
 def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: int = ROWS) -> Boxes:
-    """Choose the boxes of 64 positions that waste the fewest behind the edges; of equals, those that are wide and high.
+    """Choose the boxes of 64 positions with the least waste past the edges; of equals, wide and high ones.
 
     Args:
         positions: of the result.
-        apart: how far apart those that meet neighbours lie in the input: a copy reaches so much farther.
-        most_images: how many images a box may be of.
-        most_rows: how high it may be.
+        apart: steps between input positions of neighbours; a copy spans this multiple of the box.
+        most_images: the most images in a box.
+        most_rows: the most rows in a box.
     """
     sides = [1 << bit for bit in range(ROWS.bit_length())]
     found = []
@@ -85,7 +85,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
-    """Return whether the kernels over maps serve a sum of tensors that maps describe, and are worth it."""
+    """Return whether kernels over maps can run a sum, its tensors included, and are fast for it."""
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
@@ -109,17 +109,17 @@ def _is_described(value: Tensor) -> bool:
 
 
 def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
-    """Describe a tensor by channels: [batch, depth, height, width, channels]."""
+    """Describe a tensor as channels-last: [batch, depth, height, width, channels]."""
     unit = MAP_BYTES // value.element_size()
     outer, _, *inner = strides_of(value)
     shape = (value.shape[0], *positions_of(value), value.shape[1])
-    # of a dimension of one, any stride will do, and the tensor's own may be none that a map takes
+    # a dimension of size 1 may have any stride: replace one that a map cannot hold
     strides = [unit if size == 1 else stride for size, stride in zip(shape, (outer, *inner), strict=False)]
     return Described(value, (*strides, 1), shape, box, steps)
 
 
 def _weight_of(recording: Recording, w: Tensor) -> Tensor:
-    """Return a weight by channels, copied if it is not."""
+    """Return a channels-last weight, copied if it is not."""
     if _is_described(w):
         return w
     copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
@@ -131,18 +131,18 @@ def _steps_of(one: Sum) -> tuple[int, ...] | None:
 
 
 def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
-    """List what both kernels take of boxes, taps and steps."""
+    """List the kernel arguments for boxes, taps and steps."""
     own = one.sweep
     return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
 
 
 def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
-    """Choose boxes of one height, if a sum is to be computed by tiles of several, one below the other; else None.
+    """Return boxes one position high, if a sum should use tiles of stacked boxes that share rows; else None.
 
     Args:
         one: the sum.
-        rows: how many its best boxes come to.
-        count: the device's processors.
+        rows: the number of product rows of its best boxes.
+        count: the device's multiprocessors.
     """
     own, height = one.sweep, one.sweep.out[1]
     if one.groups > 1 or own.mul != (1, 1, 1) or own.taps[1] != SHARED_TAPS or abs(own.step[1]) != 1:
@@ -150,7 +150,7 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
     if one.n_len > NARROW:
         return None
     invariant = library.is_batch_invariant()
-    # sums are added up in another order: which one must not depend on the batch where that is asked for
+    # the order of the sums must not depend on the batch under batch invariance
     positions = (ROWS if invariant else one.batch, *own.out)
     best = boxes_of(positions, (1, 1, 1, 1)).rows if invariant else rows
     boxes = boxes_of(positions, (1, 1, 1, 1), most_rows=1)
@@ -163,7 +163,7 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
 def _launch_strips(
     recording: Recording, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
-    """Launch a sum by tiles of boxes one below the other."""
+    """Launch a sum with tiles of vertically stacked boxes."""
     own, unit = one.sweep, (*boxes.sizes, ROWS)
     recording.launch(
         "conv_halo_sm90",
@@ -193,7 +193,7 @@ def launch_mapped(
     *,
     sharing: bool = True,
 ) -> bool:
-    """Launch a sum over maps, if a kernel for sm_90 serves it, that of `sharing` taps too; say whether it was."""
+    """Launch a sum over maps, if an sm_90 kernel can run it; return whether it does. `sharing` allows the halo kernel."""
     unit = MAP_BYTES // x.element_size()
     if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
         return False
@@ -211,7 +211,7 @@ def launch_mapped(
         splits = parts_of(-(-boxes.rows // TILE) * -(-one.n_len // TILE), one.depth, count)
     width = padded_width(one.n_len)
     if splits > 1:
-        # the parts of a batch follow one another: no box may be of two of them
+        # split-K parts follow one another along the batch: a box must not span two
         boxes = boxes_of(positions, apart, 1)
         partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
         element_bytes = partial.element_size()
@@ -251,10 +251,10 @@ def launch_mapped_weight_grad(
     out: Tensor,
     maps_run: MapsRun | None = None,
 ) -> bool:
-    """Launch the gradient of a weight over maps, if the kernel for sm_90 serves it; say whether it was."""
+    """Launch the gradient of a weight over maps, if the sm_90 kernel can run it; return whether it does."""
     taps = math.prod(one.sweep.taps)
     row_stride, channel, *inner = strides_of(out)
-    # a row of the result is its taps, one after the other, and of each the channels
+    # a row of the result is its taps in order, each with its channels
     dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
     if not _is_served(one, maps_run, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
         return False

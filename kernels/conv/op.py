@@ -1,4 +1,4 @@
-"""Convolutions as they are called, ``conv2d`` and ``conv3d``: arguments checked, and calls remembered."""
+"""The operators ``conv2d`` and ``conv3d``: validation of arguments, and replay of cached calls."""
 
 # ruff: noqa: PLR0917 - a call has many arguments, as torch's has
 
@@ -39,24 +39,24 @@ def conv2d(
     """Convolve images, as ``torch.nn.functional.conv2d`` does.
 
     Args:
-        input: [N, C, H, W] or [C, H, W], of any strides; fp16, bf16 or fp32. Under autocast all operands get its dtype.
-            Fastest by channels (``torch.channels_last``), with a weight that is stored so too.
+        input: [N, C, H, W] or [C, H, W], any strides; fp16, bf16 or fp32. Autocast casts all operands. Fastest channels-last
+            (``torch.channels_last``), with a channels-last weight.
         weight: [O, C / groups, kH, kW], of the same dtype and device.
         bias: [O].
-        stride: an int, or one a dimension.
-        padding: likewise, or ``"same"`` (with a stride of 1) or ``"valid"``; with zeros, on both sides.
-        dilation: likewise.
+        stride: an int, or one per dimension.
+        padding: zeros on both sides: an int, or one per dimension; or ``"same"`` (with a stride of 1) or ``"valid"``.
+        dilation: an int, or one per dimension.
         groups: a divisor of C and of O.
-        allow_tf32: whether fp32 may be multiplied by TF32; None leaves it to torch's switch for convolutions, which says
-            yes unless it was changed.
+        allow_tf32: whether fp32 may be multiplied in TF32; None follows torch's switch for convolutions, which allows it by
+            default.
 
     Returns:
-        [N, O, ...], or without N where the input had none; by channels where the input or the weight is, else contiguous.
-        Sums are taken in fp32 and rounded once. Differentiable, twice too.
+        [N, O, ...], or without N if the input has none; channels-last if the input or the weight is, else contiguous. Sums
+        are fp32 and rounded once. Differentiable to any order.
 
     Raises:
-        ArgumentError: a type, dtype or device that does not fit.
-        ValueError: a shape, number or word that does not fit.
+        ArgumentError: a wrong type, dtype or device.
+        ValueError: a wrong shape, number or string.
     """
     return _convolve(2, input, weight, bias, stride, padding, dilation, groups, allow_tf32)
 
@@ -72,7 +72,7 @@ def conv3d(
     *,
     allow_tf32: bool | None = None,
 ) -> Tensor:
-    """Convolve volumes, [N, C, D, H, W] or [C, D, H, W], by a weight [O, C / groups, kD, kH, kW]; else like `conv2d`."""
+    """Convolve volumes, [N, C, D, H, W] or [C, D, H, W], by a weight [O, C / groups, kD, kH, kW]; otherwise as `conv2d`."""
     return _convolve(3, input, weight, bias, stride, padding, dilation, groups, allow_tf32)
 
 
@@ -87,7 +87,7 @@ def _convolve(
     groups: int,
     allow_tf32: bool | None,
 ) -> Tensor:
-    """Launch at once what nobody else has to see; send all else through torch's dispatcher."""
+    """Launch plain calls directly; send all others through torch's dispatcher."""
     if not torch.compiler.is_dynamo_compiling():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
         known: Tensor | None = _MEMO(x, weight, bias, None, library.CURRENT.source, *words)
@@ -98,14 +98,14 @@ def _convolve(
         check_tensors(bias=bias)
     if autocasts():
         x, weight, bias = lowered(x), lowered(weight), lowered(bias)
-    # torch takes a single image for a batch of one
+    # as in torch, a single image is a batch of one
     single = x.dim() == dims + 1
     batched = x.unsqueeze(0) if single else x
     check_operands(dims, batched, weight, bias, groups)
     window = window_of(dims, weight, stride, padding, dilation)
     sizes_of(batched, weight, window)
     word = word_of(allow_tf32)
-    # asked in any case: it refuses tangents
+    # always called: it refuses tangents
     plain = is_plain(x, weight, bias)
     if plain and not autocasts():
         words = _words(dims, x, stride, padding, dilation, groups, allow_tf32)
@@ -125,7 +125,7 @@ def _remember(
     how: str,
     single: bool,
 ) -> Tensor:
-    """Convolve what nothing but the kernels has to see, and remember how."""
+    """Run a call that bypasses torch's dispatcher, and cache it."""
 
     def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
         own_x, own_weight, own_bias = own
@@ -134,7 +134,7 @@ def _remember(
         return run_conv(recording, own_x, own_weight, own_bias, window, groups, how, single=single)
 
     def lasts(result: Tensor) -> bool:
-        # what has more positions than one launch counts is launched in pieces, which a single image is not cut into
+        # a result with too many positions takes several launches, into which a single image cannot be cut
         return not single or math.prod(result.shape[1:]) <= sweeps.LIMIT
 
     return made_and_remembered(_MEMO, (x, weight, bias), None, words, make, lasts=lasts)
@@ -143,8 +143,8 @@ def _remember(
 def _words(
     dims: int, x: Tensor, stride: _Ints, padding: Padding, dilation: _Ints, groups: int, allow_tf32: bool | None
 ) -> tuple[object, ...]:
-    """Return what a call depends on beside its operands; how fp32 is multiplied is a switch of torch's."""
-    # an operand that is no tensor has no dtype: the checks say so
+    """Return the non-tensor parameters of a call, including the fp32 precision, which torch's switch decides."""
+    # an operand that is not a tensor has no dtype: the checks report it
     how = precision(x.dtype, word_of(allow_tf32)) if getattr(x, "dtype", None) is torch.float32 else allow_tf32
     if type(stride) is type(padding) is type(dilation) is int:
         return (dims, stride, padding, dilation, groups, how)
@@ -152,5 +152,5 @@ def _words(
 
 
 def _flat(value: object) -> tuple[object, ...]:
-    """Return words of which no others begin as these do: several start with one that no single one is."""
+    """Return a value as unambiguous flat key parts: a sequence starts with its length."""
     return ("", len(value), *value) if isinstance(value, (tuple, list)) else (value,)

@@ -1,7 +1,7 @@
-"""Convolutions and their gradients as operators of torch, and calls of theirs that were checked before.
+"""Convolutions and their gradients as operators of torch, and replay of their cached calls.
 
-Three operators of the namespace ``nojit`` are all there is: the convolution, the gradient of its input and that of its
-weight. Each is linear in both of its operands, and its gradients are the other two.
+The namespace ``nojit`` has three operators: the convolution, its input gradient and its weight gradient. Each is linear in
+both operands, and the gradients of each are the other two.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -25,7 +25,7 @@ __all__ = ["conv", "conv_input_grad", "conv_weight_grad", "convolve"]
 _LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _CALLS: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
-"""Calls of all three operators that torch's dispatcher makes, and those whose operands autocast has cast."""
+"""Memo of all three operators, for calls from torch's dispatcher and calls whose operands autocast has cast."""
 
 
 def convolve(
@@ -39,7 +39,7 @@ def convolve(
     groups: int,
     word: str,
 ) -> Tensor:
-    """Check and convolve x [N, C, ...] as the operator of torch does, without its dispatcher."""
+    """Validate and convolve x [N, C, ...] as torch's operator does, without its dispatcher."""
 
     def make(own: list[Any], recording: Recording) -> Tensor:
         window = _window(stride, before, after, dilation)
@@ -58,7 +58,7 @@ def _made(
     words: tuple[object, ...],
     make: Callable[[list[Any], Recording], Tensor],
 ) -> Tensor:
-    """Make a call of an operator as its like was made before; else check it, make it and remember how."""
+    """Replay a cached call of an operator; else validate it, make it and cache it."""
     known: Tensor | None = _CALLS(*operands, None, library.CURRENT.source, name, *words)
     if known is not None:
         return known
@@ -123,7 +123,7 @@ def _allocate(
     dilation: Sequence[int],
     *_: object,
 ) -> Tensor:
-    """Return what torch traces in place of a launch."""
+    """Return the result's metadata for tracing."""
     del bias
     sizes = _window(stride, before, after, dilation).sizes(x.shape[2:], weight.shape[2:])
     return new_like(x, (x.shape[0], weight.shape[0], *sizes), by_channels(x, weight))
@@ -156,7 +156,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 def _like(grad: Tensor, *operands: Tensor) -> Tensor:
-    """Return a gradient with all of its elements, stored as the result was: that of a sum is expanded, and has but one."""
+    """Return a gradient with all its elements, in the layout of the result; the gradient of a sum is expanded from one."""
     return grad.contiguous(memory_format=formatted(by_channels(*operands), grad.dim()))
 
 

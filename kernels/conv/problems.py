@@ -1,4 +1,4 @@
-"""Convolutions to tune and measure: layers of image and video models, and shapes drawn like them, as launches of each kernel."""
+"""Convolutions to tune and measure: layers of image and video models, and similar drawn shapes, as launches of each kernel."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
 _DRAWN: Final = {"tune": 140, "held_out": 12, "fresh": 12}
-"""How many are drawn for each use; ``tune`` has those that are listed too."""
-# of the result, what is looked at
+"""The number of shapes drawn for each use; ``tune`` has the listed ones too."""
+# the part of the result that is compared
 _IMAGES: Final = 1
 _ROWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One convolution of as many taps on each side, padded so that a stride of 1 leaves the positions as many."""
+    """One convolution with equal sizes in all dimensions, padded so that a stride of 1 keeps the number of positions."""
 
     name: str
     batch: int
@@ -52,45 +52,45 @@ class Shape:
 
     @property
     def window(self) -> Window:
-        """What the operator would be called with."""
+        """The window that the operator would receive."""
         dims = len(self.positions)
         side = (self.taps // 2,) * dims
         return Window((self.stride,) * dims, side, side, (1,) * dims)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The positions of the result."""
+        """The spatial sizes of the result."""
         return self.window.sizes(self.positions, self.kernel)
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """The taps in each dimension."""
+        """The number of taps in each dimension."""
         return (self.taps,) * len(self.positions)
 
     @property
     def rows(self) -> int:
-        """The positions of the result, over the whole batch."""
+        """The number of result positions, over the whole batch."""
         return self.batch * math.prod(self.sizes)
 
     @property
     def depth(self) -> int:
-        """What each element of the result sums up."""
+        """The number of products in each result element."""
         return self.channels * math.prod(self.kernel)
 
     @property
     def kind(self) -> str:
-        """Say which shapes it is like."""
+        """Return the class of similar shapes."""
         what = "volume" if len(self.positions) > 2 else "image"
         return f"{what}, {'steps' if self.stride > 1 else 'every position'}"
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
+        """The number of multiplications and additions."""
         return 2 * self.rows * self.depth * self.results
 
     @property
     def elements(self) -> int:
-        """Of both operands and the result."""
+        """The number of elements of both operands and the result."""
         return (
             self.batch * self.channels * math.prod(self.positions)
             + self.depth * self.results
@@ -99,12 +99,12 @@ class Shape:
 
     @property
     def sum(self) -> Sum:
-        """What the convolution sums up."""
+        """The convolution as a sum."""
         sweep = forward_sweep(self.window, self.positions, self.kernel)
         return Sum(sweep, self.batch, 1, self.channels, self.results, turned=False, precision="ieee")
 
     def is_whole(self, kernel: str) -> bool:
-        """Return whether one launch writes the result: whether the depth of what a kernel computes is left uncut."""
+        """Return whether one launch writes the result, without split-K."""
         grad = "weight_grad" in kernel
         positions = self.rows
         if kernel == "conv_halo_sm90":
@@ -146,7 +146,7 @@ BARS: Final = (
     _volume(1, 128, 16, 128),
     _volume(1, 512, 8, 32),
 )
-"""What speed is promised for."""
+"""The shapes with promised speed."""
 
 _DEEP: Final = tuple(
     _image(batch, channels, size, results=results)
@@ -189,7 +189,7 @@ _FEW: Final = tuple(
         (1, 128, 32, 640),
     )
 )
-"""Convolutions whose results have fewer tiles than a large device has multiprocessors, and that no depth is cut for."""
+"""Convolutions whose results have fewer tiles than a large device has multiprocessors, and that use no split-K."""
 
 TUNED: Final = (
     *(shape for shape in BARS if shape.taps > 1),
@@ -208,14 +208,14 @@ TUNED: Final = (
     *_FEW,
     *_DEEP[:8],
 )
-"""What tables are made of."""
+"""The shapes that tables are made from."""
 
 _MOST_ELEMENTS: Final = 1 << 28
 _MOST_FLOPS: Final = 1 << 42
 
 
 def _draw(rng: Random) -> Shape:
-    """Draw a convolution of any kind that is not too large; channels are multiples of 16."""
+    """Draw a convolution of any class that is not too large; channels are multiples of 16."""
     while True:
         batch = rng.choice((1, 2, 8, 16, 32, 64))
         channels, results = (16 * round(2 ** rng.uniform(2, 7)) for _ in range(2))
@@ -230,7 +230,7 @@ def _draw(rng: Random) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class ConvProblem:
-    """One convolution, or the gradient of its weight, by one kernel; a part of what it writes is looked at."""
+    """One convolution, or the gradient of its weight, on one kernel; a part of its result is compared."""
 
     shape: Shape
     kernel: str
@@ -238,12 +238,12 @@ class ConvProblem:
 
     @property
     def name(self) -> str:
-        """What the shape is called."""
+        """The name of the shape."""
         return self.shape.name
 
     @property
     def shape_class(self) -> str:
-        """What it is like."""
+        """The class of the shape."""
         return self.shape.kind
 
     @property
@@ -255,7 +255,7 @@ class ConvProblem:
         return {**words, **sides, "taps": one.taps, "stride": one.stride}
 
     def prepare(self, device: str) -> Work:
-        """Make random operands by channels, and the part of the result that is looked at, in fp32."""
+        """Return random channels-last operands, and the compared part of the result in fp32."""
         one, dtype, source = self.shape, torch.bfloat16, generator(self.name, device)
 
         def random(*sizes: int) -> Tensor:
@@ -267,7 +267,7 @@ class ConvProblem:
         if grad:
             other = random(one.batch, one.results, *one.sizes)
             out = new_like(x, (one.results, one.channels, *one.kernel), channels=True)
-            # so that results are about one
+            # keeps results near one
             other.mul_(one.rows**-0.5)
         else:
             other = random(one.results, one.channels, *one.kernel).mul_(one.depth**-0.5)
@@ -296,7 +296,7 @@ class ConvProblem:
         )
 
     def _launch(self, x: Tensor, other: Tensor, out: Tensor) -> Launch:
-        """Return the launch of this kernel, of a weight or of a gradient."""
+        """Return the launch of this kernel, for a weight or for a gradient."""
         one, launches = self.shape, dict[str, Launch]()
 
         def provide(name: str) -> Any:
@@ -322,14 +322,14 @@ def problems(use: str) -> tuple[ConvProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     return tuple(ConvProblem(shape, kernel) for kernel in ROLES for shape in _shapes(use, kernel))
 
 
 def _shapes(use: str, kernel: str) -> list[Shape]:
-    """List convolutions whose result one launch writes; those of single taps are products of matrices."""
+    """List convolutions whose result one launch writes; convolutions with one tap are matrix products."""
     if use == "bars":
         return [shape for shape in BARS if shape.taps > 1 and shape.is_whole(kernel)]
     listed = dict.fromkeys((*TUNED, *(_DEEP if "weight_grad" in kernel else ())))

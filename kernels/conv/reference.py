@@ -1,4 +1,4 @@
-"""Convolutions in plain torch, by their definition: a product of matrices for each tap (any dtype, fp64 too)."""
+"""Convolutions in plain torch, by definition: a matrix product for each tap, in any dtype, fp64 included."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def convolve(
     """Return the convolution of x [N, C, ...] by weight [O, C / groups, ...].
 
     Args:
-        x: what is convolved.
-        weight: of as many dimensions.
+        x: the input.
+        weight: with as many dimensions as x.
         bias: [O], added to each position.
         stride: for each dimension.
-        before: what is padded before the first position of each dimension.
-        after: what is padded behind the last.
+        before: padding before the first position of each dimension.
+        after: padding after the last position.
         dilation: for each dimension.
-        groups: C and O are cut into as many.
+        groups: the number of groups of C and of O.
     """
     sides = [side for pair in reversed(list(zip(before, after, strict=True))) for side in pair]
     padded = torch.nn.functional.pad(x, sides)

@@ -1,4 +1,4 @@
-"""What a convolution and its gradients allocate and launch, once their arguments are checked."""
+"""Allocations and launches of a convolution and its gradients, for validated arguments."""
 
 # ruff: noqa: PLR0917 - a convolution has many facts
 
@@ -26,7 +26,7 @@ def run_conv(
     *,
     single: bool = False,
 ) -> Tensor:
-    """Convolve x [N, C, ...] by weight [O, C / groups, ...]; `single` asks for the result of the only image, [O, ...]."""
+    """Convolve x [N, C, ...] by weight [O, C / groups, ...]; with `single` the result is that of the only image, [O, ...]."""
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
@@ -45,9 +45,9 @@ def run_conv(
 def _allocate(
     recording: Recording, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
 ) -> Tensor:
-    """Make a tensor by channels or by planes; `single` leaves out the first dimension, of 1."""
+    """Allocate a tensor, channels-last or contiguous; `single` drops the first dimension, of size 1."""
     strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
-    # by torch itself: a remembered call runs no Python of ours
+    # with torch's own function: a replayed call runs no Python code of ours
     return recording.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
 
 
@@ -62,7 +62,7 @@ def run_input_grad(
 ) -> Tensor:
     """Compute the gradient of an input [N, C, ...] from that of the output [N, O, ...]."""
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
-    # a position that meets no tap stays 0
+    # a position without taps stays 0
     zeros = not all(map(_has_taps, classes))
     out = _allocate(recording, grad, shape, by_channels(grad, weight))
     if zeros:
@@ -85,13 +85,13 @@ def _has_taps(each: Class) -> bool:
 
 
 def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return first indices, counts and steps for all dimensions of a tensor, of those of its positions."""
+    """Return first indices, counts and steps for all dimensions of a tensor, given those of its positions."""
     first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
     return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
 
 
 def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum by the kernel that is fastest for it."""
+    """Launch a sum on the fastest kernel for it."""
     if launch_product(recording, one, x, w, bias, out) or launch_mapped(recording, one, x, w, bias, out):
         return
     launch(recording, one, x, w, bias, out)

@@ -1,9 +1,9 @@
-"""How a convolution, and each of its gradients, sweeps over positions: sizes and steps, worked out without a tensor.
+"""Sweeps of a convolution and its gradients over positions: sizes and steps, computed without tensors.
 
-All have three dimensions here; of an image the first is 1. A *sweep* says which position of a source each position of a
-result meets at each tap of the weight: ``p * mul + t * step + start``. A convolution is one sweep. So is the gradient of its
-input where the stride is 1; for any other stride, positions whose remainders by it are equal meet the same taps, and each
-such *class* of positions is a sweep of its own, over a part of the taps, none of which it computes in vain.
+All sweeps have three dimensions; the first is 1 for images. A *sweep* maps each position of a result and each tap of the
+weight to a position of the source: ``p * mul + t * step + start``. A convolution is one sweep, and so is its input gradient
+for a stride of 1. For any other stride, the input positions with equal remainders form a *class*, which meets a subset of the
+taps. Each class is a sweep of its own over those taps, so that no product is wasted.
 """
 
 # ruff: noqa: PLR0917 - a line has as many facts
@@ -22,28 +22,28 @@ T = TypeVar("T")
 Triple = tuple[int, int, int]
 
 LIMIT: Final = 2**31 - 2**16
-"""How many positions of a result one launch takes at most: kernels count them in 32 bits, and whole tiles of them."""
+"""The most result positions per launch: kernels count them in 32 bits, up to the end of the last tile."""
 PADDED_DIM: Final = 2
-"""Which dimension of ``[N, C, D, H, W]`` images do not have."""
+"""The dimension of ``[N, C, D, H, W]`` that images lack."""
 
 
 def three(values: Sequence[T], missing: T) -> tuple[T, T, T]:
-    """Return what the three dimensions have; that of images before their own is `missing`."""
+    """Return three dimensions; for images, `missing` comes first."""
     first, *rest = (missing, *values) if len(values) == PADDED_DIM else values
     return first, rest[0], rest[1]
 
 
 class Window(NamedTuple):
-    """What the arguments of a convolution say of its positions, in each of two or three dimensions."""
+    """A convolution's arguments for positions, in each of two or three dimensions."""
 
     stride: tuple[int, ...]
     before: tuple[int, ...]
-    """What is padded before the first position."""
+    """Padding before the first position."""
     after: tuple[int, ...]
     dilation: tuple[int, ...]
 
     def sizes(self, source: Sequence[int], taps: Sequence[int]) -> tuple[int, ...]:
-        """Return how many positions the result has; less than one where the weight is larger than its padded source."""
+        """Return the size of the result in each dimension; less than one if the weight is larger than its padded source."""
         return tuple(
             (size + before + after - dilation * (count - 1) - 1) // stride + 1
             for size, count, stride, before, after, dilation in zip(source, taps, *self, strict=True)
@@ -52,12 +52,12 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Which positions of a source the positions of a result meet."""
+    """The map from positions of a result to positions of a source."""
 
     out: Triple
-    """How many positions the result has."""
+    """The size of the result in each dimension."""
     source: Triple
-    """How many the source has; what lies outside counts as 0."""
+    """The size of the source in each dimension; positions outside count as 0."""
     taps: Triple
     mul: Triple
     step: Triple
@@ -65,12 +65,12 @@ class Sweep:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """List all of it, as kernels take it."""
+        """All numbers, in the kernels' order."""
         return (*self.out, *self.source, *self.taps, *self.mul, *self.step, *self.start)
 
     @property
     def is_pointwise(self) -> bool:
-        """Return whether each position of the result meets the same one of the source, and no other."""
+        """Whether each position of the result meets the same position of the source, and no other."""
         return (
             self.taps == self.mul == (1, 1, 1)
             and self.start == (0, 0, 0)
@@ -84,16 +84,16 @@ class Sweep:
 
 
 class Class(NamedTuple):
-    """The positions of an input that meet the same taps, and the sweep that computes their gradient."""
+    """Input positions that meet the same taps, and the sweep that computes their gradient."""
 
     first: Triple
-    """The first of them, in each dimension."""
+    """The first position, in each dimension."""
     apart: Triple
-    """How far they lie from one another."""
+    """The step between positions."""
     first_tap: Triple
     taps_apart: Triple
     sweep: Sweep
-    """From the gradient of the output; without any tap the gradient is 0."""
+    """The sweep over the gradient of the output; without taps the gradient is 0."""
 
 
 def forward_sweep(window: Window, source: Sequence[int], taps: Sequence[int]) -> Sweep:
@@ -123,7 +123,7 @@ class _Line(NamedTuple):
 
 
 def classes_of(forward: Sweep) -> Iterator[Class]:
-    """List the classes of a convolution's input, which together are all of its positions."""
+    """List the classes of a convolution's input; together they cover all positions."""
     lines = [
         list(_lines_of(*facts))
         for facts in zip(
@@ -137,7 +137,7 @@ def classes_of(forward: Sweep) -> Iterator[Class]:
 
 
 def _lines_of(out: int, source: int, taps: int, stride: int, dilation: int, start: int) -> Iterator[_Line]:
-    # position p of the output met p * stride + t * dilation + start
+    # position p of the output meets p * stride + t * dilation + start
     taps_apart = stride // math.gcd(stride, dilation)
     for first in range(min(stride, source)):
         meeting = [tap for tap in range(min(taps, taps_apart)) if (first - start - tap * dilation) % stride == 0]
@@ -157,10 +157,10 @@ def _lines_of(out: int, source: int, taps: int, stride: int, dilation: int, star
 
 
 def pieces_of(sizes: Sequence[int], limit: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Cut a box of positions into boxes of at most `limit` of them: the first position of each, and its sizes.
+    """Split a box of positions into boxes of at most `limit` positions; yield the first position and the sizes of each.
 
     Args:
-        sizes: positions in each dimension, the outermost first; it is cut first.
+        sizes: positions in each dimension, the outermost first; it is split first.
         limit: at least 1.
     """
     inner = math.prod(sizes[1:])

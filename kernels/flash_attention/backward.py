@@ -1,4 +1,4 @@
-"""The backward pass: gradients allocated, and one launch for each thing that is summed up."""
+"""The backward pass: allocation of the gradients, and one launch for each sum."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -24,14 +24,14 @@ __all__ = [
 ]
 
 MIN_WIDTH: Final = 32
-"""Narrower tiles are not built for gradients."""
+"""The smallest tile width that is built for gradients."""
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-"""Those of q, k and v; one that nobody wants is empty."""
+"""Gradients of q, k and v; empty if not requested."""
 
 
 def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) -> Gradients:
-    """Allocate gradients, in the order of dimensions of their operands."""
+    """Allocate gradients, in the memory order of their operands."""
     dq, dk, dv = (
         allocate_like(value) if wants else value.new_empty(0) for value, wants in zip((q, k, v), wanted, strict=True)
     )
@@ -39,7 +39,7 @@ def allocate_gradients(q: Tensor, k: Tensor, v: Tensor, wanted: Sequence[bool]) 
 
 
 def allocate_like(value: Tensor) -> Tensor:
-    """Allocate a tensor of the same shape whose last stride is 1."""
+    """Allocate a tensor of the same shape with a last stride of 1."""
     made = torch.empty_like(value)
     return made if made.stride(3) == 1 else value.new_empty(value.shape)
 
@@ -53,16 +53,16 @@ def launch_backward(
     mask: Mask,
     deterministic: bool = True,
 ) -> None:
-    """Write the gradients that are not empty, by the fastest kernels that run the call.
+    """Write the gradients that are not empty, with the fastest kernels that can run the call.
 
     Args:
         grads: dout [B, H, M, Dv], of any strides, and dlse [B, H, M] or None.
         operands: q, k and v.
-        results: out and lse, as the forward wrote them.
-        gradients: as `allocate_gradients` made them.
-        scale: the forward's.
-        mask: likewise.
-        deterministic: give the same bits each time.
+        results: out and lse from the forward pass.
+        gradients: from `allocate_gradients`.
+        scale: the scale of the forward pass.
+        mask: the mask of the forward pass.
+        deterministic: return the same bits every time.
     """
     q, k, v = operands
     dq, dk, dv = gradients
@@ -71,12 +71,12 @@ def launch_backward(
             gradient.zero_()
         return
     (out, lse), (dout, dlse) = results, grads
-    # the kernels read rows in one piece; an expanded gradient, as from sum().backward(), has a last stride of 0
+    # the kernels read contiguous rows; an expanded gradient, as from sum().backward(), has a last stride of 0
     dout = dout if dout.stride(3) == 1 else dout.contiguous()
     lse = lse.contiguous()
     dlse = None if dlse is None else dlse.contiguous()
     if dk.numel() or dv.numel():
-        # they come from one kernel
+        # one kernel writes both
         dk, dv = dk if dk.numel() else allocate_like(k), dv if dv.numel() else allocate_like(v)
     maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
     if maps is not None:
@@ -91,7 +91,7 @@ def launch_backward(
 
 
 def launch_delta(out: Tensor, dout: Tensor, lse: Tensor, dlse: Tensor | None, delta: Tensor) -> None:
-    """Launch what sums up ``out * dout`` of each row, less dlse."""
+    """Launch the kernel that computes the sum of ``out * dout`` of each row, minus dlse."""
     batch, heads, q_len, v_dim = out.shape
     library.get("flash_attention_bwd_delta")(
         out,
@@ -121,7 +121,7 @@ def launch_dkdv_over_pointers(
     scale: float,
     mask: Mask,
 ) -> None:
-    """Launch the kernel for the gradients of k and v that takes any strides, alignment, width and mask."""
+    """Launch the kernel for the gradients of k and v that takes any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = _widths(head_dim, v_dim)
@@ -167,7 +167,7 @@ def launch_dq_over_pointers(
     scale: float,
     mask: Mask,
 ) -> None:
-    """Launch the kernel for the gradient of q that takes any strides, alignment, width and mask."""
+    """Launch the kernel for the gradient of q that takes any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = _widths(head_dim, v_dim)
@@ -201,6 +201,6 @@ def launch_dq_over_pointers(
 
 
 def _widths(dim: int, v_dim: int) -> tuple[int, int]:
-    """Choose BLOCK_D and BLOCK_DV as the forward does, of those that are built."""
+    """Choose BLOCK_D and BLOCK_DV as the forward pass does, among the built ones."""
     block_d, block_dv = tile_widths(dim, v_dim)
     return max(block_d, MIN_WIDTH), max(block_dv, MIN_WIDTH)

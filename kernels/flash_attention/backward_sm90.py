@@ -1,4 +1,4 @@
-"""The backward pass over tensor maps: all gradients by one kernel, with one before it and one after."""
+"""The backward pass over TMA descriptors: one kernel for all gradients, one before it and one after."""
 
 # ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
 
@@ -26,13 +26,13 @@ __all__ = [
 
 MAX_WIDTH: Final = 128
 STEP: Final = 8
-"""What widths must be multiples of: 16 bytes, which maps want strides to be multiples of."""
+"""Head dimensions must be multiples of this: TMA descriptors need strides of 16 bytes."""
 QUERIES: Final = {64: 128, 128: 64}
-"""BLOCK_M by BLOCK_D: how many queries a tile of the kernel has."""
+"""BLOCK_M by BLOCK_D: the number of queries in a tile of the kernel."""
 
 
 class GradientMaps(NamedTuple):
-    """What the kernel reads and writes of the caller's."""
+    """The caller's tensors that the kernel reads and writes."""
 
     q: Described
     k: Described
@@ -43,26 +43,26 @@ class GradientMaps(NamedTuple):
 
     @property
     def width(self) -> int:
-        """BLOCK_D: both widths rounded up to what is built."""
+        """BLOCK_D: both head dimensions rounded up to a built width."""
         return 64 if max(self.q.shape[3], self.v.shape[3]) <= 64 else MAX_WIDTH
 
 
 class Workspace(NamedTuple):
-    """What one kernel leaves to the next."""
+    """Tensors that one kernel passes to the next."""
 
     statistics: Tensor
-    """Log-sums in base two, and how much of each row's output its gradient is, fp32 [2, B, H, M padded to tiles]."""
+    """Log-sums in base two, and each row's sum of out * dout, fp32 [2, B, H, M padded to tiles]."""
     sums: Tensor
-    """The gradient of queries but for the scale, fp32 [B, H, M, D]."""
+    """The unscaled gradient of queries, fp32 [B, H, M, D]."""
     turns: Tensor | None
-    """How many tiles of keys have been added to each tile of queries, int32; None if they may come in any order."""
+    """The number of key tiles added so far to each tile of queries, int32; None if the order is free."""
 
 
 def gradient_maps_of(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor) -> GradientMaps | None:
-    """Describe the operands to the kernel for sm_90; None where it does not run this call.
+    """Describe the operands to the sm_90 kernel; None if it cannot run this call.
 
-    It wants 16-bit operands that tensor maps can describe, heads that are not too wide, and gradients of keys and values to
-    write.
+    The kernel needs 16-bit operands that TMA descriptors can hold, head dimensions up to 128, and requested gradients of keys
+    and values.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_WIDTH or q.shape[3] % STEP or not dk.numel():
         return None
@@ -70,7 +70,7 @@ def gradient_maps_of(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, 
 
 
 def describe_gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor) -> GradientMaps | None:
-    """Describe the operands, wherever they are; None if maps cannot. A gradient that they cannot is copied."""
+    """Describe the operands on any device; None if TMA descriptors cannot hold them. An unsuitable `dout` is copied."""
     found = [described(value) for value in (q, k, v, dout, dk, dv)]
     found[3] = found[3] or described(dout.contiguous())
     maps = [each for each in found if each is not None]
@@ -87,7 +87,7 @@ def launch_backward_over_maps(
     mask: Mask,
     deterministic: bool,
 ) -> None:
-    """Write the gradients of keys, values and, unless that is empty, queries; `mask` has no left bound."""
+    """Write the gradients of keys and values, and of queries unless `dq` is empty; `mask` has no left bound."""
     room = allocate_workspace(maps, deterministic)
     launch_prepare(maps, out, lse, dlse, room)
     launch_gradients_over_maps(maps, room, scale, mask)
@@ -96,7 +96,7 @@ def launch_backward_over_maps(
 
 
 def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
-    """Allocate what lies between the kernels; sums in any order start at 0, and others are written by the first."""
+    """Allocate the workspace. Sums in free order start at 0; the first kernel initializes everything else."""
     q = maps.q.base
     batch, heads, length, _ = q.shape
     tiles = -(-length // QUERIES[maps.width])
@@ -109,7 +109,7 @@ def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
 
 
 def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | None, room: Workspace) -> None:
-    """Launch what writes the statistics of queries, and zeros their turns."""
+    """Launch the kernel that writes the statistics of queries and zeros their turns."""
     dout = maps.dout.base
     batch, heads, q_len, v_dim = dout.shape
     library.get("flash_attention_bwd_sm90_prepare")(
@@ -131,7 +131,7 @@ def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | 
 
 
 def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: Mask) -> None:
-    """Launch what writes the gradients of keys and values, and adds up those of queries."""
+    """Launch the kernel that writes the gradients of keys and values and adds up those of queries."""
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
     library.get("flash_attention_bwd_sm90")(
@@ -158,7 +158,7 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
 
 
 def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, scale: float) -> None:
-    """Launch what scales and rounds the sums for queries."""
+    """Launch the kernel that scales and rounds the gradient of queries."""
     batch, heads, q_len, head_dim = dq.shape
     library.get("flash_attention_bwd_sm90_finish")(
         room.sums,

@@ -1,4 +1,4 @@
-"""What attention's operands must be."""
+"""Validation of attention operands."""
 
 # ruff: noqa: PLR0917 - the operator has as many operands
 
@@ -25,27 +25,27 @@ __all__ = ["ALIGNMENTS", "FP8", "Window", "check_differentiable", "check_gradien
 
 ALIGNMENTS: Final = ("top_left", "bottom_right")
 FP8: Final = torch.float8_e4m3fn
-"""The type of eight bits that the forward pass takes; its output is bf16."""
+"""The 8-bit type of the forward pass; its output is bf16."""
 DTYPES: Final = (*FLOATS, FP8)
 MAX_HEAD_DIM: Final = 256
 MAX_HEAD_DIM_FP32: Final = 128
-"""fp32 tiles of wider heads do not fit the registers."""
+"""The largest head dimension in fp32: wider tiles do not fit the registers."""
 _WIDEST: Final = dict.fromkeys(DTYPES, MAX_HEAD_DIM) | {torch.float32: MAX_HEAD_DIM_FP32}
 MAX_LEN: Final = 2**30 - 512
-"""Positions of a query, a key and a tile are summed in 32 bits."""
+"""The largest sequence length: positions of queries, keys and tiles are added in 32 bits."""
 
 Window = int | tuple[int | None, int | None] | None
-"""How far a query sees to the left and to the right; None is without end, one int is both."""
+"""How far a query sees to the left and to the right; None means no bound, one int is both."""
 
 
 def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Say at a glance whether operands fit; what is wrong with others is found out one by one, which takes longer."""
+    """Return whether operands are valid; a fast check without error messages."""
     try:
         strided = q.layout is k.layout is v.layout is torch.strided
         batch, heads, q_len, dim = q.shape
         k_batch, kv_heads, kv_len, k_dim = k.shape
         v_batch, v_heads, v_len, v_dim = v.shape
-    # a nested tensor has no shape
+    # nested tensors have no shape
     except (AttributeError, ValueError, RuntimeError):
         return False
     dtype, device = q.dtype, q.device
@@ -69,11 +69,11 @@ def _fit(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> None:
-    """Require operands that fit each other and the kernels.
+    """Require operands whose shapes, dtypes and devices agree and that kernels take.
 
     Raises:
-        ArgumentError: a dtype or device that does not fit.
-        ValueError: a shape, stride or word that does not fit.
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape, stride or string.
     """
     if _fit(q, k, v) and type(causal_alignment) is str and causal_alignment in ALIGNMENTS:
         return
@@ -95,10 +95,10 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
 
 
 def check_rows(**operands: Tensor) -> None:
-    """Require rows that a tile can hold and that lie in one piece.
+    """Require contiguous rows that a tile can hold.
 
     Raises:
-        ValueError: those of an operand are others.
+        ValueError: an operand's rows are too long, too many or not contiguous.
     """
     for argument, operand in operands.items():
         length, dim = operand.shape[2:]
@@ -115,18 +115,18 @@ def check_differentiable(q: Tensor) -> None:
     """Require operands of a dtype that has gradients.
 
     Raises:
-        ArgumentError: theirs has none.
+        ArgumentError: their dtype has none.
     """
     if q.dtype not in FLOATS:
         refuse_type("q", f"{' or '.join(map(str, FLOATS))} where gradients are required", q.dtype)
 
 
 def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
-    """Require what the forward gave, and gradients of the same shapes.
+    """Require the results of the forward pass, and gradients of the same shapes.
 
     Raises:
-        ArgumentError: a dtype or device that does not fit.
-        ValueError: a shape that does not fit.
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape.
     """
     check_differentiable(q)
     shape = (*q.shape[:3], v.shape[3])
@@ -140,10 +140,10 @@ def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out
 
 
 def window_sides(window: Window) -> tuple[int | None, int | None]:
-    """Return how far a query sees to the left and to the right, None being without end.
+    """Return how far a query sees to the left and to the right; None means no bound.
 
     Raises:
-        ArgumentError: neither an int, nor two of int and None.
+        ArgumentError: not an int, and not a tuple of two ints or None.
         ValueError: an int below 0.
     """
     if window is None:

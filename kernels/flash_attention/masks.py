@@ -1,4 +1,4 @@
-"""Which keys a query sees, as the kernels take it."""
+"""Masks of flash attention, as the kernels take them."""
 
 # ruff: noqa: PLR0917 - the operator's own order
 
@@ -13,7 +13,7 @@ class Mask(NamedTuple):
     """A band: query m sees the keys from m + `left` to m + `right`."""
 
     mode: str
-    """Which bounds hide anything: ``"none"``, ``"causal"`` (the right one alone) or ``"window"`` (the left one too)."""
+    """The bounds that mask anything: ``"none"``, ``"causal"`` (only the right one) or ``"window"`` (also the left one)."""
     left: int
     right: int
 
@@ -24,23 +24,23 @@ NO_MASK: Final = Mask("none", 0, 0)
 def mask_of(
     q_len: int, kv_len: int, is_causal: bool, causal_alignment: str, left: int | None, right: int | None
 ) -> Mask:
-    """Find the band of a call; a bound that hides no key from any query is dropped.
+    """Return the band of a call, without bounds that mask no key.
 
     Args:
         q_len: the number of queries.
         kv_len: the number of keys.
-        is_causal: whether a query sees nothing to its right.
-        causal_alignment: where positions start: query 0 is at that of key 0 (``"top_left"``), or the last query at that
-            of the last key (``"bottom_right"``).
-        left: how many keys to the left of its position a query sees; None is all.
-        right: likewise to the right.
+        is_causal: whether a query sees no key to its right.
+        causal_alignment: ``"top_left"`` aligns query 0 with key 0; ``"bottom_right"`` aligns the last query with the last
+            key.
+        left: the number of visible keys to the left of a query's position; None means all.
+        right: the number of visible keys to the right; None means all.
     """
     if not is_causal and left is None and right is None:
         return NO_MASK
     shift = kv_len - q_len if causal_alignment == "bottom_right" else 0
     if is_causal:
         right = 0
-    # bounds beyond all queries and keys are as good as none, and sums with them stay within 32 bits
+    # clamped bounds mask nothing, and sums with them stay within 32 bits
     low = -q_len if left is None else max(shift - left, -q_len)
     high = kv_len if right is None else min(shift + right, kv_len)
     if q_len - 1 + low > 0:

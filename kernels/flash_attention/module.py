@@ -1,4 +1,4 @@
-"""Attention as a module."""
+"""Flash attention as a torch module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FlashAttention"]
 
 
 class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
-    """`flash_attention` with its words fixed; it has no parameters."""
+    """`flash_attention` with fixed options; it has no parameters."""
 
     def __init__(
         self,
@@ -22,11 +22,11 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         window: Window = None,
         deterministic: bool = True,
     ) -> None:
-        """Fix what `flash_attention` is told besides its operands.
+        """Fix the options of `flash_attention`.
 
         Raises:
-            ArgumentError: a scale, flag or window of another type.
-            ValueError: a window or word that does not fit.
+            ArgumentError: a scale, flag or window of a wrong type.
+            ValueError: an invalid window or string.
         """
         super().__init__()
         if scale is not None:
@@ -55,5 +55,5 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
         return out
 
     def extra_repr(self) -> str:
-        """Name what was fixed."""
+        """Return the fixed options."""
         return f"scale={self.scale}, is_causal={self.is_causal}, {self.causal_alignment}, window={self.window}"

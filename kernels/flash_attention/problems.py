@@ -1,4 +1,4 @@
-"""Calls of the attention kernels to tune and measure."""
+"""Calls of flash attention kernels to tune and measure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),
 }
-# the kernels of the forward pass, and the dtype that each is measured in
+# the kernels of the forward pass, and the dtype measured for each
 _FORWARD: Final = {
     "flash_attention_fwd": "bf16",
     "flash_attention_fwd_fp8": "fp8e4nv",
@@ -61,12 +61,12 @@ class _AttentionCall:
 
     @property
     def name(self) -> str:
-        """What the shape is called."""
+        """The name of the shape."""
         return self.problem.name
 
     @property
     def shape_class(self) -> str:
-        """How many queries there are, as compared with the keys."""
+        """The ratio of queries to keys, as a class."""
         return self.problem.kind
 
     @property
@@ -75,12 +75,12 @@ class _AttentionCall:
         return self.problem.sizes
 
     def _operands(self, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Make random queries, keys, values and gradients of the output."""
+        """Return random queries, keys, values and gradients of the output."""
         one, dtype = self.problem, _DTYPES[self.dtype]
         source = generator(one.name, device)
 
         def random(heads: int, length: int, dim: int) -> Tensor:
-            # torch draws no e4m3
+            # torch generates no random e4m3
             drawn_in = dtype if dtype.itemsize > 1 else torch.bfloat16
             shape = (one.batch, heads, length, dim)
             return torch.randn(shape, generator=source, device=device, dtype=drawn_in).to(dtype)
@@ -100,7 +100,7 @@ class AttentionProblem(_AttentionCall):
     kernel: str = "flash_attention_fwd"
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the results of the first and the last head."""
+        """Return random operands, and the results of the first and the last head."""
         one = self.problem
         q, k, v, _ = self._operands(device)
         out, _ = allocate_output(q, v, return_lse=False)
@@ -116,7 +116,7 @@ class AttentionProblem(_AttentionCall):
         return yardstick.work(launch, parts, (q, k, v, out), one.flops)
 
     def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
-        """Launch the kernel in question, whichever the operator would."""
+        """Launch this problem's kernel, which may not be the operator's choice."""
         scale, mask = self.problem.head_dim**-0.5, self.problem.mask
         maps = maps_of(q, k, v, out, scale) if self.kernel == "flash_attention_fwd_sm90" else None
         if maps is None:
@@ -130,7 +130,7 @@ class GradientProblem(_AttentionCall):
     """One call of a kernel of the backward pass."""
 
     def prepare(self, device: str) -> Work:
-        """Make random operands, and the gradients of the first and the last head of keys and of their queries."""
+        """Return random operands, and the gradients of the first and the last key head and of their queries."""
         if self.kernel == "flash_attention_bwd_delta":
             return self._prepare_delta(device)
         one = self.problem
@@ -163,10 +163,10 @@ class GradientProblem(_AttentionCall):
 
 @dataclass(frozen=True, slots=True)
 class MappedGradientProblem(_AttentionCall):
-    """One call of a kernel of the backward pass over tensor maps."""
+    """One call of a backward kernel over TMA descriptors."""
 
     def prepare(self, device: str) -> Work:
-        """Make random operands and workspaces; sums may come in any order, so that a launch can be repeated."""
+        """Return random operands and workspaces; the order of sums is free, so that a launch can be repeated."""
         q, k, v, dout = self._operands(device)
         dq, dk, dv = map(torch.empty_like, (q, k, v))
         maps = over_maps.describe_gradients(q, k, v, dout, dk, dv)
@@ -217,11 +217,11 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     """List the problems of a use; see `nojit.kernels.problem`.
 
     Raises:
-        ValueError: there is no such use.
+        ValueError: an unknown use.
     """
     check_use(use)
     found = (*PROBLEMS.get(use, ()), *drawn(use))
-    # gradients are of training, where nobody decodes
+    # gradients belong to training, which does not decode
     trained = [problem for problem in found if problem.kind in {"short", "long"}]
     return (
         *(AttentionProblem(problem, dtype, kernel) for kernel, dtype in _FORWARD.items() for problem in found),

@@ -1,4 +1,4 @@
-"""The shapes of calls to test, tune and measure attention with."""
+"""Shapes of attention calls for tests, tuning and benchmarks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def kind(self) -> str:
-        """How many queries there are, as compared with the keys."""
+        """The ratio of queries to keys, as a class."""
         if self.q_len <= 16:
             return "decode"
         if self.q_len < self.kv_len:
@@ -40,22 +40,22 @@ class Problem:
 
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
-        """Everything but the name."""
+        """All fields except the name."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "name"}
 
     @property
     def offset(self) -> int:
-        """How far the last key that a query sees under a causal mask is behind it."""
+        """The offset from a query's index to its last visible key under a causal mask."""
         return self.kv_len - self.q_len if self.causal_alignment == "bottom_right" else 0
 
     @property
     def mask(self) -> Mask:
-        """What the kernels are told of the mask."""
+        """The mask as the kernels take it."""
         return mask_of(self.q_len, self.kv_len, self.is_causal, self.causal_alignment, None, None)
 
     @property
     def pairs(self) -> int:
-        """How many pairs of a query and a key there are, half of them with a causal mask over a square."""
+        """The number of (query, key) pairs; half of a square under a causal mask."""
         seen = self.q_len * self.kv_len
         if self.is_causal:
             diagonal = min(self.q_len, self.kv_len)
@@ -64,12 +64,12 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of both products of the forward pass."""
+        """Floating-point operations of both products of the forward pass."""
         return 2 * self.pairs * (self.head_dim + self.v_dim)
 
 
 def _small_calls() -> Iterator[Problem]:
-    """List calls with little to do at once, where the best tile depends on how many programs there are."""
+    """List calls with little parallel work, where the best tile depends on the number of programs."""
     for dim in (64, 128):
         for heads in (8, 32, 128):
             for q_len, kv_len in ((16, 128), (32, 512), (64, 128), (64, 1024), (128, 512), (256, 2048)):
@@ -158,17 +158,17 @@ PROBLEMS: Final = {
         Problem("4k causal, D 64", 4, 32, 32, 4096, 4096, 64, 64, is_causal=True),
     ),
 }
-"""Sets by use: `test` is small enough for an interpreter, `bars` is what speed is promised for.
+"""Sets by use: `test` is small enough for an interpreter, `bars` has the shapes with promised speed.
 
-Those of `tune` are coarse first: whenever a tuner runs out of time, it has seen all kinds of shapes.
+`tune` lists coarse steps first: a tuner that runs out of time has seen all classes of shapes.
 """
 
-# those of `tune` come after the ones above: in between them, so that no call is far from all that was measured
+# drawn ones of `tune` follow the listed ones and fill the space between them
 _DRAWN: Final = {"tune": 96, "held_out": 18, "fresh": 18}
-# those of `tune` that fill the gaps between all of these
+# drawn ones of `tune` that fill the gaps between all of these
 _SPREAD: Final = 72
 _KINDS: Final = ("square", "square", "causal", "causal", "chunk", "decode")
-# what a held-out problem may take: about 2 ms of an H200
+# limit of a held-out problem: about 2 ms on an H200
 _MOST_FLOPS: Final = 8 * 10**11
 
 
@@ -186,7 +186,7 @@ def drawn(use: str) -> tuple[Problem, ...]:
 
 
 def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Draw likewise, where the keys of tables lie far apart."""
+    """Draw calls of these classes into the gaps between known tuning keys."""
     rng = draws("flash_attention between", "tune")
 
     def draw() -> Problem:
@@ -199,7 +199,7 @@ def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
 
 
 def _far(one: Problem, other: Problem) -> float:
-    """Say how many octaves two calls are apart; those of different meanings have nothing to say of each other."""
+    """Return the distance between two calls in octaves; infinite for different cases."""
     if (one.head_dim, one.v_dim, one.is_causal) != (other.head_dim, other.v_dim, other.is_causal):
         return math.inf
     return math.dist(_place(one), _place(other))

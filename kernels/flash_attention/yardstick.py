@@ -1,7 +1,7 @@
-"""What launches of the attention kernels must write: one head at a time in plain torch, and the error allowed.
+"""Expected results of attention kernels: one head at a time in plain torch, with the allowed error.
 
-Rows are compared in groups: the later a row under a causal mask, the more it averages, and the smaller it is. Allowed is
-a multiple of the error that torch's own operators make in the same precision, and one unit in the last place.
+Rows are compared in groups, because under a causal mask later rows average more values and are smaller. The allowed error is
+a multiple of the error of torch's own operators in the same precision, plus one unit in the last place.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch import Tensor
 
 __all__ = ["Part", "RowSums", "gradient_parts", "output_parts", "work"]
 
-# groups of rows end here
+# ends of the groups of rows
 _GROUP_ENDS: Final = (16, 64, 256, 1024, 4096)
-# queries that are worked on at once
+# queries computed at a time
 _CHUNK: Final = 2048
 _OUTPUT_FACTOR: Final = 2
 _GRADIENT_FACTOR: Final = 3
@@ -28,25 +28,25 @@ _GRADIENT_FACTOR: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows that a launch writes."""
+    """Rows that a launch writes."""
 
     written: Tensor
     expected: Tensor
     tolerance: float
     gradient: int = 0
-    """Of which operand it is the gradient, by number."""
+    """The index of the operand whose gradient it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
-    """What the gradients' kernels are given of each query: fp32 [B, H, M]."""
+    """Inputs of the gradient kernels for each query: fp32 [B, H, M]."""
 
     lse: Tensor
     delta: Tensor
 
     @classmethod
     def guessed(cls, one: Problem, device: str) -> RowSums:
-        """Make plausible ones, for the heads that nobody looks at."""
+        """Return plausible values, for heads that are not compared."""
         shape = (one.batch, one.heads, one.q_len)
         return cls(torch.full(shape, math.log(one.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
 
@@ -63,7 +63,7 @@ class _Head:
 
 
 def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops: int) -> Work:
-    """Put a launch and what it must write together."""
+    """Combine a launch with its expected results."""
     return Work(
         kernel=launch.kernel,
         args=launch.args,
@@ -79,7 +79,7 @@ def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops
 def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: Problem) -> Iterator[Part]:
     """Yield the rows of one head's output [M, Dv], for its q, k and v."""
     q, k, v = head
-    # torch multiplies no e4m3: the same values in the dtype of the output
+    # torch cannot multiply e4m3: use the same values in the output's dtype
     exact, torchs = (_output(q.to(dtype), k.to(dtype), v.to(dtype), one) for dtype in (torch.float32, out.dtype))
     yield from _groups(out, exact, torchs, _OUTPUT_FACTOR)
 
@@ -91,7 +91,7 @@ def gradient_parts(
     place: tuple[int, int],
     one: Problem,
 ) -> Iterator[Part]:
-    """Yield the rows of the gradients that one head of keys, at a batch and head, has a part in; write its `sums`."""
+    """Yield the gradient rows that depend on one key head of one batch; write its `sums`."""
     q, k, v, dout = tensors
     (batch, kv_head), group = place, one.heads // one.kv_heads
     exact, torchs = [], []
@@ -115,7 +115,7 @@ def _groups(written: Tensor, exact: Tensor, torchs: Tensor, factor: int, gradien
 
 
 def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
-    """Score a chunk of queries, the first of which is number `first`."""
+    """Return the scores of a chunk of queries that starts at index `first`."""
     scores = (q @ k.T).float() * one.head_dim**-0.5
     if one.is_causal:
         rows = torch.arange(first, first + len(q), device=q.device)[:, None] + one.offset
@@ -124,13 +124,13 @@ def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
 
 
 def _output(q: Tensor, k: Tensor, v: Tensor, one: Problem) -> Tensor:
-    """Attend with one head, a chunk of queries at a time, in the dtype of the operands."""
+    """Compute attention for one head, a chunk of queries at a time, in the dtype of the operands."""
     starts = range(0, len(q), _CHUNK)
     return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, one), -1).to(q.dtype) @ v for at in starts])
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: Problem) -> _Head:
-    """Differentiate one head likewise; sums over chunks are fp32."""
+    """Differentiate one head, a chunk of queries at a time; sums over chunks are fp32."""
     dk, dv = (torch.zeros(value.shape, device=q.device) for value in (k, v))
     lse, delta, dq = [], [], []
     for at in range(0, len(q), _CHUNK):
