@@ -560,12 +560,13 @@ def test_archs_come_in_the_order_of_their_numbers(run: Run, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    "words", [("inspect",), ("verify",), ("diff", "."), ("extract", "--kernel", "scale"), ("build",)]
+    "words", [("inspect",), ("verify",), ("diff", "."), ("extract", "--kernel", "scale", "--out", "."), ("build",)]
 )
 def test_what_opens_a_file_says_why_it_cannot(
-    run: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    run: Run, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     """It is no wrong usage, which click takes it for."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "access", lambda _path, mode: mode != os.R_OK)
     assert run(*words, bundle).exit_code != 2
 
