@@ -20,6 +20,7 @@ from nojit.aot.manifest import BundleSpec, KernelSpec, ReadKernel, bundle_of, re
 from nojit.aot.manifest_text import ManifestText
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.naming import is_name
+from nojit.aot.points import hint_places
 from nojit.aot.report import Pruned
 from nojit.aot.rule_types import check_requires, check_rules
 from nojit.aot.source import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant, module_of
@@ -543,7 +544,7 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
     for table in expanded.tables:
         for number, config in enumerate(table.configs):
             check_requires(spec, config, f"{table.path} $.config[{number}]", mistakes, source.params)
-    variants = _fitted(expanded.expansion.variants, source, where)
+    variants = _fitted(expanded.expansion.variants, source, where, hint_places(spec, where))
     functions = _check_functions(variants, entry, arch, compiler)
     return PlannedKernel(
         spec=spec,
@@ -561,12 +562,14 @@ def _plan_kernel(expanded: _Expanded, arch: str, compiler: Compiler, mistakes: M
     )
 
 
-def _fitted(variants: Sequence[Variant], source: KernelSource, where: str) -> tuple[Variant, ...]:
+def _fitted(
+    variants: Sequence[Variant], source: KernelSource, where: str, hints: Mapping[tuple[str, int], str]
+) -> tuple[Variant, ...]:
     mistakes = Mistakes()
     fitted = []
     for variant in variants:
         with mistakes.caught():
-            fitted.append(fit_variant(variant, source, where))
+            fitted.append(fit_variant(variant, source, where, hints))
     mistakes.raise_found()
     return tuple(fitted)
 

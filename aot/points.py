@@ -11,6 +11,7 @@ from nojit.aot.axes import read_value
 from nojit.aot.config_rules import constexprs_in
 from nojit.aot.hints import WrittenHints, subsets
 from nojit.aot.manifest import HINT_SETS_MAX, KernelSpec, PointSpec
+from nojit.aot.manifest_text import spell_key
 from nojit.aot.mistakes import Mistakes
 from nojit.aot.options import OPTIONS, option_value
 from nojit.aot.target import check_arch
@@ -19,7 +20,7 @@ from nojit.runtime.errors import ManifestError, did_you_mean
 from nojit.runtime.table import Axis
 from nojit.runtime.values import Value, identity
 
-__all__ = ["Axes", "Point", "Settings", "Signature", "points_of"]
+__all__ = ["Axes", "Point", "Settings", "Signature", "hint_places", "points_of"]
 
 Axes: TypeAlias = tuple[tuple[str, Value], ...]
 Settings: TypeAlias = tuple[tuple[str, Value], ...]
@@ -79,6 +80,18 @@ def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
         most = len(partial.hints) if partial.missing is None else partial.missing
         written += subsets(partial.hints, most, partial.at_most, place)
     return (*written, WrittenHints(f"{where}.hints", ()))
+
+
+def hint_places(spec: KernelSpec, where: str) -> dict[tuple[str, int], str]:
+    """Return the key path at which an entry writes each hint first."""
+    tables = [(f"{where}.hints[{number}]", hints) for number, hints in enumerate(spec.hints)]
+    tables += [(f"{where}.partial_hints[{number}].hints", each.hints) for number, each in enumerate(spec.partial_hints)]
+    tables += [(f"{where}.point[{number}].hints", point.hints) for number, point in enumerate(spec.point)]
+    places: dict[tuple[str, int], str] = {}
+    for place, hints in tables:
+        for path, hint in hints.items():
+            places.setdefault((path, hint), place + spell_key(path))
+    return places
 
 
 def _listed(spec: KernelSpec, axes: Sequence[Axis], arch: str, where: str) -> Iterator[Point]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from nojit.aot.config_rules import CONFIG_RULES
 from nojit.aot.manifest import KernelSpec
@@ -132,12 +133,20 @@ def module_of(spelling: str) -> str:
     return spelling.partition(":")[0]
 
 
-def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:
+def fit_variant(
+    variant: Variant, source: KernelSource, where: str, hints: Mapping[tuple[str, int], str] = MappingProxyType({})
+) -> Variant:
     """Return a variant as its function takes it, or refuse one that the function cannot be compiled as.
 
     A constexpr that is called as an option has the value of the option: Triton binds a keyword to both. What a config sets
     it to then tells configs apart as other constexprs do. `debug` is the decorator's unless the manifest sets it. Hints that
     `requires` implies are dropped where Triton would not specialize the param.
+
+    Args:
+        variant: as the manifest has it.
+        source: its function.
+        where: the entry, for messages.
+        hints: where it writes each hint, for messages.
 
     Raises:
         ManifestError: a param that is not the kernel's, one without a type or value, a runtime param given as a
@@ -145,7 +154,7 @@ def fit_variant(variant: Variant, source: KernelSource, where: str) -> Variant:
     """
     fitted = _with_own_options(_with_debug(variant, source), source, where)
     _check_variant(fitted, source, where)
-    return _with_allowed_hints(fitted, source, where)
+    return _with_allowed_hints(fitted, source, where, hints)
 
 
 def fit_tuned(config: TunedConfig, source: KernelSource) -> TunedConfig:
@@ -296,7 +305,9 @@ def _writable_leaf(kind: str) -> str:
     return next((leaf for leaf in pointers if not leaf.startswith("*k")), "")
 
 
-def _with_allowed_hints(variant: Variant, source: KernelSource, where: str) -> Variant:
+def _with_allowed_hints(
+    variant: Variant, source: KernelSource, where: str, places: Mapping[tuple[str, int], str]
+) -> Variant:
     """Drop hints that Triton would not compile in, where `requires` implies them; refuse them where they are written."""
     forbidden = {pair: why for pair in variant.hints if (why := _forbids(source, *pair))}
     if not forbidden:
@@ -305,7 +316,7 @@ def _with_allowed_hints(variant: Variant, source: KernelSource, where: str) -> V
     for (path, hint), why in forbidden.items():
         if (path, hint) not in implied:
             what = f"expected no hint {hint} for {path!r}: {source.name} {why}"
-            raise ManifestError(what, where=f"{where}.hints")
+            raise ManifestError(what, where=places.get((path, hint), f"{where}.hints"))
     return replace(variant, hints=tuple(pair for pair in variant.hints if pair not in forbidden))
 
 

@@ -424,3 +424,23 @@ def test_constants_in_tuples_and_rest_arguments_are_what_tritons_binder_makes_of
     assert ours.signature == signature
     unwrapped = {place: getattr(value, "value", value) for place, value in constexprs.items()}
     assert ours.constants == unwrapped
+
+
+@pytest.mark.parametrize(
+    ("table", "place"),
+    [
+        ("[[kernel.hints]]\nbase = 1", r"12:1 \$\.kernel\[0\]\.hints\[0\]\.base"),
+        (
+            "[[kernel.partial_hints]]\nhints = { out = 16, base = 1 }",
+            r"12:\d+ \$\.kernel\[0\]\.partial_hints\[0\]\.hints\.base",
+        ),
+        ("[[kernel.point]]\nhints = { base = 1 }", r"12:\d+ \$\.kernel\[0\]\.point\[0\]\.hints\.base"),
+    ],
+)
+def test_a_hint_that_the_function_forbids_is_told_where_it_stands(
+    plan: Callable[..., PlannedKernel], table: str, place: str
+) -> None:
+    source = "@triton.jit\ndef k(out, base: tl.int64):\n    tl.store(out, base)\n"
+    entry = f'grid = ["1"]\nparams = {{ out = "*i64", base = "i64" }}\n{table}\n'
+    with pytest.raises(ManifestError, match=f"expected no hint 1 for 'base'.* - at .*demo.toml:{place}$"):
+        plan(source, entry)
