@@ -25,6 +25,7 @@ from tests.spec.pages import PAGES, ROOT, blocks
 
 pytest.importorskip("click")
 pytest.importorskip("msgspec")
+import click
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
 from nojit.aot.source import KernelSource, SourcePlace
@@ -162,3 +163,34 @@ def test_no_command_compiles_everything_without_a_word(page: Path) -> None:
         words = shlex.split(line)
         if "build" in words and "manifests" in words:
             assert {"--kernel", "--dry-run"} & {*words} or "core" in words, line
+
+
+def _misspelled(words: list[str]) -> str:
+    """Return the first word that no command takes; empty if there is none."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="nojit")
+    while isinstance(command, click.Group) and words:
+        name, *words = words
+        found = command.get_command(context, name)
+        if found is None:
+            return name
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    known = {spelling for param in command.params for spelling in param.opts}
+    options = (word.partition("=")[0] for word in words if word.startswith("-"))
+    return next((option for option in options if option not in known), "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_that_are_not_run_are_spelled_right(page: Path) -> None:
+    """In the text, too: each names a command and options, a program or a target of make."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    inline = re.findall(r"`((?:\.venv/bin/)?nojit [a-z][^`]*)`", page.read_text(encoding="utf-8"))
+    for line in [*command_lines(page), *inline]:
+        name, *words = shlex.split(line.partition(" > ")[0])
+        if name.endswith("nojit"):
+            assert not _misspelled(words), line
+        elif name.endswith("python"):
+            assert all((ROOT / word).is_file() for word in words if word.endswith(".py")), line
+        elif name == "make":
+            targets = [word for word in words if "=" not in word]
+            assert all(re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE) for target in targets), line
