@@ -57,6 +57,8 @@ def work() -> Iterator[tuple[str, Callable[[int], Any]]]:
                 f"{one} {name} {number!r}",
                 lambda seed, n=name, a=one, x=number: getattr(tensor(*a, seed), n)(x),
             )
+        # whose data are said to be of the type that was compared
+        yield f"{one} < 50 & {one} < 60", lambda seed, a=one: (tensor(*a, seed) < 50) & (tensor(*a, seed) < 60)
         for index in SLICES:
             yield f"{one}[{index}]", lambda seed, a=one, i=index: tensor(*a, seed)[i]
         for to, rounding in itertools.product(TYPES, (None, "rtne", "rtz") if one[1] == (4, 1) else (None,)):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -248,15 +249,91 @@ def _change(before: Any, after: tl.tensor) -> Callable[[Any], Any] | None:
     return change
 
 
-def _arithmetic(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
-    compute = getattr(interpreter_semantic, name)
+def _operator(
+    name: str, compute: np.ufunc, types: frozenset[str], *, swapped: bool = False
+) -> Callable[[Any, Any], Any]:
+    """Return an operator that has numpy alone compute, once Triton has said what comes of operands of two types.
+
+    Args:
+        name: of what Triton does.
+        compute: what that is where the operands have one of `types`, or are signed integers.
+        types: the names of types.
+        swapped: whether the tensor is the second operand.
+    """
+    # that sums and products do not overflow is asked in debug mode alone
+    rest = (False,) if name in _ARITHMETIC else ()
+    plain = getattr(interpreter_semantic, name)
+    known: dict[tuple[Any, ...], _Known] = {}
 
     def call(self: tl.tensor, other: Any) -> Any:
-        if type(other) is not tl.tensor:
+        if type(other) is tl.tensor:
+            key = id(self.type), id(other.type)
+        else:
             other = tl.core._unwrap_if_constexpr(other)
-        return compute(other, self, False) if swapped else compute(self, other, False)
+            key = id(self.type), type(other), (other or str(other)) if type(other) in _NUMBERS else None
+        found = known.get(key)
+        if found is not None:
+            left, right = self.handle.data, other.handle.data if found.number is None else found.number
+            if left.dtype is found.left and right.dtype is found.right:
+                data = found.compute(right, left) if swapped else found.compute(left, right)
+                return tl.tensor(TensorHandle(data, found.of or self.handle.dtype.scalar), found.type)
+        result = plain(other, self, *rest) if swapped else plain(self, other, *rest)
+        is_new = found is None and key[-1] is not None and not (swapped and type(other) is tl.tensor)
+        if is_new and (new := _learn(self, other, result, compute, types)):
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[key] = new
+        return result
 
     return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What comes of operands of two types, or of a type and a number."""
+
+    compute: Callable[[Any, Any], Any]
+    type: Any
+    """Of the tensor that comes out."""
+    of: Any
+    """The type that its data are said to have; None for what those of the tensor are."""
+    left: np.dtype[Any]
+    """Of the tensor's array; one that has another is no such operand."""
+    right: np.dtype[Any]
+    number: Any
+    """The other operand as an array; None for a tensor."""
+    kept: tuple[Any, ...]
+    """The operands' types, which must stay: they are told apart by where they lie."""
+
+
+def _learn(
+    self: tl.tensor, other: Any, result: tl.tensor, compute: Callable[[Any, Any], Any], types: frozenset[str]
+) -> _Known | None:
+    """Return what there is to know of an operator and its operands; None if Triton must be asked each time."""
+    mine = self.type.scalar
+    if type(other) is not tl.tensor:
+        as_it_is, tensor = interpreter_semantic.binary_op_type_checking_impl(self, other, True)
+        number = tensor.handle.data
+        if mine.name not in types or as_it_is is not self or tensor.type.scalar is not mine:
+            return None
+        return _Known(compute, result.type, None, self.handle.data.dtype, number.dtype, number, (self.type,))
+    its = other.type.scalar
+    of = result.handle.dtype
+    if type(mine) is tl.pointer_type:
+        if compute is not np.add or its.name not in _SIGNED:
+            return None
+        compute = partial(_move, max(1, mine.element_ty.primitive_bitwidth // 8))
+    elif mine is its and mine.name in types:
+        of = None
+    elif not {mine.name, its.name} <= _SIGNED:
+        return None
+    arrays = self.handle.data.dtype, other.handle.data.dtype
+    return _Known(compute, result.type, of, *arrays, None, (self.type, other.type))
+
+
+def _move(size: int, pointers: Any, offsets: Any) -> Any:
+    """Move pointers to elements of so many bytes."""
+    return pointers + size * offsets.astype(np.uint64)
 
 
 def _get_item() -> Callable[[Any, Any], Any]:
@@ -279,12 +356,32 @@ def _get_item() -> Callable[[Any, Any], Any]:
 
 
 _ALL = slice(None)
+_NUMBERS = {int, float, bool}
+_SIGNED = frozenset({"int8", "int16", "int32", "int64"})
+_INTEGERS = _SIGNED | {f"u{name}" for name in _SIGNED}
+_PLAIN = _INTEGERS | {"fp16", "fp32", "fp64"}
+_ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+_COMPARISONS = {
+    "__lt__": ("less_than", np.less),
+    "__le__": ("less_equal", np.less_equal),
+    "__gt__": ("greater_than", np.greater),
+    "__ge__": ("greater_equal", np.greater_equal),
+    "__eq__": ("equal", np.equal),
+    "__ne__": ("not_equal", np.not_equal),
+}
+_BITWISE = {
+    "__and__": ("and_", np.bitwise_and),
+    "__or__": ("or_", np.bitwise_or),
+    "__xor__": ("xor_", np.bitwise_xor),
+}
 _MEMBERS = {
     "__getitem__": _get_item(),
     **{
-        f"__{'r' * swapped}{name}__": _arithmetic(name, swapped)
-        for name in ("add", "sub", "mul")
+        f"__{'r' * swapped}{name}__": _operator(name, compute, _PLAIN, swapped=swapped)
+        for name, compute in _ARITHMETIC.items()
         for swapped in (False, True)
     },
+    **{member: _operator(*what, _PLAIN) for member, what in _COMPARISONS.items()},
+    **{member: _operator(*what, _INTEGERS | {"int1"}) for member, what in _BITWISE.items()},
 }
-"""Members of tensors in place of Triton's; that sums and products do not overflow is asked in debug mode alone."""
+"""Members of tensors in place of Triton's."""
